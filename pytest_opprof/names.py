@@ -1,0 +1,161 @@
+"""What a raw op name means: its canonical op, and how it counts beside the ops around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+
+from . import vocabulary
+from .errors import UsageError
+
+
+class Kind(Enum):
+    """How an op counts when it happens inside another one (see `attribution`)."""
+
+    COMPUTE = auto()
+    """An op that works; what happens inside is its implementation."""
+    MOVE = auto()
+    """A cast, a host-device copy, a hidden copy: counts wherever it happens."""
+    COPY = auto()
+    """A copy within one dtype: part of the op that needs it, counted where the program asks for it."""
+    VIEW = auto()
+    """Moves no data: part of whatever is around it."""
+    WRAPPER = auto()
+    """Does nothing itself: stands for the op inside that does the work."""
+    ALLOCATION = auto()
+    """Only gets memory or asks a question."""
+    UNKNOWN = auto()
+    """Not in the vocabulary: an op under its raw name, and what is inside counts as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The canonical op of a raw name (the raw name itself where the vocabulary has none) and how it counts."""
+
+    op: str
+    kind: Kind
+
+
+_AUTOGRAD_NODE = re.compile(r"(?:autograd::engine::evaluate_function: .*|\w+Backward\d*|aten::_foreach_\w+)")
+_TORCH_COMPILE = re.compile(r"(?:Torch-Compiled Region|Pregraph bytecode|AOTDispatcher .*|TorchDynamo .*)")
+_UNSTABLE = (
+    # torch.compile numbers graphs and kernels and hashes its cache: names that change from run to run.
+    (re.compile(r"graph_\d+_(cpp_fused_\w*?)(?:_\d+)?"), r"\1"),
+    (re.compile(r"(triton_[a-z]+_fused_\w*?)(?:_\d+)?"), r"\1"),
+    (re.compile(r"## Call CompiledFxGraph \w+ ##"), "CompiledFxGraph"),
+    (re.compile(r"(Torch-Compiled Region): \d+/\d+"), r"\1"),
+)
+
+
+def stable(raw: str) -> str:
+    """Return *raw* without the numbers and hashes that torch.compile changes from run to run.
+
+    >>> stable("graph_1_cpp_fused__softmax_add_0")
+    'cpp_fused__softmax_add'
+    """
+    for pattern, replacement in _UNSTABLE:
+        if match := pattern.fullmatch(raw):
+            return match.expand(replacement)
+    return raw
+
+
+def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] | None = None) -> Meaning:
+    """Return the canonical op that *raw* means and how it counts.
+
+    *dtypes* are those of the source and the destination where the profiler knows them: they tell a cast from a copy.
+    *aliases* are the user's own, raw name to canonical op; they win over the vocabulary.
+
+    >>> meaning("aten::addmm").op, meaning("aten::copy_", ("float32", "float16")).op
+    ('MatMul', 'Cast')
+    """
+    if aliases and raw in aliases:
+        return Meaning(aliases[raw], _kind(raw, aliases[raw]))
+    if raw in _casts() and len(set(dtypes)) > 1:
+        return Meaning(vocabulary.CAST, Kind.MOVE)
+    op = _canonical(raw)
+    return Meaning(op or raw, _kind(raw, op))
+
+
+def _canonical(raw: str) -> str | None:
+    if raw in vocabulary.MEANINGS or raw in vocabulary.DATA_MOVEMENT:
+        return raw
+    table = _ops_by_raw_name()
+    if raw in table:
+        return table[raw]
+    return table.get(raw[:-1]) if raw.startswith("aten::") and raw.endswith("_") else None
+
+
+def _kind(raw: str, op: str | None) -> Kind:
+    if raw in vocabulary.WRAPPERS or _AUTOGRAD_NODE.fullmatch(raw) or _TORCH_COMPILE.fullmatch(raw):
+        return Kind.WRAPPER
+    if raw in vocabulary.ALLOCATIONS:
+        return Kind.ALLOCATION
+    if op is None:
+        return Kind.UNKNOWN
+    if op in vocabulary.DATA_MOVEMENT or raw in vocabulary.ALWAYS_COPIES:
+        return Kind.MOVE
+    if op == vocabulary.COPY:
+        return Kind.COPY
+    return Kind.VIEW if op in vocabulary.VIEWS else Kind.COMPUTE
+
+
+@cache
+def _ops_by_raw_name() -> dict[str, str]:
+    return {
+        raw: op
+        for op, by_framework in vocabulary.MEANINGS.items()
+        for raws in by_framework.values()
+        for raw in raws.split()
+    }
+
+
+@cache
+def _casts() -> frozenset[str]:
+    return frozenset(raw for raws in vocabulary.CASTS.values() for raw in raws.split())
+
+
+def canonical_ops() -> list[str]:
+    """Return every canonical op, sorted."""
+    return sorted({*vocabulary.MEANINGS, *vocabulary.DATA_MOVEMENT})
+
+
+def is_known(name: str, aliases: Mapping[str, str] | None = None) -> bool:
+    """Tell whether *name* is a canonical op or a raw name that the vocabulary or the user's aliases have."""
+    aliases = aliases or {}
+    return (
+        _canonical(name) is not None
+        or name in vocabulary.WRAPPERS
+        or name in vocabulary.ALLOCATIONS
+        or name in aliases
+        or name in aliases.values()
+    )
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Yield (canonical op, framework, raw names) for `opprof ops`, sorted."""
+    for op in canonical_ops():
+        yield from ((op, framework, raws) for framework, raws in _raw_names(op).items())
+
+
+def _raw_names(op: str) -> Mapping[str, str]:
+    if op == vocabulary.CAST:
+        return {name: f"{raws} (where the dtype changes)" for name, raws in vocabulary.CASTS.items()}
+    return vocabulary.MEANINGS.get(op, {})
+
+
+def unknown(name: str, known: Collection[str], what: str = "op") -> UsageError:
+    """Return the error for a *name* that is not in *known*, with the nearest names."""
+    return UsageError(f"unknown {what} {name!r}{suggestion(name, known)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ``": did you mean 'Cast'?"`` for the names nearest to *name*, or nothing."""
+    # Imported here: only an error needs it.
+    from difflib import get_close_matches
+
+    lower = {other.lower(): other for other in sorted(known)}
+    near = [lower[match] for match in get_close_matches(name.lower(), lower, n=3, cutoff=0.7)]
+    return f": did you mean {' or '.join(map(repr, near))}?" if near else ""

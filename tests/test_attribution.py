@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.attribution import owners
+from pytest_opprof.names import Kind, Meaning, meaning
+
+Tree = list["str | tuple[str, Tree]"]
+
+
+def counted(*tree: object) -> dict[str, int]:
+    """Return the calls by canonical op of nested raw names: ("aten::linear", "aten::t", ("aten::addmm", ...))."""
+    parents, raws = _flat(tree, -1, [], [])
+    meanings = [meaning(*raw) if isinstance(raw, tuple) else meaning(raw) for raw in raws]
+    result: dict[str, int] = {}
+    for event, owner in enumerate(owners(parents, list(range(len(raws))), meanings)):
+        if event == owner:
+            result[meanings[event].op] = result.get(meanings[event].op, 0) + 1
+    return result
+
+
+def _flat(tree: object, parent: int, parents: list[int], raws: list[object]) -> tuple[list[int], list[object]]:
+    for node in tree:  # type: ignore[attr-defined]
+        children = node[1:] if isinstance(node, list) else []
+        parents.append(parent)
+        raws.append(node[0] if isinstance(node, list) else node)
+        _flat(children, len(raws) - 1, parents, raws)
+    return parents, raws
+
+
+CAST = ("aten::copy_", ("float32", "float16"))
+COPY = ("aten::copy_", ("float32", "float32"))
+
+
+def test_a_linear_layer_is_one_matmul_with_the_copy_of_its_bias() -> None:
+    tree = ["aten::linear", ["aten::t", ["aten::transpose", "aten::as_strided"]], ["aten::addmm", "aten::expand", COPY]]
+    assert counted(tree) == {"MatMul": 1}
+
+
+def test_a_convolution_is_one_conv_however_many_wrappers_it_has() -> None:
+    tree = ["aten::conv2d", ["aten::convolution", ["aten::_convolution", ["aten::mkldnn_convolution", "aten::empty"]]]]
+    assert counted(tree) == {"Conv": 1}
+
+
+def test_a_conversion_is_one_cast() -> None:
+    assert counted(["aten::to", ["aten::_to_copy", "aten::empty_strided", CAST]]) == {"Cast": 1}
+
+
+def test_a_conversion_to_the_same_dtype_that_copies_is_a_copy() -> None:
+    assert counted(["aten::to", ["aten::_to_copy", "aten::empty_strided", COPY]]) == {"Copy": 1}
+
+
+def test_a_conversion_that_copies_nothing_is_no_cast() -> None:
+    assert counted("aten::to") == {"aten::to": 1}
+
+
+def test_casts_inside_another_op_count() -> None:
+    autocast = ["aten::to", ["aten::_to_copy", CAST]]
+    assert counted(["aten::linear", autocast, autocast, ["aten::linear", "aten::addmm"]]) == {"MatMul": 1, "Cast": 2}
+
+
+def test_a_hidden_copy_of_an_operand_counts_and_the_view_that_caused_it_does_not() -> None:
+    reshape = ["aten::reshape", ["aten::clone", "aten::empty_like", COPY], "aten::_unsafe_view"]
+    assert counted(["aten::linear", ["aten::matmul", reshape, "aten::mm"]]) == {"MatMul": 1, "Copy": 1}
+    assert counted(reshape) == {"Copy": 1}
+    assert counted(["aten::contiguous", ["aten::clone", COPY]]) == {"Copy": 1}
+
+
+def test_a_view_alone_is_an_op_and_inside_an_op_is_part_of_it() -> None:
+    assert counted(["aten::t", ["aten::transpose", "aten::as_strided"]]) == {"Transpose": 1}
+    assert counted(["aten::flatten", "aten::view"]) == {"Reshape": 1}
+    assert counted(["aten::mean", "aten::view", "aten::sum", "aten::div_"]) == {"ReduceMean": 1}
+
+
+def test_attention_is_one_op_when_fused_and_its_parts_when_not() -> None:
+    fused = ["aten::scaled_dot_product_attention", ["aten::_scaled_dot_product_flash_attention_for_cpu", "aten::empty"]]
+    assert counted(fused) == {"Attention": 1}
+    parts = [
+        "aten::_scaled_dot_product_attention_math",
+        ["aten::matmul", "aten::bmm"],
+        ["aten::softmax", "aten::_softmax"],
+    ]
+    assert counted(["aten::scaled_dot_product_attention", parts]) == {"MatMul": 1, "Softmax": 1}
+
+
+def test_autograd_nodes_stand_for_the_ops_inside() -> None:
+    node = [
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        ["AddmmBackward0", "aten::t", "aten::mm", "aten::mm"],
+    ]
+    assert counted(node) == {"Transpose": 1, "MatMul": 2}
+
+
+def test_an_op_outside_the_vocabulary_counts_beside_what_is_inside_it() -> None:
+    assert counted(["mylib::fused", "aten::empty", "aten::mm"]) == {"mylib::fused": 1, "MatMul": 1}
+
+
+def test_self_time_of_a_wrapper_goes_to_the_op_inside_that_works_not_to_a_view() -> None:
+    raws = ["AddmmBackward0", "aten::t", "aten::mm"]
+    assert owners([-1, 0, 0], [0, 1, 2], [meaning(raw) for raw in raws]) == [2, 1, 2]
+
+
+def test_an_allocation_in_a_wrapper_goes_where_the_wrapper_goes() -> None:
+    raws = ["aten::to", "aten::empty_strided"]
+    assert owners([-1, 0, 0], [0, 1, 2], [*map(meaning, raws), meaning(*CAST)]) == [2, 2, 2]
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    size = draw(st.integers(0, 40))
+    parents = [draw(st.integers(-1, index - 1)) for index in range(size)]
+    return parents, [draw(st.integers(0, len(MEANINGS) - 1)) for _ in range(size)]
+
+
+MEANINGS = [Meaning(f"{kind.name}{n}", kind) for kind in Kind for n in range(2)]
+
+
+@given(forests())
+def test_every_event_belongs_to_a_counted_event(forest: tuple[list[int], list[int]]) -> None:
+    parents, names = forest
+    result = owners(parents, names, MEANINGS)
+    assert all(result[owner] == owner for owner in result)
+
+
+@given(forests())
+def test_a_top_level_event_leads_to_something_counted_inside_its_own_tree(forest: tuple[list[int], list[int]]) -> None:
+    parents, names = forest
+    roots: list[int] = []
+    for event, parent in enumerate(parents):
+        roots.append(event if parent == -1 else roots[parent])
+    for event, owner in enumerate(owners(parents, names, MEANINGS)):
+        assert roots[owner] == roots[event]
