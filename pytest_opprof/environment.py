@@ -1,0 +1,67 @@
+"""What decides whether two measurements may be compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What decides whether two profiles may be compared, and nothing that changes from run to run."""
+
+    frameworks: tuple[tuple[str, str], ...]
+    """(name, version) of each framework that recorded, sorted."""
+    device: str = "cpu"
+    """``cpu``, or the model of the accelerator."""
+    arch: str = platform.machine()
+    timing: str = ""
+    """``async`` or ``sync`` on an accelerator; empty where an op returns when it is done."""
+
+    def __str__(self) -> str:
+        frameworks = " + ".join(f"{name} {version}" for name, version in self.frameworks)
+        return ", ".join(filter(None, [frameworks, self.device, self.timing]))
+
+    @property
+    def full(self) -> str:
+        """The environment in words, with all that tells it from others."""
+        return f"{self} ({self.arch})"
+
+    @property
+    def folder(self) -> str:
+        """A folder name that reads as the environment: ``torch-2.13.0-cpu-x86_64``."""
+        parts = [part for framework in self.frameworks for part in framework]
+        text = "-".join([*parts, self.device, self.timing, self.arch])
+        return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
+
+    @classmethod
+    def together(cls, environments: Iterable[Environment]) -> Environment:
+        """Return the environment of a profile that several backends recorded at once."""
+        every = list(dict.fromkeys(environments))
+        return cls(
+            tuple(sorted({framework for each in every for framework in each.frameworks})),
+            "+".join(sorted({each.device for each in every})),
+            "+".join(sorted({each.arch for each in every})),
+            "+".join(sorted({each.timing for each in every} - {""})),
+        )
+
+
+@cache
+def machine() -> str:
+    """Return what decides whether two times on a CPU may be compared: its model and the cores this process may use.
+
+    Not part of the environment: counts agree between CPU models, and hosted CI hands out several.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    model = platform.processor() or platform.machine()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{model}, {cores} core{'s' if cores > 1 else ''}"

@@ -1,0 +1,356 @@
+"""What was measured: EventLog (filled by a backend) -> OpProfile (columns) -> OpStats (one op's numbers, per step)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import names
+from .attribution import owners
+from .environment import Environment
+
+ABSENT = -1
+"""A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
+
+
+class EventLog:
+    """What one backend recorded: an append-only builder of an OpProfile.
+
+    The recorder calls `mark` where a step or window begins or ends; each event belongs to the interval between two
+    marks. Names are kept raw: `freeze` alone decides what they mean.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        on_mark: Callable[[], None] | None = None,
+        knows: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        """*on_mark* is called at each mark; *knows* tells which raw names exist in the framework, recorded or not."""
+        self.environment = environment
+        self.knows = knows
+        self.interval = 0
+        self.knows_flops = False
+        self.knows_memory = False
+        self._on_mark = on_mark
+        self._names: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._name: list[int] = []
+        self._parent: list[int] = []
+        self._interval: list[int] = []
+        self._duration_ns: list[int] = []
+        self._bytes: list[int] = []
+        self._flops: dict[int, int] = {}
+        self._memory: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._name)
+
+    def mark(self) -> None:
+        """Begin the next interval."""
+        self.interval += 1
+        if self._on_mark:
+            self._on_mark()
+
+    def name(self, raw: str, dtypes: tuple[str, ...] = ()) -> int:
+        """Return the index to give to `add` for events called *raw* (with these source and destination dtypes)."""
+        return self._names.setdefault((raw, dtypes), len(self._names))
+
+    def add(
+        self, name: int, duration_ns: int, parent: int = -1, interval: int | None = None, nbytes: int = ABSENT
+    ) -> int:
+        """Append an event and return its index, to be the *parent* of the events inside it.
+
+        *duration_ns* includes what happens inside, *nbytes* is what it read and wrote; ABSENT where not known.
+        """
+        self._bytes.append(nbytes)
+        self._name.append(name)
+        self._duration_ns.append(duration_ns)
+        self._parent.append(parent)
+        self._interval.append(self.interval if interval is None else interval)
+        return len(self._name) - 1
+
+    def computed(self, event: int, flops: int) -> None:
+        """Say how many floating-point operations *event* did, what happens inside it included."""
+        self._flops[event] = flops
+
+    def allocated(self, size: int, interval: int | None = None) -> None:
+        """Say that *size* bytes were allocated (freed, if negative)."""
+        self._memory.append((self.interval if interval is None else interval, size))
+
+    def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
+        """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
+        raws = [names.stable(raw) for raw, _ in self._names]
+        meanings = [names.meaning(raw, dtypes, aliases) for raw, (_, dtypes) in zip(raws, self._names)]
+        name = np.array(self._name, np.int32)
+        owner = np.array(owners(self._parent, self._name, meanings), np.int64)
+        op_names, op_of_meaning = _numbered([meaning.op for meaning in meanings])
+        raw_names, raw_of_name = _numbered(raws)
+        return OpProfile(
+            environment=self.environment,
+            op_names=op_names,
+            raw_names=raw_names,
+            op=op_of_meaning[name[owner]],
+            raw=raw_of_name[name],
+            counted=owner == np.arange(len(name)),
+            device_ns=self._self_ns(),
+            bytes=np.array(self._bytes, np.int64),
+            flops=self._column(self._outermost_flops()) if self.knows_flops else None,
+            step=np.array(self._interval, np.int32),
+            host_ns=(0,) * (self.interval + 1),
+            memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
+            knows=self.knows,
+        )
+
+    def _self_ns(self) -> NDArray[np.int64]:
+        """Return each event's duration less those of the events inside it."""
+        duration = np.array(self._duration_ns, np.int64)
+        parent = np.array(self._parent, np.int64)
+        inside = np.zeros_like(duration)
+        has_parent = parent >= 0
+        np.add.at(inside, parent[has_parent], np.maximum(duration[has_parent], 0))
+        # A profiler's rounding may make the inside longer than the outside by some ns.
+        return np.where(duration == ABSENT, ABSENT, np.maximum(duration - inside, 0))
+
+    def _column(self, values: Mapping[int, int]) -> NDArray[np.int64]:
+        column = np.full(len(self), ABSENT, np.int64)
+        column[list(values)] = list(values.values())
+        return column
+
+    def _outermost_flops(self) -> dict[int, int]:
+        """Return FLOPs by event, without those already counted by an event around it."""
+        counted: list[bool] = []
+        for event, parent in enumerate(self._parent):
+            counted.append(event in self._flops or (parent >= 0 and counted[parent]))
+        return {
+            event: n for event, n in self._flops.items() if self._parent[event] < 0 or not counted[self._parent[event]]
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Allocation in one interval or step, in bytes above its beginning."""
+
+    peak: int = 0
+    net: int = 0
+
+    def then(self, later: MemoryUse) -> MemoryUse:
+        """Return the use of this stretch of time followed by *later*."""
+        return MemoryUse(max(self.peak, self.net + later.peak), self.net + later.net)
+
+
+@dataclass(frozen=True, slots=True)
+class OpStats:
+    """One op (or any selection of events) in numbers, one per step; None where the source does not know."""
+
+    op: str
+    calls: tuple[int, ...]
+    device_ns: tuple[int, ...] | None = None
+    """Self time on the device."""
+    bytes: tuple[int, ...] | None = None
+    """Bytes read and written."""
+    flops: tuple[int, ...] | None = None
+
+    @property
+    def most_calls(self) -> int:
+        """Calls in the worst step."""
+        return max(self.calls, default=0)
+
+    @property
+    def fewest_calls(self) -> int:
+        """Calls in the step with the fewest."""
+        return min(self.calls, default=0)
+
+    @property
+    def fastest_ns(self) -> int:
+        """Device time in the fastest step; 0 where times are unknown."""
+        return min(self.device_ns, default=0) if self.device_ns else 0
+
+
+@dataclass(frozen=True, eq=False)
+class OpProfile:
+    """One measured window.
+
+    Columns, not objects: a training step is easily 10**5 events.
+    """
+
+    environment: Environment
+    op_names: tuple[str, ...]
+    raw_names: tuple[str, ...]
+    op: NDArray[np.int32]
+    """Index into *op_names* of the op that owns the event, one per event."""
+    raw: NDArray[np.int32]
+    """Index into *raw_names*, one per event."""
+    counted: NDArray[np.bool_]
+    """Whether the event is a call of its op, not a part of one."""
+    device_ns: NDArray[np.int64]
+    """Self time; ABSENT where unknown."""
+    bytes: NDArray[np.int64]
+    """Bytes read and written; ABSENT where unknown."""
+    flops: NDArray[np.int64] | None
+    """Floating-point operations; None where they were not counted."""
+    step: NDArray[np.int32]
+    host_ns: tuple[int, ...]
+    """Wall time of each step: their number is the number of steps."""
+    memory: tuple[MemoryUse, ...] | None
+    """Allocation in each step; None where it was not recorded."""
+    knows: Callable[[str], bool]
+    """Whether a raw name exists in the framework, recorded or not."""
+
+    @property
+    def steps(self) -> int:
+        """The number of steps (rounds); 1 for a window without."""
+        return len(self.host_ns)
+
+    @cached_property
+    def ops(self) -> tuple[OpStats, ...]:
+        """The numbers of each op, the most expensive first."""
+        stats = [self._stats(name, self.op == index) for index, name in enumerate(self.op_names)]
+        return tuple(sorted((s for s in stats if any(s.calls)), key=lambda s: (-s.fastest_ns, -s.most_calls, s.op)))
+
+    @cached_property
+    def total(self) -> OpStats:
+        """The numbers of the whole window."""
+        return self._stats("total", np.ones(len(self.op), bool))
+
+    def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
+        """Return the numbers of *name*: a canonical op, a raw name or a glob.
+
+        A glob that matches canonical ops (``Reduce*``) means those; any other is matched against raw names. Raw names
+        count every event that the profiler reports. *known* adds names that are no mistake though absent here.
+
+        Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile.
+        """
+        if any(character in name for character in "*?["):
+            return self._glob(name)
+        if name in self.op_names:
+            return self._stats(name, self.op == self.op_names.index(name))
+        if name in self.raw_names:
+            return self._stats(name, self.raw == self.raw_names.index(name), every_event=True)
+        if not names.is_known(name, aliases) and name not in known and not self.knows(name):
+            raise names.unknown(name, {*names.canonical_ops(), *self.op_names, *self.raw_names, *known})
+        return self._stats(name, np.zeros(len(self.op), bool))
+
+    def top(self, k: int) -> tuple[OpStats, ...]:
+        """Return the *k* most expensive ops by device time in their fastest step."""
+        return self.ops[:k]
+
+    def _glob(self, pattern: str) -> OpStats:
+        if any(fnmatchcase(op, pattern) for op in names.canonical_ops()):
+            chosen = [index for index, op in enumerate(self.op_names) if fnmatchcase(op, pattern)]
+            return self._stats(pattern, np.isin(self.op, chosen))
+        chosen = [index for index, raw in enumerate(self.raw_names) if fnmatchcase(raw, pattern)]
+        return self._stats(pattern, np.isin(self.raw, chosen), every_event=True)
+
+    def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False) -> OpStats:
+        calls = mask if every_event else mask & self.counted
+        times = self.device_ns[mask]
+        return OpStats(
+            name,
+            self._per_step(calls, np.ones(len(mask), np.int64)),
+            self._per_step(mask & (self.device_ns != ABSENT), self.device_ns)
+            if len(times) == 0 or (times != ABSENT).any()
+            else None,
+            self._per_step(mask & (self.bytes != ABSENT), self.bytes)
+            if not len(self.bytes[calls]) or (self.bytes[calls] != ABSENT).all()
+            else None,
+            None if self.flops is None else self._per_step(mask & (self.flops != ABSENT), self.flops),
+        )
+
+    def _per_step(self, mask: NDArray[np.bool_], values: NDArray[np.int64]) -> tuple[int, ...]:
+        sums = np.zeros(self.steps, np.int64)
+        np.add.at(sums, self.step[mask], values[mask])
+        return tuple(sums.tolist())
+
+
+def assemble(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], host_ns: Sequence[int]) -> OpProfile:
+    """Put a window together from what was recorded while it was open.
+
+    Each part is a profile whose steps are intervals and a map from interval to the window's step; intervals that the
+    map lacks are not the window's. *host_ns* is the wall time of each of its steps; a step beyond it was cut short.
+    """
+    kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
+    recorded = [profile for profile in kept if len(profile.op)] or kept
+    op_names, op_maps = _merged([profile.op_names for profile in kept])
+    raw_names, raw_maps = _merged([profile.raw_names for profile in kept])
+    flops = [profile.flops for profile in recorded if profile.flops is not None]
+    return OpProfile(
+        environment=Environment.together(profile.environment for profile in recorded),
+        op_names=op_names,
+        raw_names=raw_names,
+        op=np.concatenate([numbers[profile.op] for numbers, profile in zip(op_maps, kept)]),
+        raw=np.concatenate([numbers[profile.raw] for numbers, profile in zip(raw_maps, kept)]),
+        counted=np.concatenate([profile.counted for profile in kept]),
+        device_ns=np.concatenate([profile.device_ns for profile in kept]),
+        bytes=np.concatenate([profile.bytes for profile in kept]),
+        # Known only if every backend that recorded knows it: half a sum would pass a limit.
+        flops=np.concatenate(flops) if len(flops) == len(recorded) else None,
+        step=np.concatenate([profile.step for profile in kept]),
+        host_ns=tuple(host_ns),
+        memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
+        knows=lambda name: any(profile.knows(name) for profile in kept),
+    )
+
+
+def joined(profiles: Sequence[OpProfile]) -> OpProfile:
+    """Return the profile whose steps are those of all *profiles*, in order."""
+    parts, host_ns = [], list[int]()
+    for profile in profiles:
+        parts.append((profile, {step: step + len(host_ns) for step in range(profile.steps)}))
+        host_ns.extend(profile.host_ns)
+    return assemble(parts, host_ns)
+
+
+def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) -> OpProfile:
+    numbers = np.full(profile.steps, -1, np.int32)
+    numbers[list(steps)] = list(steps.values())
+    step = numbers[profile.step]
+    kept = (step >= 0) & (step < number_of_steps)
+    return OpProfile(
+        environment=profile.environment,
+        op_names=profile.op_names,
+        raw_names=profile.raw_names,
+        op=profile.op[kept],
+        raw=profile.raw[kept],
+        counted=profile.counted[kept],
+        device_ns=profile.device_ns[kept],
+        bytes=profile.bytes[kept],
+        flops=None if profile.flops is None else profile.flops[kept],
+        step=step[kept],
+        host_ns=profile.host_ns,
+        memory=profile.memory,
+        knows=profile.knows,
+    )
+
+
+def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[MemoryUse, ...]:
+    uses = [MemoryUse()] * steps
+    for profile, numbers in parts:
+        for interval, step in sorted(numbers.items()):
+            if profile.memory is not None and step < steps:
+                uses[step] = uses[step].then(profile.memory[interval])
+    return tuple(uses)
+
+
+def _memory_by_interval(allocations: Iterable[tuple[int, int]], intervals: int) -> tuple[MemoryUse, ...]:
+    uses = [MemoryUse()] * intervals
+    for interval, size in allocations:
+        uses[interval] = uses[interval].then(MemoryUse(max(size, 0), size))
+    return tuple(uses)
+
+
+def _numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the distinct *texts*, and for each its index among them."""
+    index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return tuple(index), np.array([index[text] for text in texts], np.int32)
+
+
+def _merged(tables: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
+    """Return the union of the name *tables*, and for each table the new numbers of its names."""
+    union, numbers = _numbered([text for table in tables for text in table])
+    ends = np.cumsum([len(table) for table in tables])
+    return union, np.split(numbers, ends[:-1])
