@@ -1,0 +1,282 @@
+"""What each test did when it was last accepted: JSON files in the repository, made to be reviewed.
+
+``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the tests of one module in one environment. Keys
+are sorted, one op a line; calls stand by themselves, so that a changed count is a changed line. Times are kept by
+machine below them, since calls agree between CPU models and times do not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from .environment import Environment
+from .errors import BaselineError
+
+if TYPE_CHECKING:
+    from .model import OpProfile
+
+SCHEMA = 1
+MAX_BYTES = 64 * 2**20
+"""Larger files are refused: 64 MiB is some 10,000 tests."""
+_PARENT = "_parent_"
+_CONFLICT = re.compile(r"^(?:<{7} |={7}$|>{7} |\|{7} )", re.MULTILINE)
+_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""For each older schema version, what makes it the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls in one round: the fewest and the most of all rounds."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.most}" if self.least == self.most else f"{self.least}..{self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One window of one test."""
+
+    calls: Mapping[str, Calls]
+    device_ns: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """By machine, then by op: device time of each round."""
+
+    def rounds(self, machine: str) -> int:
+        """Return how many rounds were timed on *machine*."""
+        return max((len(samples) for samples in self.device_ns.get(machine, {}).values()), default=0)
+
+    @classmethod
+    def of(cls, profile: OpProfile, machine: str) -> Entry:
+        """Return what a baseline keeps of *profile*, measured on *machine*."""
+        times = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
+        return cls(
+            {stats.op: Calls(stats.fewest_calls, stats.most_calls) for stats in profile.ops},
+            {machine: times} if times else {},
+        )
+
+    def updated(self, now: Entry, machine: str, times_changed: bool) -> Entry:
+        """Return the entry to keep after a run that did *now*, accepted.
+
+        Where the calls are the same, times of other machines stay, and those of this one unless they are missing, of
+        another number of rounds or *times_changed*: an update writes only what it has something to say about.
+        """
+        if self.calls != now.calls:
+            return now
+        fresh = machine in now.device_ns and (times_changed or self.rounds(machine) != now.rounds(machine))
+        return replace(self, device_ns={**self.device_ns, **now.device_ns}) if fresh else self
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """The baselines of one test module in one environment: entries by test id, then by window."""
+
+    environment: Environment
+    tests: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+
+
+def path_of(root: Path, environment: Environment, module: str) -> Path:
+    """Return the file for the tests of *module* (the part of a node id before ``::``)."""
+    # A module outside the root directory must not lead out of the folder.
+    parts = [_PARENT if part == ".." else part for part in PurePosixPath(module).parts if part != "/"]
+    return root.joinpath(environment.folder, *parts[:-1], f"{parts[-1]}.json")
+
+
+def module_of(root: Path, path: Path) -> str:
+    """Return the module whose baselines *path* holds: the inverse of `path_of`."""
+    parts = path.relative_to(root).parts[1:]
+    return "/".join(".." if part == _PARENT else part for part in parts).removesuffix(".json")
+
+
+def files(root: Path) -> Iterator[Path]:
+    """Yield every baseline file below *root*, sorted."""
+    yield from sorted(path for path in root.glob("*/**/*.json") if path.is_file())
+
+
+def load(path: Path) -> Baselines:
+    """Read and check a baseline file, of this or an older schema version.
+
+    Raises BaselineError, with what to do, for one that cannot be used. Returns at once for a file that is no baseline:
+    size is bounded, nesting too.
+    """
+    document = _upgraded(_document(path), path)
+    if problem := next(iter(problems(document)), None):
+        raise BaselineError(f"{path}: {problem}. Restore the file, or delete it and run pytest --opprof-update")
+    return Baselines(
+        environment_of(document["environment"]),
+        {
+            test: {window: _entry(entry) for window, entry in windows.items()}
+            for test, windows in document["tests"].items()
+        },
+    )
+
+
+def problems(document: object) -> Iterator[str]:
+    """Yield what is wrong with a *document* of the current schema version: what JSON Schema finds first."""
+    for error in _validator().iter_errors(document):
+        where = "".join(f"[{part!r}]" for part in error.absolute_path) or "the file"
+        yield f"{where}: {error.message[:200]}"
+        return
+    for test, window, machine, samples in _timed(document):
+        if len({len(rounds) for rounds in samples.values()}) > 1:
+            yield f"[{test!r}][{window!r}]: ops timed on {machine!r} have different numbers of rounds"
+
+
+def _timed(document: Any) -> Iterator[tuple[str, str, str, Mapping[str, list[float]]]]:
+    for test, windows in document["tests"].items():
+        for window, entry in windows.items():
+            for machine, samples in entry.get("device_us", {}).items():
+                yield test, window, machine, samples
+
+
+def save(path: Path, baselines: Baselines) -> None:
+    """Write a baseline file atomically: it is the old one or the new one, never half of it.
+
+    Raises BaselineError when it cannot be written.
+    """
+    try:
+        write_atomically(path, dump(baselines))
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Put *text* into *path*, which is the old file or the new one at any moment. Raises OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def dump(baselines: Baselines) -> str:
+    """Return the text of a baseline file."""
+    return _pretty(
+        {
+            "environment": plain_environment(baselines.environment),
+            "schema": SCHEMA,
+            "tests": {
+                test: {window: _plain(entry) for window, entry in windows.items()}
+                for test, windows in baselines.tests.items()
+            },
+        }
+    )
+
+
+def plain_environment(environment: Environment) -> dict[str, Any]:
+    """Return *environment* as JSON has it."""
+    return {
+        "arch": environment.arch,
+        "device": environment.device,
+        "frameworks": dict(environment.frameworks),
+        "timing": environment.timing,
+    }
+
+
+def environment_of(plain: Mapping[str, Any]) -> Environment:
+    """Return the environment that JSON has as *plain*."""
+    frameworks = tuple(sorted(plain["frameworks"].items()))
+    return Environment(frameworks, plain["device"], plain["arch"], plain["timing"])
+
+
+def _plain(entry: Entry) -> dict[str, object]:
+    calls = {op: c.most if c.least == c.most else [c.least, c.most] for op, c in entry.calls.items()}
+    times = {
+        machine: {op: [_microseconds(ns) for ns in samples] for op, samples in ops.items()}
+        for machine, ops in entry.device_ns.items()
+    }
+    return {"calls": calls, "device_us": times} if times else {"calls": calls}
+
+
+def _microseconds(ns: int) -> float:
+    """Three significant digits: two processes of the same code differ by more."""
+    rounded = float(f"{ns / 1000:.3g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def _pretty(value: object, indent: str = "") -> str:
+    """Return JSON with sorted keys and one key a line, lists on the line of their key."""
+    if not isinstance(value, Mapping) or not value:
+        return json.dumps(value) + ("" if indent else "\n")
+    lines = [f"{indent} {json.dumps(key)}: {_pretty(value[key], indent + ' ')}" for key in sorted(value)]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
+
+
+def _entry(plain: Mapping[str, Any]) -> Entry:
+    calls = {op: Calls(*c) if isinstance(c, list) else Calls(c, c) for op, c in plain["calls"].items()}
+    times = {
+        machine: {op: tuple(round(us * 1000) for us in samples) for op, samples in ops.items()}
+        for machine, ops in plain.get("device_us", {}).items()
+    }
+    return Entry(calls, times)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BaselineError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no baseline file")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BaselineError(f"{path}: is not UTF-8 text (byte {error.start}). Restore the file") from error
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise BaselineError(
+            f"{path}:{line}: has git merge conflict markers. Resolve them (take either side, then run"
+            " pytest --opprof-update for the tests of this module)"
+        )
+    try:
+        document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BaselineError(f"{path}{where}: is not JSON: {reason}. Restore the file") from error
+    if not isinstance(document, dict):
+        raise BaselineError(f"{path}: is no baseline file: it holds a {type(document).__name__}, not an object")
+    return document
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return document
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number")
+
+
+def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    version = document.get("schema")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise BaselineError(f"{path}: has no schema version; this is no baseline file of pytest-opprof")
+    if version > SCHEMA:
+        raise BaselineError(
+            f"{path}: has schema version {version}, this pytest-opprof reads up to {SCHEMA}. Upgrade pytest-opprof"
+        )
+    while version < SCHEMA:
+        document = {**_UPGRADES[version](document), "schema": version + 1}
+        version += 1
+    return document
+
+
+@cache
+def _validator() -> Any:
+    # Imported here: 50 ms that only a run with baselines should pay.
+    from jsonschema import Draft202012Validator
+
+    schema = Path(__file__).with_name("schema") / f"baseline-{SCHEMA}.json"
+    return Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))

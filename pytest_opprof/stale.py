@@ -1,0 +1,78 @@
+"""Baselines whose test, parameter or window is gone: judged only where this run can know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import baselines
+from .baselines import Baselines
+from .errors import BaselineError
+
+
+def split_id(node_id: str) -> tuple[str, str]:
+    """Return the module and the test of a node id."""
+    module, _, test = node_id.partition("::")
+    return module, test
+
+
+class Collected:
+    """The tests that exist, by module, as far as this run looked.
+
+    A module of which only some tests were asked for (``test_a.py::test_b``, ``--lf``) says nothing about the others.
+    """
+
+    def __init__(self, root: Path, asked: Iterable[str], base: Path, partial: bool = False) -> None:
+        self._root = root
+        self._partial = partial
+        self._in_part = {(base / ask.partition("::")[0]).resolve() for ask in asked if "::" in ask}
+        self.tests: dict[str, set[str]] = {}
+
+    def add(self, node_ids: Iterable[str]) -> None:
+        """Remember that these tests exist."""
+        for node_id in node_ids:
+            module, test = split_id(node_id)
+            self.tests.setdefault(module, set()).add(test)
+
+    def plain(self) -> dict[str, list[str]]:
+        """Return the tests as plain data, for the controlling process."""
+        return {module: sorted(tests) for module, tests in self.tests.items()}
+
+    def merge(self, plain: Mapping[str, Any]) -> None:
+        """Add what a worker collected."""
+        for module, tests in plain.items():
+            self.tests.setdefault(module, set()).update(tests)
+
+    def is_gone(self, module: str, test: str) -> bool:
+        """Tell whether the test surely does not exist any more."""
+        path = self._root / module
+        if not path.exists():
+            return True
+        if self._partial or module not in self.tests or path.resolve() in self._in_part:
+            return False
+        return test not in self.tests[module]
+
+
+def stale(root: Path, folders: Iterable[str], collected: Collected) -> Iterator[tuple[Path, str]]:
+    """Yield (file, test) for each baseline in the environment *folders* below *root* whose test is gone.
+
+    A file that cannot be read is no matter of this function: the tests that need it say so.
+    """
+    for path in baselines.files(root):
+        if path.relative_to(root).parts[0] in folders:
+            module = baselines.module_of(root, path)
+            yield from ((path, test) for test in _tests(path) if collected.is_gone(module, test))
+
+
+def _tests(path: Path) -> list[str]:
+    try:
+        return sorted(baselines.load(path).tests)
+    except BaselineError:
+        return []
+
+
+def pruned(content: Baselines, gone: Iterable[str]) -> Baselines:
+    """Return *content* without the tests that are *gone*."""
+    dropped = set(gone)
+    return Baselines(content.environment, {test: e for test, e in content.tests.items() if test not in dropped})

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof import baselines
+from pytest_opprof.baselines import Baselines, Calls, Entry
+from pytest_opprof.environment import Environment
+from pytest_opprof.stale import Collected, pruned, stale
+
+HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
+THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
+KEPT = {"test_a[1]": {"body": Entry({"Add": Calls(1, 1)})}, "test_a[2]": {"body": Entry({"Add": Calls(1, 1)})}}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for module in ("test_m.py", "test_n.py"):
+        (tmp_path / module).write_text("")
+        for environment in (HERE, THERE):
+            baselines.save(baselines.path_of(tmp_path / "baselines", environment, module), Baselines(environment, KEPT))
+    return tmp_path
+
+
+def gone(root: Path, collected: Collected) -> list[str]:
+    found = stale(root / "baselines", [HERE.folder], collected)
+    return [f"{baselines.module_of(root / 'baselines', path)}::{test}" for path, test in found]
+
+
+def collected(root: Path, *node_ids: str, asked: tuple[str, ...] = (), partial: bool = False) -> Collected:
+    result = Collected(root, asked, root, partial)
+    result.add(node_ids)
+    return result
+
+
+def test_a_test_that_a_whole_module_lacks_is_gone(root: Path) -> None:
+    assert gone(root, collected(root, "test_m.py::test_a[1]")) == ["test_m.py::test_a[2]"]
+
+
+def test_a_module_that_was_not_collected_is_not_judged(root: Path) -> None:
+    assert gone(root, collected(root)) == []
+
+
+def test_a_module_of_which_a_part_was_asked_for_is_not_judged(root: Path) -> None:
+    assert gone(root, collected(root, "test_m.py::test_a[1]", asked=("test_m.py::test_a[1]",))) == []
+    assert gone(root, collected(root, "test_m.py::test_a[1]", asked=("test_n.py::test_a[1]",))) == [
+        "test_m.py::test_a[2]"
+    ]
+
+
+def test_a_run_that_filters_what_it_collects_judges_nothing(root: Path) -> None:
+    assert gone(root, collected(root, "test_m.py::test_a[1]", partial=True)) == []
+
+
+def test_a_module_that_was_deleted_is_gone_whatever_was_collected(root: Path) -> None:
+    (root / "test_n.py").unlink()
+    assert gone(root, collected(root, partial=True)) == ["test_n.py::test_a[1]", "test_n.py::test_a[2]"]
+
+
+def test_what_workers_collected_is_put_together(root: Path) -> None:
+    whole = collected(root)
+    for part in (collected(root, "test_m.py::test_a[1]"), collected(root, "test_m.py::test_a[2]")):
+        whole.merge(part.plain())
+    assert gone(root, whole) == []
+
+
+def test_a_file_that_cannot_be_read_is_left_to_the_tests_that_need_it(root: Path) -> None:
+    baselines.path_of(root / "baselines", HERE, "test_m.py").write_text("{")
+    assert gone(root, collected(root, "test_m.py::test_a[1]")) == []
+
+
+def test_pruning_leaves_the_others() -> None:
+    assert list(pruned(Baselines(HERE, KEPT), ["test_a[1]"]).tests) == ["test_a[2]"]
