@@ -1,0 +1,96 @@
+"""A device that is not there: records the ops a test says were launched. For tests of marks, reports and CI set-ups.
+
+    from pytest_opprof.backends import fake
+
+    @pytest.mark.op_budget(Cast=1)
+    def test_budget():                    # pytest --opprof --opprof-backend=fake
+        fake.launch("Cast", device_ns=2_000)
+
+Chosen by name only, never by itself. Its device and version can be set, to see baselines of several environments:
+``fake.pretend(device="H100", version="2.0")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..environment import Environment
+from ..errors import BackendError
+from ..model import ABSENT, EventLog
+from . import Options
+
+
+class FakeBackend:
+    """Records what `launch` and `allocate` are told while a window is open."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.device = "fake"
+        self.version = "1"
+        self.log: EventLog | None = None
+
+    def unavailable(self) -> None:
+        """It runs everywhere."""
+
+    def in_use(self) -> bool:
+        """Whoever chose it uses it."""
+        return True
+
+    def blind(self) -> None:
+        """It sees all that `launch` is told."""
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record what `launch` is told. Raises BackendError when it records already."""
+        if self.log is not None:
+            raise BackendError("the fake backend is recording already; it cannot be nested")
+        self.log = EventLog(Environment((("fake", self.version),), self.device, timing=options.timing))
+        self.log.knows_flops, self.log.knows_memory = options.flops, options.memory
+        try:
+            yield self.log
+        finally:
+            self.log = None
+
+
+_BACKEND = FakeBackend()
+
+
+def backend() -> FakeBackend:
+    """Return the one fake device of this process."""
+    return _BACKEND
+
+
+def pretend(*, device: str = "fake", version: str = "1") -> None:
+    """Be another device or framework version from the next window on."""
+    _BACKEND.device, _BACKEND.version = device, version
+
+
+def launch(
+    name: str,
+    *,
+    device_ns: int = 1_000,
+    inside: int = -1,
+    dtypes: tuple[str, ...] = (),
+    nbytes: int = ABSENT,
+    flops: int | None = None,
+) -> int:
+    """Run one op, named as a framework would (``aten::mm``) or canonically (``MatMul``); outside a window do nothing.
+
+    *device_ns* includes the ops launched *inside* (give them what this call returned). A time or a size
+    may be ``model.ABSENT``: not known. *dtypes* are those of source and destination.
+    """
+    log = _BACKEND.log
+    if log is None:
+        return -1
+    event = log.add(log.name(name, dtypes), device_ns, inside, nbytes=nbytes)
+    if flops is not None:
+        log.computed(event, flops)
+    return event
+
+
+def allocate(size: int) -> None:
+    """Allocate *size* bytes on the device, or free them if negative; outside a window do nothing."""
+    if _BACKEND.log is not None:
+        _BACKEND.log.allocated(size)

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.backends import Options
+from pytest_opprof.backends.numpy import NumpyBackend, WatchedArray, backend
+from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.model import OpProfile, assemble
+
+SQUARE = np.arange(1.0, 17.0).reshape(4, 4)
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.backend = backend()
+        self.profile: OpProfile
+
+    def array(self, array: Any = SQUARE) -> WatchedArray:
+        return self.backend.watch(np.array(array))
+
+    @contextmanager
+    def ops(self) -> Iterator[None]:
+        with self.backend.collect(Options()) as log:
+            yield
+        self.profile = assemble([(log.freeze(), {0: 0})], [1])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {stats.op: stats.most_calls for stats in self.profile.ops}
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+CASES: list[tuple[Callable[[Any], Any], dict[str, int]]] = [
+    (lambda x: x @ x, {"MatMul": 1}),
+    (lambda x: x + 1, {"Add": 1}),
+    (lambda x: 1 - x, {"Sub": 1}),
+    (lambda x: (x @ x).astype("float32").sum(), {"MatMul": 1, "Cast": 1, "ReduceSum": 1}),
+    (lambda x: x.astype(np.float64), {"Copy": 1}),
+    (lambda x: x.astype(np.float64, copy=False), {}),
+    (lambda x: x.astype(dtype=np.float32, copy=False), {"Cast": 1}),
+    (lambda x: np.add(x, x, dtype=np.float32, casting="unsafe"), {"Add": 1, "Cast": 2}),
+    (lambda x: np.add(x, x, dtype=np.float64), {"Add": 1}),
+    (lambda x: x.sum(dtype="float32"), {"ReduceSum": 1, "Cast": 1}),
+    (lambda x: np.sum(x, axis=0), {"ReduceSum": 1}),
+    (lambda x: np.add.reduce(x), {"ReduceSum": 1}),
+    (lambda x: np.zeros_like(x, dtype=np.float32), {"ConstantOfShape": 1}),
+    (lambda x: np.concatenate([x, x]), {"Concat": 1}),
+    (lambda x: np.linalg.inv(x + np.eye(4)), {"Add": 1, "Inverse": 1}),
+    (lambda x: np.linalg.svd(x)[0] + 1, {"SVD": 1, "Add": 1}),
+    (lambda x: np.einsum("ij,jk", x, x), {"Einsum": 1}),
+    (lambda x: x.mean() + x.max() + x.std(), {"ReduceMean": 1, "ReduceMax": 1, "ReduceStd": 1}),
+    (lambda x: x.dot(x), {"MatMul": 1}),
+    (lambda x: x.copy(), {"Copy": 1}),
+    (lambda x: copy.copy(x), {"Copy": 1}),
+    (lambda x: x.flatten(), {"Copy": 1}),
+    (lambda x: np.where(x > 2, x, 0), {"Greater": 1, "Where": 1}),
+    (lambda x: x[[0, 1]], {"Gather": 1}),
+    (lambda x: x[x > 3], {"Greater": 1, "Gather": 1}),
+    (lambda x: np.sort(x), {"Sort": 1}),
+    (lambda x: np.modf(x)[0], {"numpy.modf": 1}),
+    # Views move nothing.
+    (lambda x: x.T, {}),
+    (lambda x: x[1:3], {}),
+    (lambda x: x.reshape(-1), {}),
+    (lambda x: x.T.reshape(-1), {"Copy": 1}),
+    (lambda x: x.ravel(), {}),
+    (lambda x: np.transpose(x), {}),
+    (lambda x: np.squeeze(x), {}),
+    (lambda x: np.broadcast_to(x, (2, 4, 4)), {}),
+    (lambda x: np.split(x, 2), {}),
+    (lambda x: np.reshape(x.T, -1), {"Copy": 1}),
+    (lambda x: np.shape(x), {}),
+]
+
+
+@pytest.mark.parametrize(("use", "counts"), CASES, ids=[str(number) for number in range(len(CASES))])
+def test_an_op_is_counted_and_gives_what_it_gives_on_a_plain_array(
+    watch: Watch, use: Callable[[Any], Any], counts: dict[str, int]
+) -> None:
+    x = watch.array()
+    with watch.ops():
+        result = use(x)
+    assert watch.counts == counts
+    expected = use(np.array(SQUARE))
+    np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+    assert np.asarray(result).dtype == np.asarray(expected).dtype
+
+
+@pytest.mark.skipif(not hasattr(np, "astype"), reason="NumPy 2.1 brought numpy.astype")
+def test_the_function_astype_is_the_method(watch: Watch) -> None:
+    x = watch.array()
+    with watch.ops():
+        np.astype(x, np.float32)
+    assert watch.counts == {"Cast": 1}
+
+
+def test_what_comes_of_a_watched_array_is_watched(watch: Watch) -> None:
+    x = watch.array()
+    for result in (x + 1, x.T, x[0], x.astype("f4"), np.stack([x, x]), np.linalg.eigh(x)[1], x.reshape(2, 8)):
+        assert isinstance(result, WatchedArray)
+        with watch.ops():
+            result + 1
+        assert watch.counts == {"Add": 1}
+
+
+def test_asarray_ends_the_watch(watch: Watch) -> None:
+    plain = np.asarray(watch.array())
+    assert type(plain) is np.ndarray
+    with watch.ops():
+        plain + 1
+    assert watch.counts == {}
+
+
+def test_in_place_ops_change_the_array_and_return_it(watch: Watch) -> None:
+    x = watch.array()
+    same = x
+    with watch.ops():
+        x += 1
+        np.multiply(x, 2, out=x)
+        x.sort()
+        x.fill(3)
+        x[0] = np.ones(4, np.float32)
+        x[1] = 5
+        np.copyto(x, np.ones((4, 4), np.float32))
+        np.add.at(x, (0, 0), 1)
+    assert x is same
+    assert watch.counts == {"Add": 1, "Mul": 1, "Sort": 1, "ConstantOfShape": 1, "Cast": 2, "Copy": 1, "ScatterND": 1}
+    assert np.asarray(x)[0].tolist() == [2.0, 1.0, 1.0, 1.0]
+
+
+def test_an_output_given_to_a_function_is_what_it_returns(watch: Watch) -> None:
+    x, out = watch.array(), watch.array()
+    with watch.ops():
+        assert np.sum(x, axis=0, out=out[0]) is not None
+        assert np.exp(x, out=out) is out
+    assert watch.counts == {"ReduceSum": 1, "Exp": 1}
+
+
+def test_bytes_are_those_of_inputs_and_outputs(watch: Watch) -> None:
+    x = watch.array()
+    with watch.ops():
+        x.astype(np.float32)
+        np.concatenate([x, x])
+    assert watch.profile.stats("Cast").bytes == (16 * 8 + 16 * 4,)
+    assert watch.profile.stats("Concat").bytes == (4 * 16 * 8,)
+
+
+def test_the_time_of_a_cast_inside_a_ufunc_is_not_known(watch: Watch) -> None:
+    x = watch.array()
+    with watch.ops():
+        np.add(x, x, dtype=np.float32, casting="unsafe")
+    assert watch.profile.stats("Cast").device_ns is None
+    assert (watch.profile.total.device_ns or (0,))[0] > 0
+
+
+def test_an_error_is_numpys_own_and_leaves_nothing_recorded(watch: Watch) -> None:
+    x = watch.array()
+    with watch.ops(), pytest.raises(ValueError, match="mismatch"):
+        x @ np.ones(5)
+    assert watch.counts == {}
+
+
+def test_outside_a_window_nothing_is_recorded(watch: Watch) -> None:
+    x = watch.array()
+    x + 1
+    with watch.ops():
+        pass
+    assert watch.counts == {}
+
+
+def test_it_is_blind_until_an_array_is_watched() -> None:
+    fresh = NumpyBackend()
+    assert "opprof.array()" in (fresh.blind() or "")
+    fresh.watch([1.0])
+    assert fresh.blind() is None
+
+
+def test_it_cannot_be_nested(watch: Watch) -> None:
+    with watch.ops(), pytest.raises(BackendError, match="recording already"):
+        with watch.ops():
+            pass
+
+
+def test_a_masked_array_is_refused_since_its_mask_would_be_lost(watch: Watch) -> None:
+    with pytest.raises(UsageError, match="watches plain arrays, not MaskedArray"):
+        watch.backend.watch(np.ma.masked_array([1, 2]))
+
+
+def test_a_watched_array_can_be_watched_again_and_pickled(watch: Watch) -> None:
+    import pickle
+
+    again = watch.backend.watch(watch.array())
+    assert isinstance(again, WatchedArray)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)), SQUARE)
+    assert copy.deepcopy(again).tolist() == SQUARE.tolist()
+
+
+@given(st.lists(st.sampled_from(["add", "mul", "cast", "sum", "matmul"]), max_size=20))
+def test_any_sequence_of_ops_is_counted_op_by_op(sequence: list[str]) -> None:
+    watch = Watch()
+    x = watch.array(np.eye(3))
+    uses: dict[str, Callable[[], object]] = {
+        "add": lambda: x + 1,
+        "mul": lambda: x * x,
+        "cast": lambda: x.astype("f4"),
+        "sum": lambda: x.sum(),
+        "matmul": lambda: x @ x,
+    }
+    with watch.ops():
+        for use in sequence:
+            uses[use]()
+    names = {"add": "Add", "mul": "Mul", "cast": "Cast", "sum": "ReduceSum", "matmul": "MatMul"}
+    assert watch.counts == {names[use]: sequence.count(use) for use in set(sequence)}

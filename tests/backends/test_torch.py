@@ -1,0 +1,267 @@
+"""The torch backend on the real PyTorch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install torch==2.13.0)")
+
+from pytest_opprof.backends import Options  # noqa: E402
+from pytest_opprof.backends.torch import backend  # noqa: E402
+from pytest_opprof.errors import BackendError, UsageError  # noqa: E402
+from pytest_opprof.model import OpProfile, assemble  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+
+
+def measure(body: Callable[[], object], **options: bool) -> OpProfile:
+    with backend().collect(Options(**options)) as log:  # type: ignore[arg-type]
+        log.mark()
+        body()
+        log.mark()
+    return assemble([(log.freeze(), {1: 0})], [1])
+
+
+def counts(body: Callable[[], object], *ops: str) -> dict[str, int]:
+    """Return the calls by op of a body that ran once before, of all ops or of those named."""
+    body()
+    profile = measure(body)
+    if ops:
+        return {op: profile.stats(op).most_calls for op in ops}
+    return {stats.op: stats.most_calls for stats in profile.ops}
+
+
+X = torch.randn(4, 6, 8)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (lambda: nn.functional.linear(X[0], torch.ones(3, 8), torch.ones(3)), {"MatMul": 1}),
+        (lambda: X.half(), {"Cast": 1}),
+        (lambda: X.half().float(), {"Cast": 2}),
+        (lambda: X.to(torch.float32), {"Cast": 0, "Copy": 0}),
+        (lambda: X.to(torch.float32, copy=True), {"Cast": 0, "Copy": 1}),
+        (lambda: X.double() + X, {"Cast": 2, "Add": 1}),
+        (lambda: X.clone(), {"Copy": 1}),
+        (lambda: X.transpose(0, 1).contiguous(), {"Copy": 1, "Transpose": 1}),
+        (lambda: X.contiguous(), {"Copy": 0}),
+        (lambda: X.transpose(0, 1).reshape(-1), {"Copy": 1, "Reshape": 0}),
+        (lambda: X.reshape(-1), {"Copy": 0, "Reshape": 1}),
+        (lambda: X @ X.transpose(1, 2), {"MatMul": 1, "Transpose": 1}),
+        (lambda: torch.einsum("bij,bkj->bik", X, X), {"MatMul": 1}),
+        (lambda: X.mean(), {"ReduceMean": 1, "ReduceSum": 0, "Div": 0}),
+        (lambda: X.softmax(-1), {"Softmax": 1}),
+        (lambda: X.sum().item(), {"ReduceSum": 1, "Item": 1}),
+        (lambda: F.layer_norm(X, (8,)), {"LayerNormalization": 1}),
+        (lambda: F.conv2d(X[:, None], torch.ones(2, 1, 3, 3)), {"Conv": 1}),
+        (lambda: F.dropout(X), {"Dropout": 1, "Mul": 0}),
+        (lambda: F.scaled_dot_product_attention(X[:, None], X[:, None], X[:, None]), {"Attention": 1, "MatMul": 0}),
+        (lambda: torch.stack([X, X]), {"Concat": 1, "Copy": 0}),
+        (lambda: F.embedding(torch.tensor([1, 2]), X[0]), {"Gather": 1}),
+        (lambda: F.pad(X, (1, 1)), {"Pad": 1, "Copy": 0}),
+        (lambda: torch.zeros(3), {"ConstantOfShape": 1}),
+    ],
+)
+def test_an_op_of_the_program_is_one_op(body: Callable[[], object], expected: dict[str, int]) -> None:
+    assert counts(body, *expected) == expected
+
+
+def training_step() -> Callable[[], None]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    batch, target = torch.randn(2, 3, 8, 8), torch.tensor([1, 2])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = model(batch)
+        F.cross_entropy(out.float(), target).backward()
+        optimizer.step()
+
+    step()
+    return step
+
+
+def test_self_times_add_up_to_the_time_in_ops_as_torch_counts_it() -> None:
+    """Against prof.key_averages() of the same session: the public, slow way to the same numbers."""
+    from torch.profiler import ProfilerActivity, profile
+
+    from pytest_opprof.backends import torch as module
+    from pytest_opprof.model import EventLog
+
+    step = training_step()
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as session:
+        step()
+    log = EventLog(module._environment())
+    module._read(session.profiler.kineto_results, log, Options())
+    ours = assemble([(log.freeze(), {0: 0})], [1])
+    theirs = [row for row in session.key_averages() if not row.is_user_annotation]
+    assert theirs
+    for row in theirs:
+        if row.key in ours.raw_names:
+            assert (ours.stats(row.key).device_ns or (0,))[0] / 1e3 == pytest.approx(row.self_cpu_time_total, abs=2)
+    total = sum(row.self_cpu_time_total for row in theirs if not row.key.startswith("Optimizer."))
+    assert (ours.total.device_ns or (0,))[0] / 1e3 == pytest.approx(total, rel=0.01, abs=5)
+
+
+def test_casts_of_a_mixed_precision_step_are_counted_wherever_they_are() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class CountCopies(TorchDispatchMode):
+        casts = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.ops.aten._to_copy.default:
+                self.casts += args[0].dtype != (kwargs or {}).get("dtype", args[0].dtype)
+            return func(*args, **(kwargs or {}))
+
+    step = training_step()
+    profile = measure(step)
+    with CountCopies() as dispatched:
+        step()
+    # The dispatcher's _to_copy are the casts of the program and of autocast; what ops cast inside comes on top.
+    assert dispatched.casts > 5
+    assert profile.stats("Cast").most_calls >= dispatched.casts
+    assert (profile.stats("Conv").most_calls, profile.stats("ConvGrad").most_calls) == (1, 1)
+    assert profile.stats("MatMul").most_calls == 3
+
+
+def test_two_runs_of_a_step_give_one_op_table() -> None:
+    step = training_step()
+    tables = [{stats.op: stats.calls for stats in measure(step).ops} for _ in range(5)]
+    assert all(table == tables[0] for table in tables)
+    assert len(tables[0]) > 10
+
+
+def test_users_annotations_are_no_ops_and_what_is_inside_them_is() -> None:
+    def body() -> None:
+        with torch.profiler.record_function("my region"), torch.profiler.record_function("inner"):
+            X + X
+
+    assert counts(body) == {"Add": 1}
+
+
+def test_steps_inside_an_annotation_are_told_apart() -> None:
+    with backend().collect(Options()) as log:
+        log.mark()
+        with torch.profiler.record_function("epoch"):
+            for _ in range(3):
+                log.mark()
+                X + X
+        log.mark()
+    assert assemble([(log.freeze(), {2: 0, 3: 1, 4: 2})], [1, 1, 1]).stats("Add").calls == (1, 1, 1)
+
+
+def test_bytes_of_casts_and_copies_are_known_and_of_others_are_not() -> None:
+    profile = measure(lambda: (X.half(), X.clone(), X + X))
+    size = X.numel() * 4
+    assert profile.stats("Cast").bytes == (size + size // 2,)
+    assert profile.stats("aten::copy_").bytes == (size + size // 2 + 2 * size,)
+    assert profile.stats("Add").bytes is None
+
+
+def test_flops_and_memory_are_known_when_asked_for() -> None:
+    a, b = torch.ones(8, 16), torch.ones(16, 4)
+    profile = measure(lambda: a @ b, flops=True, memory=True)
+    assert profile.stats("MatMul").flops == (2 * 8 * 16 * 4,)
+    assert profile.memory is not None
+    assert profile.memory[0].peak == 8 * 4 * 4
+    assert measure(lambda: a @ b).flops is None
+    assert measure(lambda: a @ b).memory is None
+
+
+def test_a_raw_name_that_torch_registers_is_no_spelling_mistake() -> None:
+    profile = measure(lambda: X + X)
+    assert profile.stats("aten::linalg_qr").calls == (0,)
+    with pytest.raises(UsageError, match=r"unknown op 'aten::linalg_qq'"):
+        profile.stats("aten::linalg_qq")
+    with pytest.raises(UsageError):
+        profile.stats("linalg_qr")
+
+
+def test_an_empty_window_is_an_empty_window_not_an_error() -> None:
+    assert measure(lambda: None).ops == ()
+
+
+def test_a_profiler_that_the_user_already_runs_is_an_error() -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as mine:
+        X + X
+        with pytest.raises(BackendError, match=r"a torch profiler is already running in this thread"):
+            measure(lambda: None)
+        X * X
+    assert {"aten::add", "aten::mul"} <= {row.key for row in mine.key_averages()}
+
+
+@pytest.mark.parametrize("profiler", [torch.profiler.profile, torch.autograd.profiler.profile])
+def test_a_session_lost_to_a_profiler_started_inside_is_an_error(profiler: Callable[[], Any]) -> None:
+    def body() -> None:
+        X + X
+        with profiler():
+            X * X
+
+    with pytest.raises(BackendError, match="the torch profiler lost this window"):
+        measure(body)
+    assert counts(lambda: X + X) == {"Add": 1}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_exception_stops_the_profiler(error: type[BaseException]) -> None:
+    def body() -> None:
+        raise error
+
+    with pytest.raises(error):
+        measure(body)
+    assert not torch.autograd._profiler_enabled()
+    assert counts(lambda: X + X) == {"Add": 1}
+
+
+def test_ops_of_other_threads_are_not_seen() -> None:
+    """Said in the README: PyTorch's profiler records the thread that started it, and autograd's."""
+
+    def body() -> None:
+        thread = threading.Thread(target=lambda: X * X)
+        thread.start()
+        thread.join()
+        X + X
+
+    assert counts(body) == {"Add": 1}
+
+
+def test_hundreds_of_windows_in_one_process_all_see_their_ops() -> None:
+    assert {measure(lambda: X + X).stats("Add").calls for _ in range(200)} == {(1,)}
+
+
+def test_the_environment_is_the_public_version_without_the_build() -> None:
+    profile = measure(lambda: X + X)
+    assert str(profile.environment) == f"torch {torch.__version__.split('+')[0]}, cpu"
+
+
+def test_it_is_in_use_once_torch_is_imported() -> None:
+    assert backend().in_use()
+    assert backend().unavailable() is None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # inductor imports what torch deprecates
+def test_kernels_fused_by_torch_compile_have_names_without_numbers_that_change() -> None:
+    import shutil
+
+    import torch._inductor.config as config
+
+    if not (shutil.which("g++") or shutil.which("clang++")):
+        pytest.skip("no C++ compiler for torch.compile (apt install g++)")
+    with config.patch({"cpp.enable_kernel_profile": True}):
+        layer = nn.Linear(8, 8)
+        function = torch.compile(lambda x: (layer(x).half() + 1).float().sum())
+        function(torch.ones(4, 8))
+        profile = measure(lambda: function(torch.ones(4, 8)))
+    assert [name for name in profile.op_names if name.startswith("cpp_fused")]
+    assert not [name for name in profile.raw_names if name.startswith("graph_")]
+    assert profile.stats("CompiledFxGraph").calls == (1,)
+    assert profile.stats("MatMul").calls == (1,)

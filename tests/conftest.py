@@ -1,0 +1,62 @@
+"""Shared by all tests. NumPy and torch are imported once: pytester forgets the modules that its runs import."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch is imported: see pytest_opprof.plugin
+
+import numpy as np  # noqa: F401
+import pytest
+
+from pytest_opprof.backends import fake
+from pytest_opprof.environment import Environment
+from pytest_opprof.model import EventLog, OpProfile, assemble
+
+pytest_plugins = ["pytester"]
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch  # noqa: F401
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("torch") and not HAS_TORCH:
+        pytest.skip("torch is not installed (pip install torch==2.13.0)")
+
+
+@pytest.fixture(autouse=True)
+def _the_fake_device_is_itself_again() -> Iterator[None]:
+    yield
+    fake.pretend()
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+    """Run pytest on the files of pytester with the fake device, in this process."""
+    pytester.makeini(
+        # hypothesis would be imported again at the end of each run: 1 s.
+        "[pytest]\nopprof_backend = fake\naddopts = -p no:cacheprovider -p no:hypothesispytest\n"
+        "asyncio_default_fixture_loop_scope = function\n"
+    )
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return pytester.runpytest_inprocess(*arguments)
+
+    return run
+
+
+Launch = tuple[str, int]
+ENVIRONMENT = Environment((("fake", "1"),), "fake", "x86_64", "async")
+
+
+def profile_of(*rounds: list[Launch], environment: Environment = ENVIRONMENT, **known: bool) -> OpProfile:
+    """Return the profile of rounds of (raw name, device ns), one list a round."""
+    log = EventLog(environment)
+    log.knows_flops, log.knows_memory = known.get("flops", False), known.get("memory", False)
+    for launches in rounds:
+        log.mark()
+        for raw, device_ns in launches:
+            log.add(log.name(raw), device_ns)
+    return assemble([(log.freeze(), {n + 1: n for n in range(len(rounds))})], [10_000] * len(rounds))
