@@ -1,0 +1,198 @@
+"""One test's live measurement: windows that nest, over backends that do not.
+
+One collection runs at a time, from the first open window to the last close; what it records belongs to every window
+that is open. The recorder marks where steps begin and end, so the profiler is restarted only where an inner window
+closes (its numbers are wanted at once) while an outer one is open.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from time import perf_counter_ns
+
+from .backends import Backend, Options
+from .errors import BackendError, NothingMeasured, UsageError
+from .model import EventLog, OpProfile, OpStats, assemble
+
+
+class Window:
+    """A measured stretch of a test. Its numbers can be asked for once it is closed."""
+
+    def __init__(self, name: str, aliases: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._aliases = aliases
+        self._parts: list[tuple[OpProfile, dict[int, int]]] = []
+        self._host_ns: list[int] = []
+        self._profile: OpProfile | None = None
+
+    def __repr__(self) -> str:
+        return f"<opprof window {self.name!r}>"
+
+    @property
+    def profile(self) -> OpProfile:
+        """What was measured. Raises UsageError while the window is open."""
+        __tracebackhide__ = True
+        if self._profile is None:
+            raise UsageError(
+                f"window {self.name!r} has no numbers: it is still open, it failed, or a loop over its rounds was left"
+                " before the end"
+            )
+        return self._profile
+
+    @property
+    def ops(self) -> tuple[OpStats, ...]:
+        """The numbers of each op, the most expensive first."""
+        return self.profile.ops
+
+    @property
+    def calls(self) -> int:
+        """Calls of all ops, in the worst step."""
+        return self.profile.total.most_calls
+
+    @property
+    def device_ns(self) -> int:
+        """Time in ops in the fastest step, in nanoseconds."""
+        return self.profile.total.fastest_ns
+
+    @property
+    def host_ns(self) -> int:
+        """Wall time of the fastest step, in nanoseconds."""
+        return min(self.profile.host_ns)
+
+    def count(self, op: str) -> int:
+        """Return the calls of *op* (canonical, raw or a glob) in the worst step.
+
+        Raises UsageError for a name that means nothing, and where nothing at all was recorded: a zero would then say
+        nothing about the program.
+        """
+        __tracebackhide__ = True
+        return self.stats(op).most_calls
+
+    def stats(self, op: str) -> OpStats:
+        """Return all numbers of *op*, with the errors of `count`."""
+        __tracebackhide__ = True
+        if not len(self.profile.op):
+            raise UsageError(
+                f"window {self.name!r} recorded no op at all, so {op!r} was not looked for. If nothing is meant to run,"
+                " assert window.calls == 0"
+            )
+        try:
+            return self.profile.stats(op, self._aliases)
+        except UsageError as error:
+            raise UsageError(str(error)) from None  # ends the traceback at the user's line
+
+    def top(self, k: int) -> tuple[OpStats, ...]:
+        """Return the *k* most expensive ops by device time."""
+        return self.profile.top(k)
+
+
+class Recorder:
+    """Opens windows and collects for them. Not for use from several threads."""
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        options: Options,
+        aliases: Mapping[str, str] | None = None,
+        explicit: bool = False,
+    ) -> None:
+        """Collect from *backends*: all of them if *explicit*, else those whose framework this process uses."""
+        self._backends = backends
+        self._options = options
+        self._aliases = aliases
+        self._explicit = explicit
+        self._started: list[Backend] = []
+        self._open: list[Window] = []
+        self._active: dict[Window, int] = {}
+        self._live: ExitStack | None = None
+        self._logs: list[EventLog] = []
+        self._intervals: list[dict[Window, int]] = []
+        self._paused_ns = 0
+
+    @contextmanager
+    def open(self, window: Window) -> Iterator[Window]:
+        """Collect for *window* until the context ends; its steps are what `step` encloses.
+
+        Raises BackendError where no backend can record, or one lost the window. If the body raises, the window has no
+        profile, and the windows around it go on.
+        """
+        self._open.append(window)
+        try:
+            if self._live is None:
+                self._start()
+            yield window
+        except BaseException:
+            self._open.remove(window)
+            if not self._open:
+                self.abandon()
+            raise
+        self._open.remove(window)
+        self._stop()
+        if self._open:
+            self._start()
+        window._profile = assemble(window._parts, window._host_ns)
+        window._parts.clear()
+
+    @contextmanager
+    def step(self, window: Window) -> Iterator[None]:
+        """Count what runs inside as one step of an open *window*."""
+        self._active[window] = len(window._host_ns)
+        self._mark()
+        begin, paused = perf_counter_ns(), self._paused_ns
+        try:
+            yield
+            window._host_ns.append(perf_counter_ns() - begin - (self._paused_ns - paused))
+        finally:
+            del self._active[window]
+            if self._live is not None:
+                self._mark()
+
+    def _mark(self) -> None:
+        for log in self._logs:
+            log.mark()
+        self._intervals.append(dict(self._active))
+
+    def _start(self) -> None:
+        begin = perf_counter_ns()
+        with ExitStack() as stack:
+            self._started = [backend for backend in self._backends if self._explicit or backend.in_use()]
+            self._logs = [stack.enter_context(backend.collect(self._options)) for backend in self._started]
+            self._live = stack.pop_all()
+        self._intervals = [{}]
+        self._mark()
+        self._paused_ns += perf_counter_ns() - begin
+
+    def _stop(self) -> None:
+        begin = perf_counter_ns()
+        live, self._live = self._live, None
+        if live is None:
+            raise BackendError("the profiler could not be started again after an inner window closed")
+        live.close()
+        self._check_nothing_was_missed()
+        for log in self._logs:
+            profile = log.freeze(self._aliases)
+            for window in {window: None for interval in self._intervals for window in interval}:
+                steps = {index: active[window] for index, active in enumerate(self._intervals) if window in active}
+                window._parts.append((profile, steps))
+        self._paused_ns += perf_counter_ns() - begin
+
+    def abandon(self) -> None:
+        """Stop collecting and drop what was recorded: the test failed, or left a window open."""
+        self._open.clear()
+        live, self._live = self._live, None
+        if live is not None:
+            live.__exit__(*sys.exc_info())
+
+    def _check_nothing_was_missed(self) -> None:
+        late = [backend.name for backend in self._backends if backend not in self._started and backend.in_use()]
+        if late:
+            raise BackendError(
+                f"{late[0]} was first imported inside the measured window, so its ops were missed. Import it at the top"
+                f" of the test module, or choose it: --opprof-backend={late[0]}"
+            )
+        blind = [reason for backend in self._started if (reason := backend.blind())]
+        if len(blind) == len(self._started):
+            idle = [f"{backend.name} is not imported" for backend in self._backends if backend not in self._started]
+            raise NothingMeasured(f"nothing can be measured here: {'; '.join([*blind, *idle])}")

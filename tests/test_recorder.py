@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pytest_opprof.backends import Options, fake
+from pytest_opprof.environment import Environment
+from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
+from pytest_opprof.model import EventLog
+from pytest_opprof.recorder import Recorder, Window
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder([fake.backend()], Options(), explicit=True)
+
+
+def measure(recorder: Recorder, name: str = "w") -> contextmanager[Window]:  # type: ignore[valid-type]
+    @contextmanager
+    def opened() -> Iterator[Window]:
+        window = Window(name)
+        with recorder.open(window), recorder.step(window):
+            yield window
+
+    return opened()
+
+
+def test_a_window_has_what_ran_inside_it(recorder: Recorder) -> None:
+    fake.launch("Cast")
+    with measure(recorder) as window:
+        fake.launch("Add", device_ns=5)
+        fake.launch("Add", device_ns=7)
+    fake.launch("Cast")
+    assert (window.count("Add"), window.count("Cast"), window.calls, window.device_ns) == (2, 0, 2, 12)
+    assert window.top(1)[0].op == "Add"
+    assert window.host_ns > 0
+
+
+def test_an_inner_window_is_part_of_the_outer_one(recorder: Recorder) -> None:
+    with measure(recorder) as outer:
+        fake.launch("Add")
+        with measure(recorder) as inner:
+            fake.launch("Mul")
+        assert (inner.count("Mul"), inner.count("Add")) == (1, 0)
+        fake.launch("Add")
+        with measure(recorder) as second:
+            fake.launch("Exp")
+    assert second.calls == 1
+    assert (outer.count("Add"), outer.count("Mul"), outer.count("Exp")) == (2, 1, 1)
+
+
+def test_windows_may_overlap_as_those_of_two_tasks_do(recorder: Recorder) -> None:
+    first, second = measure(recorder), measure(recorder)
+    one = first.__enter__()  # type: ignore[attr-defined]
+    fake.launch("Add")
+    two = second.__enter__()  # type: ignore[attr-defined]
+    fake.launch("Mul")
+    first.__exit__(None, None, None)  # type: ignore[attr-defined]
+    fake.launch("Exp")
+    second.__exit__(None, None, None)  # type: ignore[attr-defined]
+    assert [stats.op for stats in sorted(one.ops, key=lambda s: s.op)] == ["Add", "Mul"]
+    assert [stats.op for stats in sorted(two.ops, key=lambda s: s.op)] == ["Exp", "Mul"]
+
+
+def test_steps_are_apart_and_what_runs_between_them_is_left_out(recorder: Recorder) -> None:
+    window = Window("rounds")
+    with recorder.open(window):
+        for calls in (1, 3, 2):
+            fake.launch("Exp")
+            with recorder.step(window):
+                for _ in range(calls):
+                    fake.launch("Add")
+    assert window.stats("Add").calls == (1, 3, 2)
+    assert window.count("Add") == 3
+    assert window.stats("Exp").calls == (0, 0, 0)
+    assert len(window.profile.host_ns) == 3
+
+
+def test_the_numbers_of_an_open_window_are_refused(recorder: Recorder) -> None:
+    with measure(recorder) as window, pytest.raises(UsageError, match="window 'w' has no numbers: it is still open"):
+        window.count("Add")
+
+
+def test_a_failing_inner_window_leaves_the_outer_one_whole(recorder: Recorder) -> None:
+    with measure(recorder) as outer:
+        fake.launch("Add")
+        with pytest.raises(ValueError, match="mine"), measure(recorder) as inner:
+            fake.launch("Mul")
+            raise ValueError("mine")
+        fake.launch("Exp")
+    assert sorted(stats.op for stats in outer.ops) == ["Add", "Exp", "Mul"]
+    with pytest.raises(UsageError, match="it failed"):
+        inner.count("Mul")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_failing_body_stops_the_profiler_and_keeps_its_error(recorder: Recorder, error: type[BaseException]) -> None:
+    with pytest.raises(error), measure(recorder):
+        raise error
+    assert fake.backend().log is None
+    with measure(recorder) as window:
+        fake.launch("Add")
+    assert window.count("Add") == 1
+
+
+def test_abandoning_stops_what_runs(recorder: Recorder) -> None:
+    measure(recorder).__enter__()  # type: ignore[attr-defined]
+    recorder.abandon()
+    assert fake.backend().log is None
+
+
+def test_a_zero_from_a_window_that_recorded_nothing_is_refused(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        pass
+    assert window.calls == 0
+    with pytest.raises(UsageError, match=r"recorded no op at all, so 'Cast' was not looked for.*window.calls == 0"):
+        window.count("Cast")
+
+
+def test_an_unknown_op_ends_the_traceback_at_the_users_line(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        fake.launch("Cast")
+    with pytest.raises(UsageError, match=r"unknown op 'Csat': did you mean 'Cast'\?") as error:
+        window.count("Csat")
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
+
+
+class Late:
+    """A stand-in for a framework that is imported inside the window."""
+
+    name = "late"
+    imported = False
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def in_use(self) -> bool:
+        return self.imported
+
+    def blind(self) -> str | None:
+        return None
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        yield EventLog(Environment((("late", "1"),)))
+
+
+class Blind(Late):
+    """A stand-in for a backend that sees only what it was shown."""
+
+    name = "blind"
+    imported = True
+
+    def blind(self) -> str | None:
+        return "it was shown nothing"
+
+
+def test_a_framework_first_imported_inside_the_window_is_an_error() -> None:
+    late = Late()
+    with pytest.raises(BackendError, match="late was first imported inside the measured window"):
+        with measure(Recorder([fake.backend(), late], Options())):
+            late.imported = True
+
+
+def test_nothing_that_could_see_is_an_error_that_says_what_each_needs() -> None:
+    recorder = Recorder([Blind(), Late()], Options())
+    with (
+        pytest.raises(
+            NothingMeasured, match="nothing can be measured here: it was shown nothing; late is not imported"
+        ),
+        measure(recorder),
+    ):
+        pass
+
+
+def test_a_backend_that_is_not_in_use_is_not_started_unless_it_was_chosen() -> None:
+    with measure(Recorder([fake.backend(), Late()], Options())) as window:
+        fake.launch("Add")
+    assert window.profile.environment.frameworks == (("fake", "1"),)
+    with measure(Recorder([Late()], Options(), explicit=True)) as window:
+        pass
+    assert window.calls == 0
