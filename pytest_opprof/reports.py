@@ -1,0 +1,187 @@
+"""What people read: a failing test's message and table, and the lines at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .baselines import Calls
+from .budgets import Finding
+from .compare import Diff, Row
+from .environment import Environment
+from .judge import Verdict
+from .model import OpProfile
+from .units import format_change, format_ns, format_share
+
+BODY = "body"
+"""The name of the window that is a test's whole body."""
+_NO_VERDICT = ("", Verdict.OK.value)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowReport:
+    """One measured window: what it did, which limits it broke, and what changed since its baseline."""
+
+    name: str
+    profile: OpProfile
+    budget: Sequence[Finding] = ()
+    diff: Diff | None = None
+    no_baseline: str = ""
+    """Why there is nothing to compare with; empty where there is, or where nobody asked."""
+    accepted: bool = False
+    """Whether this run takes what it measured as the baseline: then no change is a regression."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict against the baseline."""
+        if self.diff is None:
+            return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
+        return Verdict.OK if self.accepted else self.diff.verdict
+
+    @property
+    def regressions(self) -> list[Finding]:
+        """What is worse than the baseline, and was not accepted."""
+        return list(self.diff.findings()) if self.diff and not self.accepted else []
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to say of a test that passes: improvements, and changes that were accepted."""
+        if self.diff is None:
+            return []
+        return [*map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
+
+    @property
+    def untimed(self) -> str:
+        """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
+        return self.diff.times if self.diff and self.profile.steps >= self.diff.rule.min_rounds else ""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Everything that fails the test."""
+        return [*self.budget, *self.regressions]
+
+
+def failure(test: str, windows: Sequence[WindowReport], top: int, every_op: bool, accept: str) -> str:
+    """Return the message of a failing test: what broke, then the table of each window that did.
+
+    *top* ops are shown beside those that broke something, or *every_op*; *accept* is the command that takes the new
+    state as the baseline.
+    """
+    broken = [window for window in windows if window.findings]
+    lines = []
+    for window in broken:
+        what = "op budget exceeded" if window.budget else "op regression"
+        lines.append(f"{what}: {titled(test, window.name)}  [{window.profile.environment}]")
+        lines += [f"  {finding}" for finding in window.findings]
+    for window in broken:
+        lines += ["", *table(window, top, every_op)]
+    if any(window.regressions for window in broken):
+        lines += ["", f"if this is meant: {accept}"]
+    return "\n".join(lines)
+
+
+def table(window: WindowReport, top: int, every_op: bool) -> list[str]:
+    """Return the op table of a window, the most damaging first, with its total below."""
+    rows = _rows(window)
+    shown = rows if every_op else [row for index, row in enumerate(rows) if index < top or row[-1] not in _NO_VERDICT]
+    lines = [f"window {window.name}, {_rounds(window.profile.steps)}:"] if window.name != BODY else []
+    lines += _text(_headers(window), shown).splitlines()
+    if len(shown) < len(rows):
+        lines.append(f"... and {len(rows) - len(shown)} more ops that changed nothing (-v shows them)")
+    return [*lines, *_total(window)]
+
+
+def _headers(window: WindowReport) -> list[str]:
+    if window.diff:
+        return ["op", "calls (base -> now)", "device time (base -> now)", "change", "verdict"]
+    return ["op", "calls", "device time", "share", "verdict"]
+
+
+def _rows(window: WindowReport) -> list[list[str]]:
+    over = {finding.op for finding in window.budget}
+    if window.diff:
+        diff_rows = sorted(window.diff.rows, key=lambda row: row.op not in over)
+        return [_diff_row(row, row.op in over) for row in diff_rows]
+    total = window.profile.total.fastest_ns
+    ops = sorted(window.profile.ops, key=lambda stats: stats.op not in over)
+    return [
+        [
+            stats.op,
+            str(Calls(stats.fewest_calls, stats.most_calls)),
+            _time(stats.fastest_ns if stats.device_ns else None),
+            format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
+            "over budget" if stats.op in over else "",
+        ]
+        for stats in ops
+    ]
+
+
+def _diff_row(row: Row, over: bool) -> list[str]:
+    known = row.base_ns is not None and row.now_ns is not None
+    verdict = "" if row.verdict in (Verdict.OK, Verdict.INCOMPARABLE) else row.verdict.value
+    return [
+        row.op,
+        _arrow(_calls(row.base_calls), _calls(row.now_calls)),
+        _arrow(_time(row.base_ns), _time(row.now_ns)),
+        format_change(row.base_ns or 0, row.now_ns or 0) if known else "-",
+        ", ".join(filter(None, ["over budget" if over else "", verdict])) or Verdict.OK.value,
+    ]
+
+
+def _total(window: WindowReport) -> list[str]:
+    """Return the lines about the whole window, with its change split into more calls and slower calls."""
+    if not window.diff or window.diff.total.base_ns is None or window.diff.total.now_ns is None:
+        lines = [
+            f"total device time: {_time(window.profile.total.fastest_ns if window.profile.total.device_ns else None)}"
+        ]
+    else:
+        base, now = window.diff.total.base_ns, window.diff.total.now_ns
+        by_calls = sum(row.from_calls_ns for row in window.diff.rows)
+        by_speed = now - base - by_calls
+        lines = [
+            f"total device time: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)}):"
+            f" {_signed(by_calls, 'more calls', 'fewer calls')}, {_signed(by_speed, 'slower calls', 'faster calls')}"
+        ]
+    if window.diff and window.diff.times:
+        lines.append(f"times are shown, not judged: {window.diff.times}")
+    if window.diff and window.diff.top_change:
+        lines.append(window.diff.top_change)
+    return lines
+
+
+def _signed(ns: int, costs: str, saves: str) -> str:
+    return f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))} from {costs if ns >= 0 else saves}"
+
+
+def _text(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    # Imported here: 20 ms that only a printed table should pay.
+    from tabulate import tabulate
+
+    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True)
+
+
+def _arrow(before: str, now: str) -> str:
+    return now if before == now else f"{before} -> {now}"
+
+
+def _calls(calls: Calls | None) -> str:
+    return str(calls) if calls else "0"
+
+
+def _time(ns: int | None) -> str:
+    return "-" if ns is None else format_ns(ns)
+
+
+def titled(test: str, window: str) -> str:
+    """Return how to name a window of a test."""
+    return test if window == BODY else f"{test} window {window}"
+
+
+def _rounds(steps: int) -> str:
+    return f"{steps} round{'s' if steps != 1 else ''}"
+
+
+def no_baseline(environment: Environment, others: Sequence[str]) -> str:
+    """Return the reason for `Verdict.NO_BASELINE`, naming the environments that do have one."""
+    there = f" (there is one for {'; '.join(others)})" if others else ""
+    return f"no baseline for {environment.full}{there}"

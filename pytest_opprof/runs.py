@@ -1,0 +1,133 @@
+"""What a run measured, as plain data: it travels from worker processes to the controller, and into ``--opprof-json``.
+
+``schema/run-1.json`` is its published form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import __version__
+from .baselines import Calls, Entry, plain_environment, write_atomically
+from .errors import UsageError
+from .judge import Verdict
+from .reports import WindowReport
+
+SCHEMA = 1
+Plain = dict[str, Any]
+
+_STATUS_OF_VERDICT = {
+    Verdict.NEW: "more calls",
+    Verdict.MORE: "more calls",
+    Verdict.SLOWER: "slower",
+    Verdict.NO_BASELINE: "no baseline",
+    Verdict.FEWER: "improved",
+    Verdict.GONE: "improved",
+    Verdict.FASTER: "improved",
+}
+_WORDS = {
+    "over budget": "over budget",
+    "more calls": "with more calls",
+    "slower": "slower",
+    "not measured": "not measured",
+    "no baseline": "without baseline",
+    "improved": "improved",
+}
+"""Statuses, the worst first, and how the summary line says them."""
+
+
+@dataclass(slots=True)
+class TestRecord:
+    """One measured test."""
+
+    __test__ = False  # pytest: this is no test class
+
+    id: str
+    status: str
+    windows: list[Plain] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    """What to say about it at the end of the run."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """The windows without a baseline, and why."""
+    untimed: dict[str, str] = field(default_factory=dict)
+    """The windows whose times were not judged, and why."""
+    table: list[str] = field(default_factory=list)
+    """Its op tables, where asked for."""
+    outcome: str = ""
+
+
+def status(windows: Sequence[WindowReport]) -> str:
+    """Return the status of a test: the worst of its windows'."""
+    present = {"over budget" for window in windows if window.budget}
+    present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
+    return next((word for word in _WORDS if word in present), "ok")
+
+
+def plain_window(window: WindowReport, machine: str, parallel: bool, compared: bool) -> Plain:
+    """Return a window as the JSON of a run has it."""
+    profile = window.profile
+    return {
+        "name": window.name,
+        "environment": plain_environment(profile.environment),
+        "machine": machine,
+        "parallel": parallel,
+        "rounds": profile.steps,
+        "host_ns": list(profile.host_ns),
+        "peak_memory_bytes": None if profile.memory is None else [use.peak for use in profile.memory],
+        "ops": {
+            stats.op: {
+                "calls": list(stats.calls),
+                "device_ns": _listed(stats.device_ns),
+                "bytes": _listed(stats.bytes),
+                "flops": _listed(stats.flops),
+            }
+            for stats in profile.ops
+        },
+        "verdict": window.verdict.value if compared else None,
+        "findings": [str(finding) for finding in window.findings],
+        "times_changed": window.diff is not None and window.diff.times_changed,
+    }
+
+
+def entry_of(window: Plain) -> Entry:
+    """Return what a baseline keeps of a plain window; times measured in parallel are not kept."""
+    calls = {op: Calls(min(stats["calls"]), max(stats["calls"])) for op, stats in window["ops"].items()}
+    times = {op: tuple(stats["device_ns"]) for op, stats in window["ops"].items() if stats["device_ns"]}
+    return Entry(calls, {window["machine"]: times} if times and not window["parallel"] else {})
+
+
+def summary(records: Iterable[TestRecord]) -> str:
+    """Return the line that counts the tests by status."""
+    counts = Counter(record.status for record in records)
+    total = counts.total()
+    parts = [f"{total} test{'s' if total != 1 else ''} measured", f"{counts['ok']} ok"]
+    parts += [f"{counts[word]} {said}" for word, said in _WORDS.items() if counts[word]]
+    return f"opprof: {', '.join(parts)}"
+
+
+def write(path: Path, records: Sequence[TestRecord], stale: Sequence[str], interrupted: bool) -> None:
+    """Write the JSON of a run atomically. Raises UsageError when it cannot be written."""
+    document = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "interrupted": interrupted,
+        "summary": dict(sorted(Counter(record.status for record in records).items())),
+        "tests": [
+            {"id": record.id, "outcome": record.outcome, "status": record.status, "windows": record.windows}
+            for record in records
+        ],
+        "stale": list(stale),
+    }
+    try:
+        write_atomically(path, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise UsageError(f"--opprof-json: {path} cannot be written: {error.strerror or error}") from error
+
+
+def _listed(values: Sequence[int] | None) -> list[int] | None:
+    return None if values is None else list(values)
