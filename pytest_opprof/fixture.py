@@ -1,0 +1,145 @@
+"""The ``opprof`` fixture: windows inside a test, measured with or without ``--opprof``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .backends import Backend, load_all
+from .errors import BackendError, UsageError
+from .recorder import Recorder, Window
+from .settings import Plan, Settings
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from .backends.numpy import WatchedArray
+
+SETTINGS = pytest.StashKey[Settings]()
+BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
+MEASUREMENT = pytest.StashKey["Measurement"]()
+
+
+class Measurement:
+    """What one test measures: its recorder, and the windows that closed, in order."""
+
+    def __init__(self, plan: Plan, backends: list[Backend], aliases: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.backends = backends
+        self.aliases = aliases
+        self.recorder = Recorder(backends, plan.options, aliases, explicit=plan.backends is not None)
+        self.windows: list[Window] = []
+        self.rounds: list[Window] = []
+        """The windows that `Opprof.rounds` made: in a marked test they are what the marks limit."""
+        self._unnamed = Counter[str]()
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Measurement:
+        """Return the measurement of *item*, made at the first call. Raises UsageError and BackendError."""
+        if MEASUREMENT not in item.stash:
+            settings = settings_of(item.config)
+            plan = Plan.of(item, settings)
+            cache = item.config.stash.setdefault(BACKENDS, {})
+            if plan.backends not in cache:
+                cache[plan.backends] = load_all(plan.backends)
+            item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases)
+        return item.stash[MEASUREMENT]
+
+    def next_name(self, kind: str = "") -> str:
+        """Return the name of the next unnamed window: ``1``, ``2``; ``rounds 1``, ``rounds 2``."""
+        self._unnamed[kind] += 1
+        return f"{kind} {self._unnamed[kind]}".strip()
+
+    def begin_round(self) -> None:
+        """Number the unnamed windows from the start: the body runs again."""
+        self._unnamed.clear()
+
+    def forget(self) -> None:
+        """Drop the windows so far: they were warm-up."""
+        self.windows.clear()
+        self.rounds.clear()
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """Return the settings of *config*, read at the first call."""
+    if SETTINGS not in config.stash:
+        config.stash[SETTINGS] = Settings.of(config)
+    return config.stash[SETTINGS]
+
+
+class Opprof:
+    """Measures parts of a test.
+
+    with opprof("prefill") as prefill: ...     a window; numbers when it closed
+    for _ in opprof.rounds(20, warmup=3): ...  a window with a step per iteration
+    opprof.array(x)                            a NumPy array whose ops are seen
+    """
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+
+    @contextmanager
+    def __call__(self, name: str | None = None) -> Iterator[Window]:
+        """Measure what runs inside as the window *name*; one that is entered again is another step of it."""
+        __tracebackhide__ = True
+        window = Window(name or self._measurement.next_name(), self._measurement.aliases)
+        recorder = self._measurement.recorder
+        try:
+            with recorder.open(window), recorder.step(window):
+                yield window
+        except BackendError as error:
+            raise type(error)(str(error)) from None  # ends the traceback at the user's line
+        self._measurement.windows.append(window)
+
+    def rounds(self, rounds: int, warmup: int = 1, name: str | None = None) -> Rounds:
+        """Return an iterable that runs a loop body *warmup* + *rounds* times and measures the latter, a step each.
+
+        What runs before the first measured round must not change what the others do: the body has to be repeatable.
+        """
+        __tracebackhide__ = True
+        for what, value, least in (("rounds", rounds, 1), ("warmup", warmup, 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UsageError(f"opprof.rounds({what}={value!r}): write an int of {least} or more")
+        return Rounds(self._measurement, name or self._measurement.next_name("rounds"), rounds, warmup)
+
+    def array(self, array: ArrayLike) -> WatchedArray:
+        """Return a view of *array* whose NumPy ops are recorded, as are those on what comes of it.
+
+        Raises UsageError where the numpy backend was left out, or *array* is a subclass of ndarray.
+        """
+        __tracebackhide__ = True
+        for backend in self._measurement.backends:
+            if backend.name == "numpy":
+                return backend.watch(array)  # type: ignore[attr-defined, no-any-return]  # only this backend has it
+        chosen = ", ".join(backend.name for backend in self._measurement.backends)
+        raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
+
+
+class Rounds(Window):
+    """A window with a step per iteration. Iterate over it once, to the end; then ask for its numbers."""
+
+    def __init__(self, measurement: Measurement, name: str, rounds: int, warmup: int) -> None:
+        super().__init__(name, measurement.aliases)
+        self._measurement = measurement
+        self._rounds = rounds
+        self._warmup = warmup
+        self._iterated = False
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the number of each round: negative ones are warm-up. Raises UsageError the second time."""
+        __tracebackhide__ = True
+        if self._iterated:
+            raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
+        self._iterated = True
+        yield from range(-self._warmup, 0)
+        recorder = self._measurement.recorder
+        with recorder.open(self):
+            for number in range(self._rounds):
+                with recorder.step(self):
+                    yield number
+        self._measurement.windows.append(self)
+        self._measurement.rounds.append(self)

@@ -1,0 +1,138 @@
+"""The pytest plugin: flags, marks and the fixture. Imports nothing that costs: most runs do not measure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .fixture import Opprof
+
+_IDLE = pytest.StashKey[int]()
+_IDLE_IN_WORKERS = pytest.StashKey[int]()
+_MARKS = (
+    'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
+    ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
+    " takes raw op names and globs. Enforced by --opprof.",
+    "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, baseline=True, top=None): measure the"
+    " test, as said; with rounds its body runs that many times and must be repeatable.",
+)
+_FLAGS = (
+    ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
+    ("backend", "NAME[,NAME]", "what records ops: numpy, torch, fake or one you installed (default: auto)"),
+    ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
+    ("tolerance", "PERCENT", "how much slower is slower, where 5 rounds or more are measured (default: 25%%)"),
+    ("top", "K", "how many ops of a failing test to show beside those that failed it (default: 5)"),
+    ("json", "FILE", "write everything measured in this run to FILE"),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flags, and their twins in the ini file."""
+    group = parser.getgroup("opprof", "op-level performance")
+    # A flag with a twin defaults to None: False would hide what the ini file says.
+    group.addoption(
+        "--opprof", action="store_true", default=None, help="measure marked tests; enforce their budgets and baselines"
+    )
+    group.addoption(
+        "--opprof-update", action="store_true", help="measure, and write the baselines of the tests that passed"
+    )
+    group.addoption("--opprof-update-new", action="store_true", help="the same, only for tests that have none")
+    group.addoption("--opprof-all", action="store_true", default=None, help="measure every test, marked or not")
+    group.addoption(
+        "--opprof-strict", action="store_true", default=None, help="fail for a missing baseline, and for a stale one"
+    )
+    parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
+    for name in ("all", "strict"):
+        parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
+    for name, metavar, text in _FLAGS:
+        group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
+        parser.addini(f"opprof_{name}", f"as --opprof-{name}", default="")
+    parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Set what PyTorch reads when it is first imported, which a conftest.py may do."""
+    if _is_active(early_config.known_args_namespace, early_config):
+        # Without it each profiler session prints two lines to stderr (6 is the only value that silences 2.13).
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+        # Without it the C++ kernels that torch.compile makes are not in any profile.
+        os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks; in a run that measures, also what measures."""
+    for mark in _MARKS:
+        config.addinivalue_line("markers", mark)
+    if not _is_active(config.option, config):
+        idle = [flag for flag in ("all", "strict", "json") if getattr(config.option, f"opprof_{flag}")]
+        if idle:
+            raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
+        return
+    from .errors import OpprofError
+    from .session import Session
+
+    try:
+        config.pluginmanager.register(Session(config), "opprof-session")
+    except OpprofError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(tryfirst=True)  # the terminal reports from this hook too
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the budgets that are not enforced."""
+    if not _is_active(session.config.option, session.config):
+        session.config.stash[_IDLE] = sum(1 for item in session.items if item.get_closest_marker("op_budget"))
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
+    """Say how many budgets are not enforced."""
+    return _not_enforced(config.stash.get(_IDLE, 0))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the controller of pytest-xdist, which collects nothing itself."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["opprof-idle"] = session.config.stash.get(_IDLE, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear it from a worker; each has collected every test."""
+    if idle := getattr(node, "workeroutput", {}).get("opprof-idle"):
+        node.config.stash[_IDLE_IN_WORKERS] = idle
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say it at the end where the header could not."""
+    if line := _not_enforced(config.stash.get(_IDLE_IN_WORKERS, 0)):
+        terminalreporter.write_line(line)
+
+
+def _not_enforced(budgets: int) -> str | None:
+    return f"opprof: {budgets} op budget{'s' if budgets > 1 else ''} not enforced (no --opprof)" if budgets else None
+
+
+@pytest.fixture(name="opprof")
+def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
+    """Measure parts of the test, with or without --opprof.
+
+    with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...; x = opprof.array(array)
+    """
+    from .errors import OpprofError
+    from .fixture import Measurement, Opprof
+
+    try:
+        measurement = Measurement.of(request.node)
+    except OpprofError as error:
+        pytest.fail(str(error), pytrace=False)
+    yield Opprof(measurement)
+    measurement.recorder.abandon()
+
+
+def _is_active(options: Any, config: pytest.Config) -> bool:
+    flags = (options.opprof, options.opprof_update, options.opprof_update_new)
+    return any(flags) or (options.opprof is None and bool(config.getini("opprof")))

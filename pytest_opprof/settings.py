@@ -1,0 +1,161 @@
+"""What the user chose: command line and ini file -> Settings; marks -> Plan. Everything is checked here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from . import names
+from .backends import Options, Timing
+from .budgets import Budget
+from .errors import UsageError
+from .judge import Rule
+from .units import parse_share
+
+Update = Literal["", "all", "new"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The flags of one run, the ini file's values where no flag was given."""
+
+    baselines: Path
+    backends: tuple[str, ...] | None
+    """None: chosen by what the process uses."""
+    timing: Timing
+    rule: Rule
+    top: int
+    everything: bool
+    strict: bool
+    update: Update
+    json: Path | None
+    aliases: Mapping[str, str]
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Settings:
+        """Read *config*. Raises UsageError, naming the flag, for a value that means nothing."""
+        return cls(
+            baselines=config.rootpath / (_value(config, "baselines") or "baselines"),
+            backends=_backends(_value(config, "backend"), "--opprof-backend"),
+            timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
+            rule=_rule(_value(config, "tolerance"), "--opprof-tolerance"),
+            top=_count(_value(config, "top") or "5", "--opprof-top", 0),
+            everything=bool(_value(config, "all")),
+            strict=bool(_value(config, "strict")),
+            update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
+            json=Path(config.invocation_params.dir, _value(config, "json")) if _value(config, "json") else None,
+            aliases=_aliases(config.getini("opprof_aliases")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one test is to be measured and judged: its marks over the settings."""
+
+    budget: Budget
+    marked: bool
+    measured: bool
+    """Whether the body is measured; windows of the fixture always are."""
+    rounds: int
+    warmup: int
+    backends: tuple[str, ...] | None
+    options: Options
+    rule: Rule
+    top: int
+    baseline: bool
+
+    @classmethod
+    def of(cls, item: pytest.Item, settings: Settings) -> Plan:
+        """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
+        try:
+            budget = Budget()
+            for mark in item.iter_markers("op_budget"):
+                if not mark.args and not mark.kwargs:
+                    raise UsageError("op_budget() has no limit; write one, such as op_budget(Cast=10)")
+                budget = budget.over(Budget.parse(mark.args, mark.kwargs))
+            return cls._with_marks(item, settings, budget)
+        except UsageError as error:
+            path, line, _ = item.location
+            raise UsageError(f"{path}:{(line or 0) + 1}: {item.name}: {error}") from error
+
+    @classmethod
+    def _with_marks(cls, item: pytest.Item, settings: Settings, budget: Budget) -> Plan:
+        given: dict[str, Any] = {}
+        for mark in item.iter_markers("opprof"):
+            if mark.args:
+                raise UsageError(
+                    f"opprof({', '.join(map(repr, mark.args))}): write keywords, such as opprof(rounds=20)"
+                )
+            given = {**mark.kwargs, **given}
+        for key in given:
+            if key not in _OPPROF_KEYS:
+                raise UsageError(
+                    f"{names.unknown(key, _OPPROF_KEYS, 'keyword of opprof()')} Known: {', '.join(_OPPROF_KEYS)}"
+                )
+        rounds = _count(given.get("rounds", 1), "opprof(rounds=)", 1)
+        baseline = given.get("baseline", True)
+        if not isinstance(baseline, bool):
+            raise UsageError(f"opprof(baseline={baseline!r}): write True or False")
+        timing = _timing(given.get("timing", settings.timing), "opprof(timing=)")
+        marked = bool(budget) or item.get_closest_marker("opprof") is not None
+        return cls(
+            budget=budget,
+            marked=marked,
+            measured=marked or settings.everything,
+            rounds=rounds,
+            warmup=_count(given.get("warmup", 1 if rounds > 1 else 0), "opprof(warmup=)", 0),
+            backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
+            options=Options(timing, flops=budget.needs_flops, memory=budget.needs_memory),
+            rule=_rule(given["tolerance"], "opprof(tolerance=)") if "tolerance" in given else settings.rule,
+            top=_count(given.get("top", settings.top), "opprof(top=)", 0),
+            baseline=baseline,
+        )
+
+
+_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "tolerance", "baseline", "top")
+
+
+def _value(config: pytest.Config, name: str) -> Any:
+    # Flags with an ini twin default to None, so that "not given" can be told from a value.
+    given = getattr(config.option, f"opprof_{name}")
+    return config.getini(f"opprof_{name}") if given is None else given
+
+
+def _backends(value: object, what: str) -> tuple[str, ...] | None:
+    if value is None or value == "" or value == "auto":
+        return None
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, (list, tuple)) or not listed or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"{what} is {value!r}; write a name or several: 'numpy,torch'")
+    return tuple(name.strip() for name in listed)
+
+
+def _timing(value: object, what: str) -> Timing:
+    if value == "async" or value == "sync":
+        return value
+    raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
+
+
+def _rule(value: object, what: str) -> Rule:
+    return replace(Rule(), tolerance=parse_share(value, what)) if value else Rule()
+
+
+def _count(value: object, what: str, least: int) -> int:
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise UsageError(f"{what} is {value!r}; write an int of {least} or more")
+    return number
+
+
+def _aliases(lines: list[str]) -> dict[str, str]:
+    aliases = {}
+    for line in lines:
+        raw, equals, op = (part.strip() for part in line.rpartition("="))
+        if not raw or not equals or not op:
+            raise UsageError(f"opprof_aliases has {line!r}; write a line RAW_NAME = Op, such as mylib::fused_add = Add")
+        aliases[raw] = op
+    return aliases

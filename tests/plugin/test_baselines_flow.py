@@ -1,0 +1,358 @@
+"""Baselines: written, compared, kept side by side, found stale, pruned."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Suite = Callable[..., pytest.RunResult]
+OPPROF = (sys.executable, "-m", "pytest_opprof")
+MODEL = """
+import pytest
+from pytest_opprof.backends import fake
+{setup}
+@pytest.mark.opprof({mark})
+def test_a():
+    for op, calls in dict({ops}).items():
+        for _ in range(calls):
+            fake.launch(op, device_ns={ns})
+"""
+
+
+def model(pytester: pytest.Pytester, ops: str, ns: int = 1_000, mark: str = "", setup: str = "") -> None:
+    pytester.makepyfile(test_m=MODEL.format(ops=ops, ns=ns, mark=mark, setup=setup))
+
+
+def kept(pytester: pytest.Pytester) -> dict[str, dict[str, object]]:
+    """Return the calls by test in the baselines of the (only) environment."""
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    tests = json.loads(path.read_text())["tests"]
+    return {test: windows["body"]["calls"] for test, windows in tests.items()}
+
+
+def test_update_writes_what_the_next_run_compares_with(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10, MatMul=2")
+    result = suite("--opprof-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["baselines of 1 tests: 1 new, 0 changed, 0 unchanged", "  wrote *test_m.py.json"])
+    assert kept(pytester) == {"test_a": {"Cast": 10, "MatMul": 2}}
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10, MatMul=2")
+    suite("--opprof-update")
+    model(pytester, "Cast=12, MatMul=2, Exp=1")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "op regression: test_m.py::test_a  [[]fake 1, fake, async[]]",
+            "  calls of Cast: 12, 10 in the baseline",
+            "  calls of Exp: 1, none in the baseline",
+            "Cast *10 -> 12 *10 us -> 12 us *+20% *more calls",
+            "if this is meant: pytest test_m.py::test_a --opprof-update",
+            "opprof: 1 test measured, 0 ok, 1 with more calls",
+        ]
+    )
+
+
+def test_fewer_calls_and_gone_ops_pass_say_so_and_ask_for_an_update(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=12, Exp=1")
+    suite("--opprof-update")
+    model(pytester, "Cast=10")
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_m.py::test_a: calls of Exp: none, 1 in the baseline",
+            "test_m.py::test_a: calls of Cast: 10, 12 in the baseline",
+            "keep what became cheaper: pytest --opprof-update",
+            "opprof: 1 test measured, 0 ok, 1 improved",
+        ]
+    )
+
+
+def test_an_update_passes_says_what_changed_and_takes_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update")
+    model(pytester, "Cast=12")
+    result = suite("--opprof-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_m.py::test_a: calls of Cast: 12, 10 in the baseline",
+            "baselines of 1 tests: 0 new, 1 changed, 0 unchanged",
+        ]
+    )
+    assert kept(pytester) == {"test_a": {"Cast": 12}}
+
+
+def test_an_update_that_has_nothing_to_say_writes_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10", ns=1_000)
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    before = path.read_text()
+    model(pytester, "Cast=10", ns=1_300)
+    suite("--opprof-update").stdout.fnmatch_lines(["baselines of 1 tests: 0 new, 0 changed, 1 unchanged"])
+    assert path.read_text() == before
+
+
+def test_an_ordinary_run_writes_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof")
+    assert not (pytester.path / "baselines").exists()
+
+
+def test_update_new_leaves_what_there_is_and_compares_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update")
+    model(pytester, "Cast=12", setup="@pytest.mark.opprof\ndef test_new(): fake.launch('Add')\n")
+    result = suite("--opprof-update-new")
+    result.assert_outcomes(passed=1, failed=1)
+    assert kept(pytester) == {"test_a": {"Cast": 10}, "test_new": {"Add": 1}}
+
+
+def test_only_tests_that_passed_are_written(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        test_m="""
+import pytest
+from pytest_opprof.backends import fake
+pytestmark = pytest.mark.opprof
+@pytest.fixture
+def broken_teardown():
+    yield
+    raise ValueError
+def test_passes(): fake.launch("Add")
+def test_fails(): fake.launch("Add"); assert 0
+@pytest.mark.xfail
+def test_expected_to_fail(): fake.launch("Add"); assert 0
+def test_skipped(): fake.launch("Add"); pytest.skip()
+def test_torn_down_badly(broken_teardown): fake.launch("Add")
+@pytest.mark.op_budget(Add=0)
+def test_over_budget(): fake.launch("Add")
+"""
+    )
+    suite("--opprof-update").assert_outcomes(passed=2, failed=2, xfailed=1, skipped=1, errors=1)
+    assert kept(pytester) == {"test_passes": {"Add": 1}}
+
+
+def test_a_test_without_a_baseline_is_reported_and_passes_unless_strict(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    model(pytester, "Cast=10")
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "no baseline for fake 1, fake, async (*): test_m.py::test_a",
+            "record them: pytest --opprof-update-new",
+            "opprof: 1 test measured, 0 ok, 1 without baseline",
+        ]
+    )
+    strict = suite("--opprof", "--opprof-strict")
+    strict.assert_outcomes(failed=1)
+    strict.stdout.fnmatch_lines(
+        ["no baseline for fake 1*: record it with pytest test_m.py::test_a --opprof-update-new"]
+    )
+
+
+def test_a_test_that_wants_no_baseline_has_none(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10", mark="baseline=False")
+    suite("--opprof-update").stdout.fnmatch_lines(["baselines of 0 tests: 0 new, 0 changed, 0 unchanged"])
+    assert not (pytester.path / "baselines").exists()
+    suite("--opprof", "--opprof-strict").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+@pytest.mark.parametrize("other", ["device='H100'", "version='2'"])
+def test_baselines_of_another_environment_are_kept_side_by_side(
+    pytester: pytest.Pytester, suite: Suite, other: str
+) -> None:
+    model(pytester, "Cast=10", setup="fake.pretend()")
+    suite("--opprof-update")
+    model(pytester, "Cast=12", setup=f"fake.pretend({other})")
+    suite("--opprof").stdout.fnmatch_lines(
+        ["no baseline for fake *(there is one for fake 1, fake, async (*)): *test_a"]
+    )
+    suite("--opprof-update")
+    assert len(list(pytester.path.glob("baselines/*/test_m.py.json"))) == 2
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    model(pytester, "Cast=10", setup="fake.pretend()")
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+def test_timing_modes_are_not_compared(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update")
+    suite("--opprof", "--opprof-timing=sync").stdout.fnmatch_lines(["no baseline for fake 1, fake, sync (*"])
+
+
+def test_slower_rounds_fail_and_faster_ones_are_told(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
+    suite("--opprof-update")
+    model(pytester, "MatMul=2", ns=140_000, mark="rounds=5")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  device time of MatMul: 200 us -> 280 us (+40%), tolerance 25%",
+            "total device time: 200 us -> 280 us (+40%): +0 ns from more calls, +80 us from slower calls",
+            "opprof: 1 test measured, 0 ok, 1 slower",
+        ]
+    )
+    suite("--opprof", "--opprof-tolerance=50%").assert_outcomes(passed=1)
+    model(pytester, "MatMul=2", ns=140_000, mark="rounds=5, tolerance='41%'")
+    suite("--opprof").assert_outcomes(passed=1)
+    model(pytester, "MatMul=2", ns=60_000, mark="rounds=5")
+    suite("--opprof").stdout.fnmatch_lines(["*test_a: device time of MatMul: 200 us -> 120 us (-40%), tolerance 25%"])
+
+
+def test_times_of_fewer_than_five_rounds_are_shown_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "MatMul=2", ns=100_000)
+    suite("--opprof-update")
+    model(pytester, "MatMul=2", ns=900_000)
+    result = suite("--opprof", "-vv")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["MatMul *200 us -> 1.8 ms *", "times are shown, not judged: 1 of 5 rounds measured"])
+
+
+def test_times_of_another_machine_are_not_judged_and_not_overwritten(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    document = json.loads(path.read_text())
+    times = document["tests"]["test_a"]["body"]["device_us"]
+    (here,) = times
+    times["Another CPU, 64 cores"] = times.pop(here)
+    path.write_text(json.dumps(document))
+    model(pytester, "MatMul=2", ns=900_000, mark="rounds=5")
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["times not judged, the baseline was timed on Another CPU, 64 cores, this is *: test_m.py::test_a"]
+    )
+    suite("--opprof-update")
+    times = json.loads(path.read_text())["tests"]["test_a"]["body"]["device_us"]
+    assert set(times) == {"Another CPU, 64 cores", here}
+
+
+def test_a_baseline_file_with_conflict_markers_fails_its_tests_and_stays_as_it_is(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    text = path.read_text().replace(
+        ' "schema": 1,', '<<<<<<< HEAD\n "schema": 1,\n=======\n "schema": 1,\n>>>>>>> other'
+    )
+    path.write_text(text)
+    for flag in ("--opprof", "--opprof-update"):
+        result = suite(flag)
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*test_m.py.json:10: has git merge conflict markers. Resolve them*"])
+    assert path.read_text() == text
+
+
+def test_a_folder_that_cannot_be_written_fails_the_run_without_a_traceback(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    model(pytester, "Cast=10")
+    pytester.path.joinpath("baselines").write_text("a file, not a folder")
+    result = suite("--opprof-update")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["opprof: error: *test_m.py.json: cannot be written: *"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_baselines_are_kept_where_the_flag_or_the_ini_file_says(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update", "--opprof-baselines=perf/kept")
+    assert list(pytester.path.glob("perf/kept/*/test_m.py.json"))
+    suite("--opprof-update", "-o", "opprof_baselines=elsewhere")
+    assert list(pytester.path.glob("elsewhere/*/test_m.py.json"))
+    assert not (pytester.path / "baselines").exists()
+
+
+class TestStale:
+    """Baselines whose test is gone."""
+
+    @pytest.fixture(autouse=True)
+    def _two_tests_then_one(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        two = "@pytest.mark.opprof\n@pytest.mark.parametrize('n', [1, 2])\ndef test_b(n): fake.launch('Add')\n"
+        model(pytester, "Cast=1", setup=two)
+        suite("--opprof-update")
+        model(pytester, "Cast=1", setup=two.replace("[1, 2]", "[1]"))
+
+    STALE = ("1 stale baselines (opprof baselines prune removes them):", "  *test_m.py.json: test_b[[]2[]]")
+
+    def test_they_are_named(self, suite: Suite) -> None:
+        result = suite("--opprof")
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(list(self.STALE))
+
+    def test_they_fail_a_strict_run(self, suite: Suite) -> None:
+        result = suite("--opprof", "--opprof-strict", "-q")
+        result.assert_outcomes(passed=2)
+        assert result.ret == 1
+        result.stdout.fnmatch_lines(list(self.STALE))
+
+    @pytest.mark.parametrize(
+        "selection", [["test_m.py::test_a"], ["-k", "test_a", "test_m.py::test_a"], ["--lf", "-p", "cacheprovider"]]
+    )
+    def test_a_run_that_did_not_look_does_not_judge(self, suite: Suite, selection: list[str]) -> None:
+        suite("--opprof", *selection).stdout.no_fnmatch_line("*stale*")
+
+    def test_a_deselected_test_is_not_stale(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        result = suite("--opprof", "-k", "test_a")
+        result.stdout.fnmatch_lines(list(self.STALE))  # the one that is gone
+        result.stdout.no_fnmatch_line("*test_b?1?*")  # the one that was left out
+
+    def test_a_module_that_is_gone_is_stale(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        pytester.path.joinpath("test_m.py").rename(pytester.path / "test_n.py")
+        suite("--opprof").stdout.fnmatch_lines(["3 stale baselines*"])
+
+    def test_a_window_that_is_gone_is_stale(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        body = (
+            "from pytest_opprof.backends import fake\ndef test_w(opprof):\n    with opprof('%s'): fake.launch('Add')\n"
+        )
+        pytester.makepyfile(test_w=body % "before")
+        suite("--opprof-update", "test_w.py")
+        pytester.makepyfile(test_w=body % "after")
+        suite("--opprof", "test_w.py").stdout.fnmatch_lines(
+            ["1 stale*", "  test_w.py::test_w window before [[]fake 1*"]
+        )
+
+    def test_prune_removes_them_and_only_them(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        dry = pytester.run(*OPPROF, "baselines", "prune", "--dry-run")
+        dry.stdout.fnmatch_lines(["baselines*test_m.py.json: test_b[[]2[]]", "1 stale baseline would be removed"])
+        assert "test_b[2]" in kept(pytester)
+        assert pytester.run(*OPPROF, "baselines", "prune").ret == 0
+        assert set(kept(pytester)) == {"test_a", "test_b[1]"}
+        suite("--opprof").stdout.no_fnmatch_line("*stale*")
+
+    def test_prune_removes_nothing_where_pytest_cannot_collect(self, pytester: pytest.Pytester) -> None:
+        pytester.makepyfile(test_broken="import nothing_like_this")
+        result = pytester.run(*OPPROF, "baselines", "prune")
+        assert result.ret == 2
+        result.stderr.fnmatch_lines(
+            ["opprof: pytest could not collect the tests, so nothing was removed:", "*nothing_like_this*"]
+        )
+        assert "test_b[2]" in kept(pytester)
+
+
+def test_the_schema_is_shipped_and_every_written_file_keeps_to_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    import jsonschema
+
+    import pytest_opprof
+
+    model(pytester, "Cast=2", mark="rounds=5")
+    suite("--opprof-update")
+    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "baseline-1.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    jsonschema.validate(json.loads(path.read_text()), schema)

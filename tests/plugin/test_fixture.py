@@ -1,0 +1,200 @@
+"""The `opprof` fixture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+Suite = Callable[..., pytest.RunResult]
+HEAD = "import pytest, unittest\nfrom pytest_opprof.backends import fake\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--opprof",)], ids=["idle", "measuring"])
+def test_windows_are_measured_with_or_without_the_flag(
+    pytester: pytest.Pytester, suite: Suite, flags: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_windows(opprof):
+    with opprof("prefill") as prefill:
+        fake.launch("MatMul", device_ns=500); fake.launch("Cast")
+    rounds = opprof.rounds(20, warmup=3)
+    seen = []
+    for n in rounds:
+        seen.append(n)
+        fake.launch("Add")
+    assert prefill.count("Cast") <= 2 and prefill.top(1)[0].op == "Cast"
+    assert seen == list(range(-3, 20))
+    assert rounds.stats("Add").calls == (1,) * 20
+    assert rounds.count("Add") == 1 and rounds.host_ns > 0
+"""
+    )
+    suite(*flags).assert_outcomes(passed=1)
+
+
+def test_each_window_is_compared_by_its_name_and_unnamed_ones_by_their_number(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_a(opprof):
+    with opprof(): fake.launch("Add")
+    with opprof("mine"): fake.launch("Mul")
+    with opprof(): fake.launch("Exp")
+    for _ in opprof.rounds(2): fake.launch("Log")
+    for _ in opprof.rounds(2, name="steps"): fake.launch("Sin")
+"""
+    )
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    windows = json.loads(path.read_text())["tests"]["test_a"]
+    assert {name: list(window["calls"]) for name, window in windows.items()} == {
+        "1": ["Add"],
+        "2": ["Exp"],
+        "mine": ["Mul"],
+        "rounds 1": ["Log"],
+        "steps": ["Sin"],
+    }
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+def test_a_window_that_is_entered_again_has_a_step_per_entry(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_a(opprof):
+    for n in range(3):
+        with opprof("step") as step:
+            for _ in range(n + 1): fake.launch("Add")
+        assert step.count("Add") == n + 1
+"""
+    )
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    assert json.loads(path.read_text())["tests"]["test_a"]["step"]["calls"] == {"Add": [1, 3]}
+
+
+def test_in_a_marked_test_the_body_is_measured_too_windows_included(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(Add=2)
+def test_a(opprof):
+    fake.launch("Add")
+    with opprof("inner") as inner:
+        fake.launch("Add"); fake.launch("Add")
+    assert inner.count("Add") == 2
+"""
+    )
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["op budget exceeded: *::test_a  [[]fake*", "  calls of Add: 3, over the budget of 2"])
+
+
+def test_in_a_marked_test_with_rounds_the_limits_hold_for_each_round(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(Add=1, Exp=0)
+def test_kept(opprof):
+    fake.launch("Exp")
+    for _ in opprof.rounds(5): fake.launch("Add")
+@pytest.mark.op_budget(Add=1)
+def test_broken(opprof):
+    for n in opprof.rounds(5):
+        fake.launch("Add")
+        if n == 3: fake.launch("Add")
+"""
+    )
+    result = suite("--opprof", "-p", "no:randomly")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["op budget exceeded: *::test_broken window rounds 1 *", "  calls of Add: 1..2, over the budget of 1"]
+    )
+
+
+def test_windows_in_a_body_with_rounds_have_a_step_per_round(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.opprof(rounds=3, warmup=2)
+def test_a(opprof):
+    with opprof() as p: fake.launch("Add")
+    assert p.count("Add") == 1
+"""
+    )
+    suite("--opprof-update", "--opprof-json=run.json").assert_outcomes(passed=1)
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert {window["name"]: window["rounds"] for window in test["windows"]} == {"1": 3, "body": 3}
+
+
+def test_a_loop_left_before_its_end_has_no_numbers_and_leaves_no_profiler_behind(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_a(opprof):
+    rounds = opprof.rounds(5)
+    for _ in rounds: break
+    assert fake.backend().log is None
+    rounds.count("Add")
+def test_b(opprof):
+    for _ in opprof.rounds(5, warmup=0): raise ValueError
+def test_c(): assert fake.backend().log is None
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*UsageError: window 'rounds 1' has no numbers: *a loop over its rounds was left*"])
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        ("opprof.rounds(0)", "*opprof.rounds(rounds=0): write an int of 1 or more"),
+        ("opprof.rounds(2, warmup=-1)", "*opprof.rounds(warmup=-1): write an int of 0 or more"),
+        ("opprof.rounds('2')", "*opprof.rounds(rounds='2'): write an int of 1 or more"),
+        ("r = opprof.rounds(1); list(r); list(r)", "*these rounds were run already; write opprof.rounds(...) again*"),
+        ("opprof.array([1])", "*opprof.array() needs the numpy backend; this test runs with fake"),
+        ("p = opprof('w').__enter__(); p.count('Add')", "*window 'w' has no numbers: it is still open*"),
+    ],
+)
+def test_a_use_that_means_nothing_is_an_error_at_the_users_line(
+    pytester: pytest.Pytester, suite: Suite, use: str, message: str
+) -> None:
+    pytester.makepyfile(
+        test_m=HEAD + f"def test_a(opprof):\n    {use}\ndef test_b(): assert fake.backend().log is None\n"
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines([message, "*test_m.py:4:*"])
+
+
+def test_the_fixture_checks_the_marks_of_its_test_also_without_the_flag(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(test_m=HEAD + "@pytest.mark.opprof(backend='nix')\ndef test_a(opprof): pass\n")
+    result = suite()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["no backend 'nix' Known: fake, numpy, torch."])
+
+
+def test_a_nested_profiler_of_the_same_backend_is_an_error_that_says_so(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+from pytest_opprof.backends import Options
+def test_a(opprof):
+    with fake.backend().collect(Options()):
+        with opprof("w"): pass
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*BackendError: the fake backend is recording already; it cannot be nested"])

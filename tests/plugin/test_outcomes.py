@@ -1,0 +1,146 @@
+"""Failing happens in the test itself, so that everything built on outcomes is right."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import pytest
+
+Suite = Callable[..., pytest.RunResult]
+HEAD = "import pytest\nfrom pytest_opprof.backends import fake\n"
+BROKEN = HEAD + "@pytest.mark.op_budget(Cast=0)\ndef test_a(): fake.launch('Cast')\ndef test_b(): pass\n"
+
+
+def test_xfail_covers_a_broken_budget(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.xfail(strict=True)
+@pytest.mark.op_budget(Cast=0)
+def test_a(): fake.launch("Cast")
+@pytest.mark.xfail(strict=True)
+@pytest.mark.op_budget(Cast=1)
+def test_b(): fake.launch("Cast")
+"""
+    )
+    suite("--opprof").assert_outcomes(xfailed=1, failed=1)
+
+
+def test_the_first_broken_budget_stops_a_run_with_x(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(BROKEN)
+    result = suite("--opprof", "-x")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 over budget", "*stopping after 1 failures*"])
+
+
+def test_last_failed_runs_it_again(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(BROKEN)
+    flags = ("--opprof", "--opprof-backend=fake", "-p", "no:hypothesispytest", "-p", "no:asyncio")
+    pytester.runpytest_inprocess(*flags).assert_outcomes(failed=1, passed=1)
+    pytester.runpytest_inprocess(*flags, "--lf").assert_outcomes(failed=1)
+
+
+def test_a_rerun_is_measured_anew(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+runs = []
+@pytest.mark.op_budget(Cast=0)
+@pytest.mark.opprof(baseline=False)
+def test_a(opprof):
+    runs.append(1)
+    with opprof() as p: fake.launch("Add")
+    assert p.count("Add") == 1
+    if len(runs) < 3: fake.launch("Cast")
+"""
+    )
+    result = suite("--opprof", "--reruns=2")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok", "*1 passed, 2 rerun*"])
+
+
+def test_junit_has_the_failure_and_its_message(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(BROKEN)
+    suite("--opprof", "--junit-xml=junit.xml")
+    (case,) = ET.parse(pytester.path / "junit.xml").getroot().iterfind(".//testcase[@name='test_a']")
+    (failure,) = case.iterfind("failure")
+    assert "calls of Cast: 1, over the budget of 0" in (failure.text or "")
+
+
+def test_collecting_measures_nothing_and_says_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(BROKEN)
+    for flags in (["--co"], ["--co", "-q"], ["--setup-plan"], ["--setup-only"]):
+        result = suite("--opprof-update", "--opprof-json=run.json", *flags)
+        assert result.ret == 0
+        result.stdout.no_fnmatch_line("*tests measured*")
+        assert not (pytester.path / "baselines").exists()
+
+
+def test_without_the_plugin_a_suite_runs_where_its_conftest_registers_the_marks(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.op_budget(Cast=0)\ndef test_a(): pass\n")
+    pytester.makeini("[pytest]\nmarkers =\n    op_budget: needs pytest-opprof\n    opprof: needs pytest-opprof\n")
+    pytester.runpytest_inprocess("-p", "no:opprof", "-p", "no:asyncio", "--strict-markers").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--strict-markers"], ["-W", "error"], ["-p", "no:xdist"], ["-p", "no:terminal"], ["-o", "strict=true"]]
+)
+def test_it_works_under(pytester: pytest.Pytester, suite: Suite, flags: list[str]) -> None:
+    pytester.makepyfile(
+        HEAD + "@pytest.mark.op_budget(Cast=1)\n@pytest.mark.opprof(rounds=2)\ndef test_a(): fake.launch('Cast')\n"
+    )
+    assert suite("--opprof", *flags).ret == 0
+    assert suite("--opprof-update", *flags).ret == 0
+    assert list(pytester.path.glob("baselines/*/*.json"))
+
+
+INTERRUPTED = (
+    HEAD
+    + """
+@pytest.mark.opprof
+def test_a(): fake.launch("Add")
+@pytest.mark.opprof
+def test_b():
+    import os, signal
+    fake.launch("Add")
+    os.kill(os.getpid(), signal.SIGINT)
+@pytest.mark.opprof
+def test_c(): fake.launch("Add")
+"""
+)
+
+
+def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(INTERRUPTED)
+    flags = ("--opprof-backend=fake", "-p", "no:hypothesispytest", "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("--opprof-update", "--opprof-json=run.json", *flags)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["opprof: error: interrupted: no baseline was written"])
+    assert not (pytester.path / "baselines").exists()
+    assert '"interrupted": true' in (pytester.path / "run.json").read_text()
+    assert not list(pytester.path.rglob("*.tmp"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ there")
+def test_a_killed_run_leaves_the_old_baselines(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=HEAD + "@pytest.mark.opprof\ndef test_a(): fake.launch('Add')\n")
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    before = path.read_text()
+    pytester.makepyfile(
+        test_m=HEAD + "import os\n@pytest.mark.opprof\ndef test_a(): fake.launch('Exp')\n"
+        f"def test_b(): os.kill(os.getpid(), {int(signal.SIGKILL)})\n"
+    )
+    pytester.runpytest_subprocess("--opprof-update", "-p", "no:hypothesispytest")
+    assert path.read_text() == before
+
+
+def test_a_failing_terminal_summary_of_another_plugin_is_not_ours(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(BROKEN)
+    assert (
+        "opprof:"
+        not in suite("--opprof", "--no-summary").stdout.str().split("test session starts")[1].split("collected")[1]
+    )

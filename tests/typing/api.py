@@ -1,0 +1,28 @@
+"""The public types, checked and never run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_opprof.backends import Backend, fake, numpy
+from pytest_opprof.fixture import Opprof, Rounds
+from pytest_opprof.model import OpStats
+from pytest_opprof.recorder import Window
+
+
+def use(opprof: Opprof) -> None:
+    with opprof("prefill") as prefill:
+        event: int = fake.launch("Cast", device_ns=2_000)
+        fake.launch("Add", inside=event)
+    window: Window = prefill
+    calls: int = window.count("Cast") + window.calls
+    top: tuple[OpStats, ...] = window.top(1)
+    name: str = top[0].op
+    rounds: Rounds = opprof.rounds(20, warmup=3, name=name)
+    for number in rounds:
+        calls += number
+    x = opprof.array(np.ones(3))
+    x.astype("float32")
+
+
+backends: list[Backend] = [fake.backend(), numpy.backend()]
