@@ -1,0 +1,183 @@
+"""The ``opprof`` command. Never imports pytest: it works on files, wherever they came from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from . import __version__, baselines, names
+from .errors import BaselineError, OpprofError, UsageError
+from .stale import Collected, pruned, stale
+
+OK, FINDING, BAD_INPUT = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, 1 for a finding, 2 for bad usage or input."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except OpprofError as error:
+        print(f"opprof: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:
+        # The reader (head, a pager) has seen enough. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="opprof", description="Op-level performance regression testing.")
+    parser.add_argument("--version", action="version", version=f"opprof {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    ops = commands.add_parser("ops", help="list canonical ops and the raw names that mean them")
+    ops.add_argument("name", nargs="*", help="only these: canonical or raw names")
+    ops.set_defaults(run=_ops)
+
+    backends = commands.add_parser("backends", help="list backends: which can run, and why the others cannot")
+    backends.set_defaults(run=_backends)
+
+    kept = commands.add_parser("baselines", help="list, check or prune baseline files")
+    actions = kept.add_subparsers(metavar="ACTION", required=True)
+    for name, run, text in (
+        ("list", _list, "list environments, modules and tests"),
+        ("check", _check, "check every file against its JSON Schema; exit 1 if one is wrong"),
+        ("prune", _prune, "remove baselines of tests that do not exist any more (runs pytest --collect-only)"),
+    ):
+        action = actions.add_parser(name, help=text, description=text)
+        action.add_argument("--dir", type=Path, default=Path("baselines"), help="where they are (default: baselines)")
+        action.set_defaults(run=run)
+        if name == "prune":
+            action.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+            action.add_argument("pytest_args", nargs="*", help="what pytest is to collect (default: as configured)")
+    return parser
+
+
+def _ops(arguments: argparse.Namespace) -> int:
+    wanted = {names.meaning(name).op for name in arguments.name}
+    for name in arguments.name:
+        if not names.is_known(name):
+            raise names.unknown(name, names.canonical_ops())
+    rows = [row for row in names.rows() if not wanted or row[0] in wanted]
+    width = max((len(op) for op, _, _ in rows), default=0)
+    for op, framework, raws in rows:
+        print(f"{op:{width}}  {framework:6}  {' '.join(raws.split())}")
+    return OK
+
+
+def _backends(arguments: argparse.Namespace) -> int:
+    # Imported here, with NumPy behind it: the other commands do without.
+    from .backends import find, load
+
+    for name in sorted(find()):
+        try:
+            reason = load(name).unavailable()
+        except OpprofError as error:
+            reason = str(error)
+        print(f"{name:8}  {'can run' if reason is None else f'cannot run: {reason}'}")
+    return OK
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    for path in _files(arguments.dir):
+        content = baselines.load(path)
+        print(f"{path}  [{content.environment.full}]")
+        for test, windows in sorted(content.tests.items()):
+            for window, entry in sorted(windows.items()):
+                timed = ", ".join(f"{entry.rounds(machine)} rounds on {machine}" for machine in sorted(entry.device_ns))
+                calls = sum(calls.most for calls in entry.calls.values())
+                print(f"  {test}  {window}: {calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}")
+    return OK
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    wrong = 0
+    paths = _files(arguments.dir)
+    for path in paths:
+        try:
+            content = baselines.load(path)
+            expected = baselines.path_of(arguments.dir, content.environment, baselines.module_of(arguments.dir, path))
+            if expected != path:
+                raise BaselineError(f"{path}: is for {content.environment.full} and belongs in {expected.parent}")
+        except BaselineError as error:
+            print(error)
+            wrong += 1
+    print(f"{len(paths)} baseline file{'s' if len(paths) != 1 else ''}, {wrong} wrong")
+    return FINDING if wrong else OK
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    paths = _files(arguments.dir)
+    collected = _collect(arguments.pytest_args)
+    folders = {path.relative_to(arguments.dir).parts[0] for path in paths}
+    gone: dict[Path, list[str]] = {}
+    for path, test in stale(arguments.dir, folders, collected):
+        gone.setdefault(path, []).append(test)
+    for path, tests in gone.items():
+        _remove(path, tests, arguments.dry_run)
+    total = sum(map(len, gone.values()))
+    print(f"{total} stale baseline{'s' if total != 1 else ''}{' would be' if arguments.dry_run else ''} removed")
+    return OK
+
+
+def _remove(path: Path, tests: Iterable[str], dry_run: bool) -> None:
+    for test in tests:
+        print(f"{path}: {test}")
+    if dry_run:
+        return
+    rest = pruned(baselines.load(path), tests)
+    if rest.tests:
+        baselines.save(path, rest)
+    else:
+        path.unlink()
+
+
+def _collect(pytest_args: Sequence[str]) -> Collected:
+    """Ask pytest, in a process of its own, which tests exist. Raises UsageError when it cannot say."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "collected.json")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "-p",
+            "pytest_opprof.collected",
+            *pytest_args,
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "OPPROF_COLLECTED": str(answer)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if not answer.exists():
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+            raise UsageError(f"pytest could not collect the tests, so nothing was removed:\n{tail}")
+        document = json.loads(answer.read_text(encoding="utf-8"))
+    collected = Collected(Path(document["root"]), pytest_args, Path.cwd())
+    collected.add(document["tests"])
+    return collected
+
+
+def _files(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise UsageError(
+            f"there is no folder {root}; name another with --dir, or record baselines: pytest --opprof-update"
+        )
+    return list(baselines.files(root))
