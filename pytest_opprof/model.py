@@ -227,7 +227,8 @@ class OpProfile:
         """
         if any(character in name for character in "*?["):
             return self._glob(name)
-        if name in self.op_names:
+        # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
+        if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
             return self._stats(name, self.op == self.op_names.index(name))
         if name in self.raw_names:
             return self._stats(name, self.raw == self.raw_names.index(name), every_event=True)

@@ -137,7 +137,8 @@ def is_known(name: str, aliases: Mapping[str, str] | None = None) -> bool:
 def rows() -> Iterator[tuple[str, str, str]]:
     """Yield (canonical op, framework, raw names) for `opprof ops`, sorted."""
     for op in canonical_ops():
-        yield from ((op, framework, raws) for framework, raws in _raw_names(op).items())
+        by_framework = _raw_names(op) or {"": ""}
+        yield from ((op, framework, raws) for framework, raws in by_framework.items())
 
 
 def _raw_names(op: str) -> Mapping[str, str]:

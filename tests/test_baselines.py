@@ -157,7 +157,7 @@ def test_a_file_of_any_size_is_refused_without_being_read(tmp_path: Path) -> Non
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(BaselineError, match="a.json: cannot be read: No such file"):
+    with pytest.raises(BaselineError, match=r"a\.json: cannot be read: No such file"):
         baselines.load(tmp_path / "a.json")
 
 

@@ -49,6 +49,16 @@ def test_raw_names_count_as_the_profiler_reports_them() -> None:
     assert profile.stats("aten::addmm").device_ns == (70,)
 
 
+def test_an_op_without_a_canonical_name_is_asked_for_by_its_raw_name_and_counts_all_events() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.add(log.name("aten::to"), 3)
+    log.add(log.name("aten::copy_", ("float32", "float16")), 4, log.add(log.name("aten::to"), 10))
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    assert {s.op: s.calls for s in profile.ops} == {"Cast": (1,), "aten::to": (1,)}
+    assert profile.stats("aten::to").calls == (2,)
+    assert profile.stats("aten::to").device_ns == (9,)
+
+
 def test_a_glob_that_matches_canonical_ops_means_those_and_any_other_raw_names() -> None:
     profile = profile_of([("aten::sum", 1), ("aten::mean", 2), ("aten::conv2d", 3), ("aten::mm", 4)])
     assert profile.stats("Reduce*").calls == (2,)

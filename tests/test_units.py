@@ -40,7 +40,7 @@ def test_anything_else_is_refused_with_the_known_units(text: str) -> None:
 
 @pytest.mark.parametrize("given_", ["10", 10, 0.1, None, "10 ms", "ten %"])
 def test_a_share_must_be_a_percentage(given_: object) -> None:
-    with pytest.raises(UsageError, match="--flag is .*write a percentage such as '10%'"):
+    with pytest.raises(UsageError, match=r"--flag is .*write a percentage such as '10%'"):
         units.parse_share(given_, "--flag")
 
 
