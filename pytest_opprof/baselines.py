@@ -63,6 +63,14 @@ class Entry:
             {machine: times} if times else {},
         )
 
+    def with_rounds_of(self, other: Entry) -> Entry:
+        """Return this entry with the times of further rounds of the same ops."""
+        times = {
+            machine: {op: samples + other.device_ns.get(machine, {}).get(op, ()) for op, samples in ops.items()}
+            for machine, ops in self.device_ns.items()
+        }
+        return replace(self, device_ns=times)
+
     def updated(self, now: Entry, machine: str, times_changed: bool) -> Entry:
         """Return the entry to keep after a run that did *now*, accepted.
 

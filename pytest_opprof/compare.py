@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .baselines import Calls, Entry
 from .budgets import Finding
@@ -48,6 +48,8 @@ class Diff:
     """Why times were not judged; empty where they were."""
     rule: Rule
     top_change: str = ""
+    processes: int = 1
+    """In how many processes the times were taken."""
 
     @property
     def verdict(self) -> Verdict:
@@ -60,6 +62,11 @@ class Diff:
     def times_changed(self) -> bool:
         """Whether any time is beyond its tolerance, for better or worse."""
         return any(row.verdict in (Verdict.SLOWER, Verdict.FASTER) for row in (*self.rows, self.total))
+
+    def unjudged(self, why: str) -> Diff:
+        """Return this comparison with its times not judged."""
+        rows = [replace(row, verdict=_untimed(row.verdict)) for row in self.rows]
+        return replace(self, rows=tuple(rows), total=replace(self.total, verdict=Verdict.INCOMPARABLE), times=why)
 
     def findings(self) -> Iterator[Finding]:
         """Yield each regression, the most damaging first."""
@@ -85,7 +92,8 @@ class Diff:
             case _:
                 base, now = row.base_ns or 0, row.now_ns or 0
                 change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
-                return f"device time{of}: {change}, tolerance {format_share(self.rule.tolerance)}"
+                confirmed = f", in {self.processes} processes" if self.processes > 1 else ""
+                return f"device time{of}: {change}, tolerance {format_share(self.rule.tolerance)}{confirmed}"
 
 
 def compare(base: Entry, now: Entry, machine: str, rule: Rule, parallel: bool = False, top: int = 0) -> Diff:
@@ -115,6 +123,10 @@ def compare(base: Entry, now: Entry, machine: str, rule: Rule, parallel: bool = 
     )
     change = "" if reason else _top_change(base_times, now_times, top)
     return Diff(tuple(sorted(rows, key=_damage)), total, reason, rule, change)
+
+
+def _untimed(verdict: Verdict) -> Verdict:
+    return Verdict.OK if verdict in (Verdict.SLOWER, Verdict.FASTER) else verdict
 
 
 def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:

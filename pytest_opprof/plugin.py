@@ -24,7 +24,7 @@ _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "what records ops: numpy, torch, fake or one you installed (default: auto)"),
     ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
-    ("tolerance", "PERCENT", "how much slower is slower, where 5 rounds or more are measured (default: 25%%)"),
+    ("tolerance", "PERCENT", "how much slower is slower, where 5 rounds or more are measured (default: 50%%)"),
     ("top", "K", "how many ops of a failing test to show beside those that failed it (default: 5)"),
     ("json", "FILE", "write everything measured in this run to FILE"),
 )

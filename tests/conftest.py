@@ -1,14 +1,14 @@
-"""Shared by all tests. NumPy and torch are imported once: pytester forgets the modules that its runs import."""
+"""Shared by all tests."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch is imported: see pytest_opprof.plugin
 
-import numpy as np  # noqa: F401
 import pytest
 
 from pytest_opprof.backends import fake
@@ -17,8 +17,11 @@ from pytest_opprof.model import EventLog, OpProfile, assemble
 
 pytest_plugins = ["pytester"]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+# pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
+for module in ("pytest_opprof.session", "pytest_opprof.backends.numpy", "pytest_opprof.backends.torch"):
+    importlib.import_module(module)
 if HAS_TORCH:
-    import torch  # noqa: F401
+    importlib.import_module("torch")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

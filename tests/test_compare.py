@@ -17,7 +17,7 @@ def entry(machine: str = HERE, **ops: tuple[int, list[int]]) -> Entry:
 
 
 def diff(base: Entry, now: Entry, parallel: bool = False, top: int = 2) -> Diff:
-    return compare(base, now, HERE, Rule(), parallel, top)
+    return compare(base, now, HERE, Rule(tolerance=0.25), parallel, top)
 
 
 def findings(found: Diff) -> list[str]:

@@ -19,13 +19,13 @@ LAYERS = [
     {"compare", "stale", "store", "recorder"},
     {"reports"},
     {"runs"},
-    {"settings"},
+    {"settings", "remeasure"},
     {"fixture"},
     {"session"},
     {"plugin", "cli", "collected"},
     {"__main__"},
 ]
-PYTEST_ALLOWED = {"settings", "fixture", "session", "plugin", "collected"}
+PYTEST_ALLOWED = {"settings", "remeasure", "fixture", "session", "plugin", "collected"}
 FRAMEWORKS = {"torch", "cupy", "mindspore", "jax", "onnxruntime"}
 MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
 

@@ -22,7 +22,7 @@ def report(
     diff = None
     if base is not None:
         kept = Entry.of(profile_of(*[base] * rounds), HERE)
-        diff = compare(kept, Entry.of(profile, HERE), HERE, Rule(), top=1)
+        diff = compare(kept, Entry.of(profile, HERE), HERE, Rule(tolerance=0.25), top=1)
     return WindowReport(name, profile, Budget.parse([], limits).check(profile), diff)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -191,24 +192,98 @@ def test_timing_modes_are_not_compared(pytester: pytest.Pytester, suite: Suite) 
     suite("--opprof", "--opprof-timing=sync").stdout.fnmatch_lines(["no baseline for fake 1, fake, sync (*"])
 
 
-def test_slower_rounds_fail_and_faster_ones_are_told(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_rounds_that_are_slower_in_every_fresh_process_fail(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
     suite("--opprof-update")
-    model(pytester, "MatMul=2", ns=140_000, mark="rounds=5")
+    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  device time of MatMul: 200 us -> 280 us (+40%), tolerance 25%",
-            "total device time: 200 us -> 280 us (+40%): +0 ns from more calls, +80 us from slower calls",
+            "  device time of MatMul: 200 us -> 320 us (+60%), tolerance 50%, in 5 processes",
+            "total device time: 200 us -> 320 us (+60%): +0 ns from more calls, +120 us from slower calls",
             "opprof: 1 test measured, 0 ok, 1 slower",
         ]
     )
-    suite("--opprof", "--opprof-tolerance=50%").assert_outcomes(passed=1)
-    model(pytester, "MatMul=2", ns=140_000, mark="rounds=5, tolerance='41%'")
-    suite("--opprof").assert_outcomes(passed=1)
-    model(pytester, "MatMul=2", ns=60_000, mark="rounds=5")
-    suite("--opprof").stdout.fnmatch_lines(["*test_a: device time of MatMul: 200 us -> 120 us (-40%), tolerance 25%"])
+
+
+def test_the_tolerance_is_the_marks_else_the_flags(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
+    suite("--opprof-update")
+    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5")
+    suite("--opprof", "--opprof-tolerance=61%").assert_outcomes(passed=1)
+    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5, tolerance='61%'")
+    suite("--opprof", "--opprof-tolerance=10%").assert_outcomes(passed=1)
+    model(pytester, "MatMul=2", ns=60_000, mark="rounds=5, tolerance='10%'")
+    suite("--opprof").stdout.fnmatch_lines(["*test_a: device time of MatMul: 200 us -> 120 us (-40%), tolerance 10%"])
+
+
+ONCE = """
+import os, pathlib, pytest
+from pytest_opprof.backends import fake
+@pytest.mark.opprof(rounds=5)
+def test_a():
+    fake.launch("MatMul", device_ns={ns} if "OPPROF_LOOK" in os.environ else {first})
+"""
+
+
+def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=ONCE.format(ns=210_000, first=900_000))
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+@pytest.mark.parametrize(
+    ("in_the_fresh_process", "reason"),
+    [
+        ("os._exit(3)", "looked slower, but a fresh process gave no measurement (*)"),
+        ("pytest.skip('not here')", "looked slower, but a fresh process gave no measurement (*1 skipped*)"),
+        ("fake.launch('Exp')", "looked slower, but a fresh process ran other ops"),
+    ],
+)
+def test_what_cannot_be_measured_again_is_not_judged_and_says_why(
+    pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, reason: str
+) -> None:
+    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
+    suite("--opprof-update")
+    text = ONCE.format(ns=900_000, first=900_000)
+    pytester.makepyfile(test_m=text + f"    if 'OPPROF_LOOK' in os.environ: {in_the_fresh_process}\n")
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"times not judged, {reason}: test_m.py::test_a"])
+
+
+def test_a_fresh_process_that_hangs_is_ended(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_opprof import remeasure
+
+    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
+    suite("--opprof-update")
+    hang = "    if 'OPPROF_LOOK' in os.environ:\n"
+    hang += "        pathlib.Path('pid').write_text(str(os.getpid()))\n        while 1: pass\n"
+    pytester.makepyfile(test_m=ONCE.format(ns=900_000, first=900_000) + hang)
+    monkeypatch.setattr(remeasure, "TIMEOUT_S", 5)
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["times not judged, looked slower, but a fresh process took more than 5 s: *"])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((pytester.path / "pid").read_text()), 0)
+
+
+def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    before = path.read_text()
+    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5", setup="def test_b(tmp_path): assert 1\n")
+    flags = ("--junit-xml=junit.xml", f"--basetemp={pytester.path / 'tmp'}", "--opprof-json=run.json", "test_m.py")
+    suite("--opprof-update-new", *flags).assert_outcomes(failed=1, passed=1)
+    assert 'tests="2"' in (pytester.path / "junit.xml").read_text()
+    assert len(json.loads((pytester.path / "run.json").read_text())["tests"]) == 1
+    assert path.read_text() == before
 
 
 def test_times_of_fewer_than_five_rounds_are_shown_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:

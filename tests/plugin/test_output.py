@@ -132,7 +132,7 @@ def test_everything(): fake.launch("Cast", flops=5, nbytes=8); fake.allocate(7)
 """
     pytester.makepyfile(test_m=template.format(more=1, fewer=2, slow=100_000))
     suite("--opprof-update")
-    pytester.makepyfile(test_m=template.format(more=2, fewer=1, slow=300_000) + "def test_new(): fake.launch('Add')\n")
+    pytester.makepyfile(test_m=template.format(more=2, fewer=1, slow=400_000) + "def test_new(): fake.launch('Add')\n")
     suite("--opprof", "--opprof-json=run.json")
     document = run_json(pytester.path / "run.json")
     assert document["summary"] == {

@@ -55,7 +55,7 @@ def test_times_measured_in_parallel_are_marked_and_not_judged(pytester: pytest.P
     result.stdout.fnmatch_lines(["times not judged, measured in parallel with other tests: * and 3 more"])
     run = json.loads((pytester.path / "run.json").read_text())
     assert all(window["parallel"] for test in run["tests"] for window in test["windows"])
-    assert summary(suite("--opprof", "-n1")) == "opprof: 7 tests measured, 1 ok, 1 over budget, 5 slower"
+    assert summary(suite("--opprof")) == "opprof: 7 tests measured, 1 ok, 1 over budget, 5 slower"
 
 
 def test_an_update_in_parallel_keeps_the_times_there_are(pytester: pytest.Pytester, suite: Suite) -> None:
