@@ -87,7 +87,7 @@ def table(window: WindowReport, top: int, every_op: bool) -> list[str]:
     lines = [f"window {window.name}, {_rounds(window.profile.steps)}:"] if window.name != BODY else []
     lines += _text(_headers(window), shown).splitlines()
     if len(shown) < len(rows):
-        lines.append(f"... and {len(rows) - len(shown)} more ops that changed nothing (-v shows them)")
+        lines.append(f"... and {len(rows) - len(shown)} more ops (-v shows them)")
     return [*lines, *_total(window)]
 
 

@@ -107,7 +107,7 @@ class WatchedArray(np.ndarray[Any, np.dtype[Any]]):
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """Convert to *dtype*: a Cast, a Copy if it is the same, nothing with ``copy=False`` and the same."""
-        dtypes = (self.dtype.name, np.dtype(dtype).name)
+        dtypes = (_dtype_name(self.dtype), _dtype_name(np.dtype(dtype)))
         return _run(self.watcher, "ndarray.astype", np.ndarray.astype, (self, dtype, *args), kwargs, dtypes, True)
 
     def __getitem__(self, key: Any) -> Any:
@@ -170,8 +170,11 @@ def _run(
 
 
 def _is_view(result: Any, args: tuple[Any, ...]) -> bool:
-    outputs = _arrays((result,))
-    return bool(outputs) and any(np.may_share_memory(outputs[0], array) for array in _arrays(args))
+    first = result[0] if type(result) in (list, tuple) and result else result
+    # A view has a base; most results have none, and are spared the comparison.
+    if not isinstance(first, np.ndarray) or first.base is None and all(first is not array for array in args):
+        return False
+    return any(np.may_share_memory(first, array) for array in _arrays(args))
 
 
 def _record_casts(log: EventLog, event: int, name: str, inputs: list[Any], dtype: Any) -> None:
@@ -180,7 +183,7 @@ def _record_casts(log: EventLog, event: int, name: str, inputs: list[Any], dtype
     for array in inputs:
         if array.dtype != dtype:
             # Its time is inside the ufunc's: known to have happened, not how long it took.
-            log.add(log.name("dtype=", (array.dtype.name, np.dtype(dtype).name)), ABSENT, event)
+            log.add(log.name("dtype=", (_dtype_name(array.dtype), _dtype_name(np.dtype(dtype)))), ABSENT, event)
 
 
 def _plain(value: Any) -> Any:
@@ -230,5 +233,10 @@ def _arrays(values: Any) -> list[Any]:
     return found
 
 
+@cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return dtype.name  # computed by NumPy at each access: 3 us
+
+
 def _dtypes(source: object, destination: np.ndarray[Any, Any]) -> tuple[str, ...]:
-    return (source.dtype.name, destination.dtype.name) if isinstance(source, np.ndarray) else ()
+    return (_dtype_name(source.dtype), _dtype_name(destination.dtype)) if isinstance(source, np.ndarray) else ()

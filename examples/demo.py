@@ -1,0 +1,66 @@
+"""What pytest-opprof is for, in one minute: record baselines, pass, make a change, see which op it cost.
+
+    python examples/demo.py          (or: make demo)
+
+Works on copies of the example suites in a temporary folder. PyTorch's is shown where torch is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+CHANGES = {
+    "numpy_filter": ("features.py", "return features @ components", "return features.astype(np.float64) @ components"),
+    "torch_models": (
+        "models.py",
+        "return self.linear(x.bfloat16()).float()",
+        "return self.linear(x.bfloat16()).half().float()",
+    ),
+}
+"""By suite: file, a line of it, and what a well-meant change makes of it."""
+
+
+def main() -> int:
+    suites = ["numpy_filter"] + (["torch_models"] if importlib.util.find_spec("torch") else [])
+    with tempfile.TemporaryDirectory() as folder:
+        for suite in suites:
+            if not show(suite, Path(shutil.copytree(HERE / suite, Path(folder, suite)))):
+                return 1
+    if "torch_models" not in suites:
+        print("\n(torch is not installed: its example suite was left out)")
+    print("\nThat is all: the suites passed, and the change that added casts failed the tests it made worse.")
+    return 0
+
+
+def show(suite: str, folder: Path) -> bool:
+    file, before, after = CHANGES[suite]
+    print(f"\n=== {suite}: record what each test does\n", flush=True)
+    recorded = run(folder, "--opprof-update")
+    print(f"\n=== {suite}: from then on, compare\n", flush=True)
+    compared = run(folder, "--opprof")
+    print(f"\n=== {suite}: a change is made in {file}\n\n- {before}\n+ {after}\n", flush=True)
+    path = folder / file
+    path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    return recorded == compared == 0 and run(folder, "--opprof") == 1
+
+
+def run(folder: Path, flag: str) -> int:
+    command = ["pytest", flag, "-q", "-p", "no:cacheprovider"]
+    print("$", *command[:3], flush=True)
+    # Only this plugin: what else is installed is not part of the show.
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", *command, "-p", "pytest_opprof.plugin"], cwd=folder, env=environment, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
