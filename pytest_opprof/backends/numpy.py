@@ -172,7 +172,7 @@ def _run(
 def _is_view(result: Any, args: tuple[Any, ...]) -> bool:
     first = result[0] if type(result) in (list, tuple) and result else result
     # A view has a base; most results have none, and are spared the comparison.
-    if not isinstance(first, np.ndarray) or first.base is None and all(first is not array for array in args):
+    if not isinstance(first, np.ndarray) or (first.base is None and all(first is not array for array in args)):
         return False
     return any(np.may_share_memory(first, array) for array in _arrays(args))
 
@@ -235,7 +235,7 @@ def _arrays(values: Any) -> list[Any]:
 
 @cache
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return dtype.name  # computed by NumPy at each access: 3 us
+    return str(dtype.name)  # computed by NumPy at each access: 3 us
 
 
 def _dtypes(source: object, destination: np.ndarray[Any, Any]) -> tuple[str, ...]:
