@@ -116,9 +116,7 @@ def main() -> None:
         if number % 400 == 0 or number == WINDOWS - 1:
             sizes.append(megabytes())
     print(f"{WINDOWS} windows: median {1e3 * statistics.median(times):.2f} ms each")
-    print(
-        f"  memory after 1, 401, ...: {', '.join(f'{size:.0f}' for size in sizes)} MiB (goal: no growth after the first)"
-    )
+    print(f"  MiB after 1, 401, ...: {', '.join(f'{size:.0f}' for size in sizes)} (goal: no growth after the first)")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What pytest-opprof is for, in one minute: record baselines, pass, make a change, see which op it cost.
 
-    python examples/demo.py          (or: make demo)
+    python examples/demo.py [SUITE]          (or: make demo)
 
 Works on copies of the example suites in a temporary folder. PyTorch's is shown where torch is installed.
 """
@@ -29,12 +29,12 @@ CHANGES = {
 
 
 def main() -> int:
-    suites = ["numpy_filter"] + (["torch_models"] if importlib.util.find_spec("torch") else [])
+    suites = sys.argv[1:] or ["numpy_filter"] + (["torch_models"] if importlib.util.find_spec("torch") else [])
     with tempfile.TemporaryDirectory() as folder:
         for suite in suites:
             if not show(suite, Path(shutil.copytree(HERE / suite, Path(folder, suite)))):
                 return 1
-    if "torch_models" not in suites:
+    if not importlib.util.find_spec("torch"):
         print("\n(torch is not installed: its example suite was left out)")
     print("\nThat is all: the suites passed, and the change that added casts failed the tests it made worse.")
     return 0

@@ -80,6 +80,11 @@ class Finding:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def is_about_time(self) -> bool:
+        """Whether it depends on a measured time, which has noise."""
+        return self.rule in ("device_time", "host_time", "share", "top")
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

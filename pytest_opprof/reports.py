@@ -15,6 +15,7 @@ from .units import format_change, format_ns, format_share
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
+_COLD = "measured once, cold; with opprof(rounds=5) the fastest round counts, after a warm-up"
 _NO_VERDICT = ("", Verdict.OK.value)
 
 
@@ -73,6 +74,8 @@ def failure(test: str, windows: Sequence[WindowReport], top: int, every_op: bool
         what = "op budget exceeded" if window.budget else "op regression"
         lines.append(f"{what}: {titled(test, window.name)}  [{window.profile.environment}]")
         lines += [f"  {finding}" for finding in window.findings]
+        if window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
+            lines.append(f"  ({_COLD})")
     for window in broken:
         lines += ["", *table(window, top, every_op)]
     if any(window.regressions for window in broken):

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,7 +70,9 @@ class Session:
         settings = self.settings
         backends = ",".join(settings.backends) if settings.backends else "auto"
         update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
-        return f"opprof: backend {backends}, timing {settings.timing}, baselines in {self.store.root}{update}"
+        return (
+            f"opprof: backend {backends}, timing {settings.timing}, baselines in {self._shown(self.store.root)}{update}"
+        )
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -92,6 +95,10 @@ class Session:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember that these tests exist."""
         self.collected.add(item.nodeid for item in session.items)
+
+    def _shown(self, path: Path) -> str:
+        """Return *path* as it is best read: relative to the root directory if it is below it."""
+        return str(path.relative_to(self.config.rootpath) if path.is_relative_to(self.config.rootpath) else path)
 
     # --- measuring
 
@@ -256,7 +263,7 @@ class Session:
                     gone = set(self.store.windows(environment, module, test)) - windows
                     yield from (f"{reports.titled(record.id, window)} [{environment}]" for window in gone)
         for path, test in stale(self.store.root, folders, self.collected):
-            yield f"{path}: {test}"
+            yield f"{self._shown(path)}: {test}"
 
     def _update(self) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
@@ -272,7 +279,7 @@ class Session:
         paths = self.store.save()
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self.lines.append(
-            f"baselines of {sum(counts.values())} tests: {said}" + "".join(f"\n  wrote {p}" for p in paths)
+            f"baselines of {sum(counts.values())} tests: {said}" + "".join(f"\n  wrote {self._shown(p)}" for p in paths)
         )
 
     def _put(self, node_id: str, window: dict[str, Any]) -> str:

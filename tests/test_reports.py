@@ -65,6 +65,13 @@ total device time: 415 us"""
     )
 
 
+def test_a_time_over_budget_in_one_cold_round_says_how_to_measure_better() -> None:
+    hint = "  (measured once, cold; with opprof(rounds=5) the fastest round counts, after a warm-up)"
+    assert hint in reports.failure("t", [report(None, BASE, device_time="1 us")], 5, False, ACCEPT).splitlines()
+    assert hint not in reports.failure("t", [report(None, BASE, rounds=2, device_time="1 us")], 5, False, ACCEPT)
+    assert hint not in reports.failure("t", [report(None, BASE, Cast=1)], 5, False, ACCEPT)
+
+
 def test_ops_that_changed_nothing_are_cut_to_the_top_unless_all_are_asked_for() -> None:
     many = [(f"mylib::op{n}", 10) for n in range(9)]
     window = report(many, [*many, ("Exp", 1)])

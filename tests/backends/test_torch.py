@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch", reason="torch is not installed (pip install torch==2.13.0)")
+from pytest_opprof.backends import Options
+from pytest_opprof.backends.torch import backend
+from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.model import OpProfile, assemble
 
-from pytest_opprof.backends import Options  # noqa: E402
-from pytest_opprof.backends.torch import backend  # noqa: E402
-from pytest_opprof.errors import BackendError, UsageError  # noqa: E402
-from pytest_opprof.model import OpProfile, assemble  # noqa: E402
+from ..conftest import HAS_TORCH
+
+pytestmark = pytest.mark.torch
+if not HAS_TORCH:
+    if "OPPROF_REQUIRE_TORCH" in os.environ:
+        pytest.fail("torch is not installed")
+    pytest.skip("torch is not installed (pip install torch==2.13.0)", allow_module_level=True)
+
+import torch  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 

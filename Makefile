@@ -1,0 +1,58 @@
+# Two commands do all set-up on a fresh machine: make demo, make test. Needs Python 3.10 or newer (make PYTHON=python3.12).
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = python -m pip --disable-pip-version-check --quiet
+RUN = python
+
+.PHONY: demo test lint types coverage wheel performance clean
+
+demo: $(VENV)/installed
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/installed-test
+	$(BIN)/$(RUN) -m pytest $(ARGS)
+
+lint: $(VENV)/installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-lint
+	$(BIN)/mypy
+
+# After make test RUN="coverage run".
+coverage:
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+# The built wheel, in an environment that has nothing else of this tree.
+wheel:
+	rm -rf dist build/wheel
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/$(PIP) wheel --no-deps --wheel-dir dist .
+	build/wheel/bin/$(PIP) install dist/*.whl
+	cd build/wheel && bin/opprof --version && bin/opprof ops Cast && bin/python ../../examples/demo.py numpy_filter
+
+# Our own op counts against our own baselines.
+performance: $(VENV)/installed-test
+	$(BIN)/python -m pytest --opprof $(ARGS) tests/performance
+
+$(VENV)/python:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'needs Python 3.10 or newer: make PYTHON=python3.x')"
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/python pyproject.toml
+	$(BIN)/$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/python pyproject.toml
+	$(BIN)/$(PIP) install --editable ".[test]"
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-lint: $(VENV)/python pyproject.toml
+	$(BIN)/$(PIP) install --editable ".[lint]"
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,85 @@
+"""The example suites: they pass unchanged, and a change fails the tests that it made worse, with the op named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "pytest_opprof.plugin", "-p", "no:cacheprovider", "-q", *flags]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def change(folder: Path, file: str, before: str, after: str) -> None:
+    text = (folder / file).read_text(encoding="utf-8")
+    assert before in text
+    (folder / file).write_text(text.replace(before, after), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(EXAMPLES / "torch_models", tmp_path_factory.mktemp("recorded") / "torch_models"))
+    done = run(folder, "--opprof-update")
+    assert "opprof: 20 tests measured, 20 ok" in done.stdout
+    return folder
+
+
+CHANGES = {
+    "a round trip of dtypes": (
+        "x = x + self.attention(self.before(x))",
+        "x = (x + self.attention(self.before(x))).half().float()",
+        "calls of Cast: 2, none in the baseline",
+    ),
+    "a copy": (
+        "mixed.transpose(1, 2).reshape(batch, length, width)",
+        "mixed.transpose(1, 2).clone().reshape(batch, length, width)",
+        "calls of Copy: 1, none in the baseline",
+    ),
+    "a removed fusion": (
+        "functional.scaled_dot_product_attention(q, k, v)",
+        "(q @ k.transpose(-2, -1) * (width // self.heads) ** -0.5).softmax(-1) @ v",
+        "calls of Softmax: 1, none in the baseline",
+    ),
+    "a matmul": (
+        "return self.out(mixed",
+        "self.qkv(x); return self.out(mixed",
+        "calls of MatMul: 5, 4 in the baseline",
+    ),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_fails_the_tests_it_made_worse_with_the_op_named(recorded: Path, tmp_path: Path, name: str) -> None:
+    before, after, line = CHANGES[name]
+    folder = Path(shutil.copytree(recorded, tmp_path / "changed"))
+    change(folder, "models.py", before, after)
+    done = run(folder, "--opprof", "-k", "forward and (transformer or mlp or convnet)")
+    assert done.returncode == 1
+    assert "1 failed, 2 passed" in done.stdout
+    assert "op regression: test_models.py::test_forward[transformer]  [torch 2.13.0, cpu]" in done.stdout
+    assert f"  {line}\n" in done.stdout
+
+
+@pytest.mark.torch
+def test_the_suite_passes_unchanged(recorded: Path) -> None:
+    done = run(recorded, "--opprof", "-k", "forward and not language")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_demo_shows_a_pass_and_then_a_failure() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "demo.py", "numpy_filter"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "calls of Cast: 2, over the budget of 1" in done.stdout
+    assert "That is all: the suites passed, and the change that added casts failed" in done.stdout

@@ -1,0 +1,68 @@
+"""The README is true: its example runs, its commands work, what it promises of flags and files is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+COMMANDS = [line[2:] for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SET_UP = ["make demo", "make test", "pip install pytest-opprof"]
+"""Not run from inside a test: the first two run by continuous integration, the third by whoever has the package."""
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    program, *arguments = shlex.split(command)
+    module = {"pytest": "pytest", "opprof": "pytest_opprof"}[program]
+    quiet = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"] if program == "pytest" else []
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments, *quiet], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.torch
+def test_every_command_works_on_the_example_in_the_order_they_stand(tmp_path: Path) -> None:
+    (example,) = PYTHON
+    (tmp_path / "test_model.py").write_text(example, encoding="utf-8")
+    commands = [command for command in COMMANDS if command not in SET_UP]
+    assert len(commands) >= 8
+    for command in commands:
+        done = run(command, tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert (tmp_path / "baselines").is_dir()
+
+
+def test_the_set_up_commands_are_those_that_continuous_integration_runs() -> None:
+    assert set(SET_UP) <= set(COMMANDS)
+    root = Path(__file__).parent.parent
+    targets = re.findall(r"^(\w+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"demo", "test"} <= set(targets)
+    assert "make test" in (root / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_flag_of_the_plugin_is_in_the_readme_and_the_other_way_round(pytester: pytest.Pytester) -> None:
+    text = pytester.runpytest_inprocess("--help", "-p", "no:asyncio").stdout.str()
+    flags = set(re.findall(r"--opprof[a-z-]*", text))
+    assert flags == set(re.findall(r"--opprof[a-z-]*", README))
+
+
+def test_files_that_the_readme_links_to_are_there() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (Path(__file__).parent.parent / link).exists()] == []
+
+
+def test_the_defaults_it_states_are_the_defaults() -> None:
+    from pytest_opprof.judge import Rule
+    from pytest_opprof.remeasure import LOOKS
+
+    rule = Rule()
+    assert (rule.tolerance, rule.floor_ns, rule.op_share, rule.min_rounds, LOOKS) == (0.5, 50_000, 0.08, 5, 4)
+    for text in ("(default 50%)", "50 us (an op: also 8 % of the window)", "at least 5 rounds", "up\nto four fresh"):
+        assert text in README
