@@ -50,7 +50,7 @@ class TorchBackend:
         Raises BackendError when another profiler runs in this thread, or when one that was started inside took the
         session away.
         """
-        from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]  # torch exports it untyped
+        from torch.autograd import _profiler_enabled
         from torch.profiler import ProfilerActivity, profile, record_function
 
         if _profiler_enabled():
