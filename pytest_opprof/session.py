@@ -192,7 +192,7 @@ class Session:
 
     def _conclude(self, item: pytest.Item, windows: Sequence[WindowReport], plan: Plan) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""
-        verbosity = self.config.get_verbosity()
+        verbosity = getattr(self.config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
         titled = {reports.titled(item.nodeid, window.name): window for window in windows}
         item.stash[_RECORD] = TestRecord(
             id=item.nodeid,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch is imported: see pytest_opprof.plugin
 
+import hypothesis
 import pytest
 
 from pytest_opprof.backends import fake
@@ -16,6 +17,8 @@ from pytest_opprof.environment import Environment
 from pytest_opprof.model import EventLog, OpProfile, assemble
 
 pytest_plugins = ["pytester"]
+hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("opprof")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
 for module in ("pytest_opprof.session", "pytest_opprof.backends.numpy", "pytest_opprof.backends.torch"):
