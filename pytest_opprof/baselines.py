@@ -133,16 +133,20 @@ def problems(document: object) -> Iterator[str]:
         where = "".join(f"[{part!r}]" for part in error.absolute_path) or "the file"
         yield f"{where}: {error.message[:200]}"
         return
-    for test, window, machine, samples in _timed(document):
-        if len({len(rounds) for rounds in samples.values()}) > 1:
-            yield f"[{test!r}][{window!r}]: ops timed on {machine!r} have different numbers of rounds"
+    for test, window, entry in _windows(document):
+        reversed_ = [op for op, calls in entry["calls"].items() if isinstance(calls, list) and calls[0] > calls[1]]
+        yield from (f"[{test!r}][{window!r}]['calls'][{op!r}]: the range is empty" for op in reversed_)
+        for machine, samples in entry.get("device_us", {}).items():
+            if len({len(rounds) for rounds in samples.values()}) > 1:
+                yield f"[{test!r}][{window!r}]: ops timed on {machine!r} have different numbers of rounds"
+            if unknown := samples.keys() - entry["calls"].keys():
+                yield f"[{test!r}][{window!r}]: {min(unknown)!r} is timed on {machine!r}, but has no calls"
 
 
-def _timed(document: Any) -> Iterator[tuple[str, str, str, Mapping[str, list[float]]]]:
+def _windows(document: Any) -> Iterator[tuple[str, str, Any]]:
     for test, windows in document["tests"].items():
         for window, entry in windows.items():
-            for machine, samples in entry.get("device_us", {}).items():
-                yield test, window, machine, samples
+            yield test, window, entry
 
 
 def save(path: Path, baselines: Baselines) -> None:
@@ -221,7 +225,10 @@ def _pretty(value: object, indent: str = "") -> str:
 
 
 def _entry(plain: Mapping[str, Any]) -> Entry:
-    calls = {op: Calls(*c) if isinstance(c, list) else Calls(c, c) for op, c in plain["calls"].items()}
+    # JSON Schema takes 1.0 for an integer.
+    calls = {
+        op: Calls(*map(int, c)) if isinstance(c, list) else Calls(int(c), int(c)) for op, c in plain["calls"].items()
+    }
     times = {
         machine: {op: tuple(round(us * 1000) for us in samples) for op, samples in ops.items()}
         for machine, ops in plain.get("device_us", {}).items()

@@ -50,6 +50,8 @@ class Diff:
     top_change: str = ""
     processes: int = 1
     """In how many processes the times were taken."""
+    unconfirmed: str = ""
+    """Why times that look slower were not taken in more processes."""
 
     @property
     def verdict(self) -> Verdict:
@@ -93,6 +95,7 @@ class Diff:
                 base, now = row.base_ns or 0, row.now_ns or 0
                 change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
                 confirmed = f", in {self.processes} processes" if self.processes > 1 else ""
+                confirmed += f" (not measured again: {self.unconfirmed})" if self.unconfirmed else ""
                 return f"device time{of}: {change}, tolerance {format_share(self.rule.tolerance)}{confirmed}"
 
 

@@ -30,7 +30,7 @@ class Environment:
     @property
     def full(self) -> str:
         """The environment in words, with all that tells it from others."""
-        return f"{self} ({self.arch})"
+        return f"{self} ({self.arch})" if self.arch else str(self)
 
     @property
     def folder(self) -> str:
@@ -38,6 +38,19 @@ class Environment:
         parts = [part for framework in self.frameworks for part in framework]
         text = "-".join([*parts, self.device, self.timing, self.arch])
         return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
+
+    def could_be_here(self, now: Environment) -> bool:
+        """Tell whether a profile made here might have this environment, had other frameworks recorded: *now* has it.
+
+        They have a device in common, and each framework is installed in this version.
+        """
+        recorded = dict(now.frameworks)
+        return (
+            self.arch == now.arch
+            and not {self.timing, now.timing} >= {"async", "sync"}
+            and not set(self.device.split("+")).isdisjoint(now.device.split("+"))
+            and all(version == (recorded.get(name) or _installed(name)) for name, version in self.frameworks)
+        )
 
     @classmethod
     def together(cls, environments: Iterable[Environment]) -> Environment:
@@ -49,6 +62,17 @@ class Environment:
             "+".join(sorted({each.arch for each in every})),
             "+".join(sorted({each.timing for each in every} - {""})),
         )
+
+
+@cache
+def _installed(framework: str) -> str | None:
+    # Imported here: only a test without a baseline needs it.
+    from importlib import metadata
+
+    try:
+        return metadata.version(framework).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return None
 
 
 @cache

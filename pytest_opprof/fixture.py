@@ -11,7 +11,8 @@ import pytest
 
 from .backends import Backend, load_all
 from .errors import BackendError, UsageError
-from .recorder import Recorder, Window
+from .recorder import LEFT, OPEN, Recorder, Window
+from .reports import BODY
 from .settings import Plan, Settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MEASUREMENT = pytest.StashKey["Measurement"]()
 
 
 class Measurement:
-    """What one test measures: its recorder, and the windows that closed, in order."""
+    """What one test measures: its recorder and its windows."""
 
     def __init__(self, plan: Plan, backends: list[Backend], aliases: Mapping[str, str]) -> None:
         self.plan = plan
@@ -33,6 +34,9 @@ class Measurement:
         self.aliases = aliases
         self.recorder = Recorder(backends, plan.options, aliases, explicit=plan.backends is not None)
         self.windows: list[Window] = []
+        """Those that were opened, in order."""
+        self.is_over = False
+        """Whether the test was judged: what is opened later would be by nobody."""
         self.rounds: list[Window] = []
         """The windows that `Opprof.rounds` made: in a marked test they are what the marks limit."""
         self._unnamed = Counter[str]()
@@ -58,10 +62,19 @@ class Measurement:
         """Number the unnamed windows from the start: the body runs again."""
         self._unnamed.clear()
 
-    def forget(self) -> None:
-        """Drop the windows so far: they were warm-up."""
-        self.windows.clear()
-        self.rounds.clear()
+    def opened(self, window: Window) -> None:
+        """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""
+        __tracebackhide__ = True
+        if self.is_over:
+            raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
+        if any(other.name == window.name and other.unfinished == OPEN for other in self.windows):
+            raise UsageError(f"window {window.name!r} is open already; give the one inside another name")
+        self.windows.append(window)
+
+    def forget(self, kept: int = 0) -> None:
+        """Drop the windows but for the first *kept*: they were warm-up."""
+        del self.windows[kept:]
+        self.rounds = [window for window in self.rounds if window in self.windows]
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -86,14 +99,14 @@ class Opprof:
     def __call__(self, name: str | None = None) -> Iterator[Window]:
         """Measure what runs inside as the window *name*; one that is entered again is another step of it."""
         __tracebackhide__ = True
-        window = Window(name or self._measurement.next_name(), self._measurement.aliases)
+        window = Window(_checked(name) or self._measurement.next_name(), self._measurement.aliases)
         recorder = self._measurement.recorder
+        self._measurement.opened(window)
         try:
             with recorder.open(window), recorder.step(window):
                 yield window
         except BackendError as error:
             raise type(error)(str(error)) from None  # ends the traceback at the user's line
-        self._measurement.windows.append(window)
 
     def rounds(self, rounds: int, warmup: int = 1, name: str | None = None) -> Rounds:
         """Return an iterable that runs a loop body *warmup* + *rounds* times and measures the latter, a step each.
@@ -104,7 +117,7 @@ class Opprof:
         for what, value, least in (("rounds", rounds, 1), ("warmup", warmup, 0)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise UsageError(f"opprof.rounds({what}={value!r}): write an int of {least} or more")
-        return Rounds(self._measurement, name or self._measurement.next_name("rounds"), rounds, warmup)
+        return Rounds(self._measurement, _checked(name) or self._measurement.next_name("rounds"), rounds, warmup)
 
     def array(self, array: ArrayLike) -> WatchedArray:
         """Return a view of *array* whose NumPy ops are recorded, as are those on what comes of it.
@@ -117,6 +130,13 @@ class Opprof:
                 return backend.watch(array)  # type: ignore[attr-defined, no-any-return]  # only this backend has it
         chosen = ", ".join(backend.name for backend in self._measurement.backends)
         raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
+
+
+def _checked(name: str | None) -> str | None:
+    __tracebackhide__ = True
+    if name == BODY:
+        raise UsageError(f"a window cannot be called {BODY!r}: that is the whole body of a marked test")
+    return name
 
 
 class Rounds(Window):
@@ -135,11 +155,14 @@ class Rounds(Window):
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
         self._iterated = True
+        self._measurement.opened(self)
+        self._measurement.rounds.append(self)
+        opened = len(self._measurement.windows)
+        self.unfinished = LEFT
         yield from range(-self._warmup, 0)
+        self._measurement.forget(opened)
         recorder = self._measurement.recorder
         with recorder.open(self):
             for number in range(self._rounds):
                 with recorder.step(self):
                     yield number
-        self._measurement.windows.append(self)
-        self._measurement.rounds.append(self)

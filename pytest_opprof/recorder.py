@@ -16,6 +16,9 @@ from .backends import Backend, Options
 from .errors import BackendError, NothingMeasured, UsageError
 from .model import EventLog, OpProfile, OpStats, assemble
 
+OPEN = "is still open"
+LEFT = "was left before its end"
+
 
 class Window:
     """A measured stretch of a test. Its numbers can be asked for once it is closed."""
@@ -26,6 +29,8 @@ class Window:
         self._parts: list[tuple[OpProfile, dict[int, int]]] = []
         self._host_ns: list[int] = []
         self._profile: OpProfile | None = None
+        self.unfinished = OPEN
+        """Why it has no numbers; empty once it has."""
 
     def __repr__(self) -> str:
         return f"<opprof window {self.name!r}>"
@@ -35,10 +40,7 @@ class Window:
         """What was measured. Raises UsageError while the window is open."""
         __tracebackhide__ = True
         if self._profile is None:
-            raise UsageError(
-                f"window {self.name!r} has no numbers: it is still open, it failed, or a loop over its rounds was left"
-                " before the end"
-            )
+            raise UsageError(f"window {self.name!r} has no numbers: it {self.unfinished}")
         return self._profile
 
     @property
@@ -123,16 +125,21 @@ class Recorder:
             if self._live is None:
                 self._start()
             yield window
-        except BaseException:
-            self._open.remove(window)
-            if not self._open:
-                self.abandon()
+        except BaseException as error:
+            window.unfinished = LEFT if isinstance(error, GeneratorExit) else f"ended in {type(error).__name__}"
+            if window in self._open:
+                self._open.remove(window)
+                if not self._open:
+                    self.abandon()
             raise
+        if window not in self._open:
+            return  # abandoned: the test was over before the window
         self._open.remove(window)
         self._stop()
         if self._open:
             self._start()
         window._profile = assemble(window._parts, window._host_ns)
+        window.unfinished = ""
         window._parts.clear()
 
     @contextmanager

@@ -24,8 +24,10 @@ LOOKS = 4
 """How many fresh processes have to agree that a test is slower. Measured on a busy two-core machine, 20 PyTorch tests
 of unchanged code, 40 processes, +50 %: 9.3 % of all comparisons alarm after one process, 0.06 % after five."""
 TIMEOUT_S = 300
+LOOKING_S = 300
+"""What one run spends on looking again, at most: what looks slower after that fails as it is."""
 VARIABLE = "OPPROF_LOOK"
-"""Set in the fresh process: it measures and neither looks again nor writes baselines."""
+"""In the fresh process, the one test it is to measure: it neither looks again nor writes baselines."""
 
 
 def measure_again(config: pytest.Config, node_id: str) -> dict[str, Entry]:
@@ -35,7 +37,7 @@ def measure_again(config: pytest.Config, node_id: str) -> dict[str, Entry]:
     """
     with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
         answer = Path(folder, "run.json")
-        output = _run([*_command(config, folder), f"--opprof-json={answer}", node_id], config.rootpath)
+        output = _run([*_command(config, folder), f"--opprof-json={answer}"], config.invocation_params.dir, node_id)
         try:
             tests: list[dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))["tests"]
             windows = next(test["windows"] for test in tests if test["id"] == node_id)
@@ -46,24 +48,35 @@ def measure_again(config: pytest.Config, node_id: str) -> dict[str, Entry]:
 
 
 def _command(config: pytest.Config, folder: str) -> list[str]:
-    """Return this run's command without its tests, its files redirected to where they do no harm."""
-    options = list(config.invocation_params.args)
-    for positional in reversed(config.args):
-        if positional in options:
-            del options[len(options) - 1 - options[::-1].index(positional)]
-    redirected = [f"--rootdir={config.rootpath}", f"--basetemp={folder}/tmp", "-o", f"cache_dir={folder}/cache"]
-    for plugin, option in (("junitxml", "--junit-xml="), ("_cov", "--no-cov")):
-        if config.pluginmanager.hasplugin(plugin):
-            redirected.append(option)
-    return [sys.executable, "-m", "pytest", *map(str, options), *redirected]
+    """Return this run's command, its files redirected to where they do no harm.
+
+    Its tests stay as they are: which of its words are tests only pytest can tell. `VARIABLE` says which one to run.
+    """
+    redirected = [f"--basetemp={folder}/tmp", "-o", f"cache_dir={folder}/cache"]
+    for name, option in _FILES.items():
+        if getattr(config.option, name, None):
+            redirected.append(f"{option}{folder}/{name}")
+    if config.pluginmanager.hasplugin("_cov"):
+        redirected.append("--no-cov")
+    return [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args), *redirected]
 
 
-def _run(command: list[str], folder: Path) -> str:
+_FILES = {
+    "xmlpath": "--junit-xml=",
+    "log_file": "--log-file=",
+    "htmlpath": "--html=",
+    "report_log": "--report-log=",
+    "json_report_file": "--json-report-file=",
+}
+"""Options of pytest and of common plugins that name a file to write."""
+
+
+def _run(command: list[str], folder: Path, node_id: str) -> str:
     """Run *command* to its end and return its output. It and what it started are gone afterwards, whatever happens."""
     with subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, VARIABLE: "1"},
+        env={**os.environ, VARIABLE: node_id},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

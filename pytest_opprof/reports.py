@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .baselines import Calls
+from .baselines import Calls, Entry
 from .budgets import Finding
 from .compare import Diff, Row
 from .environment import Environment
@@ -29,6 +29,8 @@ class WindowReport:
     diff: Diff | None = None
     no_baseline: str = ""
     """Why there is nothing to compare with; empty where there is, or where nobody asked."""
+    seen: Entry | None = None
+    """What all processes together saw, where the test was measured again."""
     accepted: bool = False
     """Whether this run takes what it measured as the baseline: then no change is a regression."""
 
@@ -83,12 +85,12 @@ def failure(test: str, windows: Sequence[WindowReport], top: int, every_op: bool
     return "\n".join(lines)
 
 
-def table(window: WindowReport, top: int, every_op: bool) -> list[str]:
-    """Return the op table of a window, the most damaging first, with its total below."""
+def table(window: WindowReport, top: int, every_op: bool, style: str = "simple") -> list[str]:
+    """Return the op table of a window, the most damaging first, with its total below; *style* is one of tabulate's."""
     rows = _rows(window)
     shown = rows if every_op else [row for index, row in enumerate(rows) if index < top or row[-1] not in _NO_VERDICT]
     lines = [f"window {window.name}, {_rounds(window.profile.steps)}:"] if window.name != BODY else []
-    lines += _text(_headers(window), shown).splitlines()
+    lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more ops (-v shows them)")
     return [*lines, *_total(window)]
@@ -156,11 +158,11 @@ def _signed(ns: int, costs: str, saves: str) -> str:
     return f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))} from {costs if ns >= 0 else saves}"
 
 
-def _text(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _text(headers: Sequence[str], rows: Iterable[Sequence[str]], style: str) -> str:
     # Imported here: 20 ms that only a printed table should pay.
     from tabulate import tabulate
 
-    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True)
+    return tabulate(rows, headers=headers, tablefmt=style, disable_numparse=True)
 
 
 def _arrow(before: str, now: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from .errors import BackendError, NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, Measurement, settings_of
 from .judge import Verdict
 from .model import OpProfile, joined
-from .recorder import Window
-from .remeasure import LOOKS, VARIABLE, measure_again
+from .recorder import LEFT, OPEN, Window
+from .remeasure import LOOKING_S, LOOKS, VARIABLE, measure_again
 from .reports import BODY, WindowReport
 from .runs import TestRecord
 from .settings import Plan
@@ -49,7 +50,7 @@ class Session:
         self.config = config
         self.settings = settings_of(config)
         self.is_worker = hasattr(config, "workerinput")
-        self.is_look = VARIABLE in os.environ
+        self.look_at = os.environ.get(VARIABLE)
         self.store = Store(self.settings.baselines)
         self.collected = Collected(
             config.rootpath,
@@ -57,6 +58,7 @@ class Session:
             config.invocation_params.dir,
             partial=bool(config.getoption("lf", False) or config.getoption("pyargs", False)),
         )
+        self.looking_s = 0.0
         self.records: dict[str, TestRecord] = {}
         self.stale: list[str] = []
         self.errors: list[str] = []
@@ -74,9 +76,17 @@ class Session:
             f"opprof: backend {backends}, timing {settings.timing}, baselines in {self._shown(self.store.root)}{update}"
         )
 
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Collect only the module of the test that this process is to measure again, if it is."""
+        if self.look_at is None or collection_path.is_dir():
+            return None
+        return True if collection_path != self.config.rootpath / split_id(self.look_at)[0] else None
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
+        if self.look_at is not None:
+            items[:] = [item for item in items if item.nodeid == self.look_at]
         errors = []
         for item in items:
             try:
@@ -116,12 +126,15 @@ class Session:
         try:
             result = (yield from _measure_body(item, measurement)) if plan.measured else (yield)
             with _told_plainly(item):
-                windows = [self._looked_again(item, plan, window) for window in self._judge(item, measurement)]
+                _check_finished(measurement)
+                windows = self._looked_again(item, plan, list(self._judge(item, measurement)))
         finally:
+            measurement.is_over = True
             measurement.recorder.abandon()
             del item.stash[MEASUREMENT]
-        if windows:
-            self._conclude(item, windows, plan)
+        broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
+        if windows or broken:
+            self._conclude(item, windows, plan, broken)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -142,7 +155,8 @@ class Session:
         plan = measurement.plan
         profiles: dict[str, list[OpProfile]] = {}
         for window in measurement.windows:
-            profiles.setdefault(window.name, []).append(window.profile)
+            if not window.unfinished:
+                profiles.setdefault(window.name, []).append(window.profile)
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
             # In a marked test that runs its own rounds, they are what the marks are about.
@@ -159,7 +173,7 @@ class Session:
 
     def _report(self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool) -> WindowReport:
         where = (profile.environment, *split_id(item.nodeid))
-        base = self.store.entry(*where, name) if plan.baseline and not self.is_look else None
+        base = self.store.entry(*where, name) if plan.baseline and self.look_at is None else None
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self.settings.aliases, known) if limited else []
         report = WindowReport(name, profile, broken, accepted=self.settings.update == "all")
@@ -170,38 +184,64 @@ class Session:
             return report
         return replace(report, no_baseline=reports.no_baseline(where[0], self.store.other_environments(*where)))
 
-    def _looked_again(self, item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
-        """Return the report of a window that is slower and nothing else after measuring it in fresh processes."""
-        if window.verdict is not Verdict.SLOWER or window.budget or window.diff is None:
+    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
+        """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
+
+        It stays slower where they agree, and where they cannot be had.
+        """
+        if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
+            return windows
+        for look in range(LOOKS):
+            if all(window.verdict is not Verdict.SLOWER for window in windows):
+                break
+            try:
+                again = self._measured_again(item)
+            except BackendError as error:
+                return [_unconfirmed(window, str(error)) for window in windows]
+            windows = [self._with(again, item, plan, window, look + 2) for window in windows]
+        return windows
+
+    def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
+        if self.looking_s > LOOKING_S:
+            raise BackendError(f"this run has spent {LOOKING_S} s on measuring again")
+        begin = monotonic()
+        try:
+            return measure_again(self.config, item.nodeid)
+        finally:
+            self.looking_s += monotonic() - begin
+
+    def _with(
+        self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport, processes: int
+    ) -> WindowReport:
+        """Return the report of a window that is slower with the rounds of one more process."""
+        if window.verdict is not Verdict.SLOWER:
             return window
         base = self.store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
-        now = Entry.of(window.profile, machine())
-        for look in range(LOOKS):
-            try:
-                again = measure_again(self.config, item.nodeid).get(window.name)
-            except BackendError as error:
-                return replace(window, diff=window.diff.unjudged(f"looked slower, but {error}"))
-            if base is None or again is None or again.calls != now.calls:
-                return replace(window, diff=window.diff.unjudged("looked slower, but a fresh process ran other ops"))
-            now = now.with_rounds_of(again)
-            diff = replace(compare(base, now, machine(), plan.rule, top=plan.top), processes=look + 2)
-            window = replace(window, diff=diff)
-            if window.verdict is not Verdict.SLOWER:
-                break
-        return window
+        now = window.seen or Entry.of(window.profile, machine())
+        if base is None or window.name not in again or again[window.name].calls != now.calls:
+            return _unconfirmed(window, "a fresh process ran other ops")
+        now = now.with_rounds_of(again[window.name])
+        diff = replace(compare(base, now, machine(), plan.rule, top=plan.top), processes=processes)
+        return replace(window, diff=diff, seen=now)
 
-    def _conclude(self, item: pytest.Item, windows: Sequence[WindowReport], plan: Plan) -> None:
-        """Keep the record of a test, and fail it if it must. Raises Failed."""
+    def _conclude(
+        self, item: pytest.Item, windows: Sequence[WindowReport], plan: Plan, broken: Mapping[str, str]
+    ) -> None:
+        """Keep the record of a test, and fail it if it must. Raises Failed.
+
+        *broken* are the windows without numbers, and why.
+        """
         verbosity = getattr(self.config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
         titled = {reports.titled(item.nodeid, window.name): window for window in windows}
         item.stash[_RECORD] = TestRecord(
             id=item.nodeid,
-            status=runs.status(windows),
+            status=runs.status(windows) if windows else "not measured",
             windows=[runs.plain_window(window, machine(), self.is_worker, plan.baseline) for window in windows],
             remarks=[f"{title}: {remark}" for title, window in titled.items() for remark in window.remarks],
             missing={title: window.no_baseline for title, window in titled.items() if window.no_baseline},
             untimed={
-                title: f"times not judged, {window.untimed}" for title, window in titled.items() if window.untimed
+                **{title: f"times not judged, {window.untimed}" for title, window in titled.items() if window.untimed},
+                **{reports.titled(item.nodeid, name): f"not judged, the window {why}" for name, why in broken.items()},
             },
             table=[line for window in windows for line in reports.table(window, 0, True)] if verbosity > 1 else [],
         )
@@ -238,7 +278,7 @@ class Session:
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         self.stale = [] if interrupted else sorted(self._stale())
         try:
-            if self.settings.update and not interrupted and not self.is_look:
+            if self.settings.update and not interrupted and self.look_at is None:
                 self._update()
             if self.settings.json:
                 runs.write(self.settings.json, list(self.records.values()), self.stale, interrupted)
@@ -293,9 +333,15 @@ class Session:
         self.store.put(*where, entry)
         return "changed" if base else "new"
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+    ) -> None:
         """Print what the tests did, and always the line that counts them."""
-        if self.config.option.collectonly or getattr(self.config.option, "no_summary", False):
+        options = config.option
+        idle = (
+            options.collectonly or options.setuponly or options.setupplan or exitstatus == pytest.ExitCode.USAGE_ERROR
+        )
+        if idle or getattr(options, "no_summary", False):
             return
         lines = list(self._summary(self.config.get_verbosity()))
         terminalreporter.ensure_newline()
@@ -340,7 +386,7 @@ def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None
     plan = measurement.plan
     for _ in range(plan.warmup):
         measurement.begin_round()
-        item.runtest()
+        _run_once(item)
     measurement.forget()
     body = Window(BODY, measurement.aliases)
     running = False
@@ -351,7 +397,7 @@ def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None
                 running = True
                 with measurement.recorder.step(body):
                     # pytest itself runs the last round, between the wrappers of other plugins.
-                    result = item.runtest() if number < plan.rounds - 1 else (yield)
+                    result = _run_once(item) if number < plan.rounds - 1 else (yield)
                 running = False
     except NothingMeasured:
         if running or plan.marked:
@@ -365,6 +411,14 @@ def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None
     return result
 
 
+def _run_once(item: pytest.Item) -> object:
+    result = item.runtest()
+    if getattr(item, "_excinfo", None):
+        # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
+        raise Failed("a round failed or was skipped")
+    return result
+
+
 @contextmanager
 def _told_plainly(item: pytest.Item) -> Iterator[None]:
     """Fail the test with the message of an error of ours, without a traceback."""
@@ -372,6 +426,22 @@ def _told_plainly(item: pytest.Item) -> Iterator[None]:
         yield
     except OpprofError as error:
         raise _unmeasured(item, error) from None
+
+
+def _check_finished(measurement: Measurement) -> None:
+    """Raise UsageError for a window without an end: what it saw would be judged by nobody."""
+    for window in measurement.windows:
+        if window.unfinished in (OPEN, LEFT):
+            raise UsageError(
+                f"window {window.name!r} {window.unfinished}: it has to end inside the test. Leave a with block or a"
+                " loop over rounds at its end, and open windows in the test, not in a fixture"
+            )
+
+
+def _unconfirmed(window: WindowReport, why: str) -> WindowReport:
+    if window.verdict is not Verdict.SLOWER or window.diff is None:
+        return window
+    return replace(window, diff=replace(window.diff, unconfirmed=why))
 
 
 def _unmeasured(item: pytest.Item, error: OpprofError) -> Failed:

@@ -38,8 +38,10 @@ class Settings:
     @classmethod
     def of(cls, config: pytest.Config) -> Settings:
         """Read *config*. Raises UsageError, naming the flag, for a value that means nothing."""
+        if config.option.opprof_update and config.option.opprof_update_new:
+            raise UsageError("--opprof-update and --opprof-update-new: write one of them")
         return cls(
-            baselines=config.rootpath / (_value(config, "baselines") or "baselines"),
+            baselines=_folder(config),
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
             rule=_rule(_value(config, "tolerance"), "--opprof-tolerance"),
@@ -123,6 +125,17 @@ def _value(config: pytest.Config, name: str) -> Any:
     # Flags with an ini twin default to None, so that "not given" can be told from a value.
     given = getattr(config.option, f"opprof_{name}")
     return config.getini(f"opprof_{name}") if given is None else given
+
+
+def _folder(config: pytest.Config) -> Path:
+    folder = config.rootpath / (_value(config, "baselines") or "baselines")
+    options = config.option
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--opprof-baselines: {folder} is a file; name a folder")
+    named_to_read = options.opprof_baselines and not (options.opprof_update or options.opprof_update_new)
+    if named_to_read and not folder.exists():
+        raise UsageError(f"--opprof-baselines: there is no folder {folder}; --opprof-update makes it")
+    return folder
 
 
 def _backends(value: object, what: str) -> tuple[str, ...] | None:

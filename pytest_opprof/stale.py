@@ -44,32 +44,41 @@ class Collected:
         for module, tests in plain.items():
             self.tests.setdefault(module, set()).update(tests)
 
-    def is_gone(self, module: str, test: str) -> bool:
-        """Tell whether the test surely does not exist any more."""
+    def is_gone(self, module: str, test: str, parameters: bool = True) -> bool:
+        """Tell whether the test surely does not exist any more, with all its *parameters* or with any."""
         path = self._root / module
         if not path.exists():
             return True
         if self._partial or module not in self.tests or path.resolve() in self._in_part:
             return False
-        return test not in self.tests[module]
+        if parameters:
+            return test not in self.tests[module]
+        return test.partition("[")[0] not in {each.partition("[")[0] for each in self.tests[module]}
 
 
-def stale(root: Path, folders: Iterable[str], collected: Collected) -> Iterator[tuple[Path, str]]:
+def stale(
+    root: Path, folders: Iterable[str], collected: Collected, any_device: bool = True
+) -> Iterator[tuple[Path, str]]:
     """Yield (file, test) for each baseline in the environment *folders* below *root* whose test is gone.
+
+    Parameters of a test count only for the CPU unless *any_device*: others may be there where that device is.
 
     A file that cannot be read is no matter of this function: the tests that need it say so.
     """
     for path in baselines.files(root):
         if path.relative_to(root).parts[0] in folders:
             module = baselines.module_of(root, path)
-            yield from ((path, test) for test in _tests(path) if collected.is_gone(module, test))
+            content = _loaded(path)
+            tests = sorted(content.tests) if content else []
+            parameters = any_device or (content is not None and content.environment.device == "cpu")
+            yield from ((path, test) for test in tests if collected.is_gone(module, test, parameters))
 
 
-def _tests(path: Path) -> list[str]:
+def _loaded(path: Path) -> Baselines | None:
     try:
-        return sorted(baselines.load(path).tests)
+        return baselines.load(path)
     except BaselineError:
-        return []
+        return None
 
 
 def pruned(content: Baselines, gone: Iterable[str]) -> Baselines:

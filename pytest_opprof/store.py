@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import baselines
 from .baselines import Baselines, Entry
 from .environment import Environment
 from .errors import BaselineError
+
+_Change = tuple[str, str, "Entry | None"]
 
 
 class Store:
@@ -16,12 +19,26 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._read: dict[Path, Baselines | BaselineError] = {}
-        self._changed: dict[Path, Baselines] = {}
+        self._paths: dict[str, list[Path]] | None = None
+        self._changes: dict[Path, tuple[Environment, list[_Change]]] = {}
 
     def entry(self, environment: Environment, module: str, test: str, window: str) -> Entry | None:
-        """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken."""
-        content = self._content(environment, module)
-        return content.tests.get(test, {}).get(window)
+        """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken.
+
+        A baseline of the same device and the same versions counts though other frameworks recorded it: a window that
+        runs its first op of another framework did change.
+        """
+        home = self.home(environment, module, test, window)
+        return None if home is None else self._content(home, module).tests[test][window]
+
+    def home(self, environment: Environment, module: str, test: str, window: str) -> Environment | None:
+        """Return the environment whose baseline `entry` is."""
+        if window in self._content(environment, module).tests.get(test, {}):
+            return environment
+        for content in self._elsewhere(environment, module):
+            if window in content.tests.get(test, {}) and content.environment.could_be_here(environment):
+                return content.environment
+        return None
 
     def windows(self, environment: Environment, module: str, test: str) -> list[str]:
         """Return the windows that have a baseline."""
@@ -29,32 +46,43 @@ class Store:
 
     def other_environments(self, environment: Environment, module: str, test: str) -> list[str]:
         """Return in words the other environments that have a baseline of *test*."""
-        found = []
-        for path in baselines.files(self.root):
-            if (
-                baselines.module_of(self.root, path) == module
-                and path.parts[len(self.root.parts)] != environment.folder
-            ):
-                try:
-                    content = baselines.load(path)
-                except BaselineError:
-                    continue  # not this environment's; its own run says so
-                if test in content.tests:
-                    found.append(content.environment.full)
-        return found
+        return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]
 
     def put(self, environment: Environment, module: str, test: str, window: str, entry: Entry) -> None:
-        """Replace the baseline of a window; `save` writes it."""
-        path = baselines.path_of(self.root, environment, module)
-        content = self._changed.get(path) or self._content(environment, module)
-        windows = {**content.tests.get(test, {}), window: entry}
-        self._changed[path] = Baselines(environment, {**content.tests, test: windows})
+        """Replace the baseline of a window, wherever it was; `save` writes it."""
+        home = self.home(environment, module, test, window)
+        if home not in (None, environment):
+            self._change(home, module, (test, window, None))
+        self._change(environment, module, (test, window, entry))
 
     def save(self) -> list[Path]:
         """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
-        for path, content in self._changed.items():
-            baselines.save(path, content)
-        return list(self._changed)
+        for path, (environment, changes) in self._changes.items():
+            # Read again: another run may have written other tests of the module meanwhile.
+            content = _read(path, environment)
+            if isinstance(content, BaselineError):
+                raise content
+            _write(path, _with(content, changes))
+        return list(self._changes)
+
+    def _change(self, environment: Environment, module: str, change: _Change) -> None:
+        path = baselines.path_of(self.root, environment, module)
+        self._changes.setdefault(path, (environment, []))[1].append(change)
+
+    def _elsewhere(self, environment: Environment, module: str) -> Iterator[Baselines]:
+        """Yield what other environments have of *module*; a file that is broken is for its own run to say."""
+        if self._paths is None:
+            self._paths = {}
+            for path in baselines.files(self.root):
+                self._paths.setdefault(baselines.module_of(self.root, path), []).append(path)
+        own = baselines.path_of(self.root, environment, module)
+        for path in self._paths.get(module, []):
+            if path != own:
+                try:
+                    content = baselines.load(path)
+                except BaselineError:
+                    continue
+                yield content
 
     def _content(self, environment: Environment, module: str) -> Baselines:
         path = baselines.path_of(self.root, environment, module)
@@ -64,6 +92,22 @@ class Store:
         if isinstance(content, BaselineError):
             raise content
         return content
+
+
+def _with(content: Baselines, changes: list[_Change]) -> Baselines:
+    tests = {test: dict(windows) for test, windows in content.tests.items()}
+    for test, window, entry in changes:
+        tests.setdefault(test, {}).pop(window, None)
+        if entry is not None:
+            tests[test][window] = entry
+    return Baselines(content.environment, {test: windows for test, windows in tests.items() if windows})
+
+
+def _write(path: Path, content: Baselines) -> None:
+    if content.tests:
+        baselines.save(path, content)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _read(path: Path, environment: Environment) -> Baselines | BaselineError:

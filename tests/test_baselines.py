@@ -129,6 +129,9 @@ def edited(edit: Callable[[dict[str, object]], object]) -> bytes:
             b'{"a": 1,\n<<<<<<< HEAD\n"b": 2\n=======\n"b": 3\n>>>>>>> other\n}',
             r"a.json:2: has git merge conflict markers",
         ),
+        (TEXT.replace("[41.2, 41]", "[1e400, 41]").encode(), r"inf is greater than the maximum"),
+        (TEXT.replace("[10, 12]", "[12, 10]").encode(), r"\['Cast'\]: the range is empty"),
+        (TEXT.replace('"Add": [41.2', '"Mul": [41.2').encode(), r"'Mul' is timed on 'CPU, 2 cores', but has no calls"),
         (edited(lambda d: d.pop("tests")), r"the file: 'tests' is a required property"),
         (edited(lambda d: d["tests"]["test_b[fp16]"]["body"]["calls"].update(Cast="x")), r"\['calls'\]\['Cast'\]"),  # type: ignore[index]
         (edited(lambda d: d["tests"]["test_b[fp16]"]["body"]["calls"].update(Cast=-1)), r"\['calls'\]\['Cast'\]"),  # type: ignore[index]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import metadata
+
 import pytest
 
 from pytest_opprof.environment import Environment, machine
@@ -42,3 +45,19 @@ def test_the_machine_names_the_processor_and_its_cores() -> None:
     model, _, cores = machine().rpartition(", ")
     assert model
     assert cores.split()[0].isdigit()
+
+
+def test_a_baseline_counts_here_though_other_frameworks_recorded_it() -> None:
+    made = Environment((("made", "1"),), "cpu", "x86_64")
+    both = Environment((("made", "1"), ("pytest", metadata.version("pytest"))), "cpu", "x86_64")
+    only = Environment(both.frameworks[1:], "cpu", "x86_64")
+    assert made.could_be_here(both)
+    assert both.could_be_here(made)
+    assert only.could_be_here(made)
+    assert not made.could_be_here(only), "made is not installed"
+    assert not replace(both, frameworks=(("pytest", "0.1"),)).could_be_here(made)
+    assert not replace(made, frameworks=(("made", "2"),)).could_be_here(both)
+    assert not replace(made, arch="arm64").could_be_here(both)
+    assert not replace(made, device="H100").could_be_here(both)
+    assert not replace(made, timing="sync").could_be_here(replace(both, timing="async"))
+    assert made.could_be_here(replace(both, device="H100+cpu", timing="async"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,26 @@ def test_a_file_of_another_environment_in_this_folder_is_an_error(tmp_path: Path
     baselines.save(baselines.path_of(tmp_path, HERE, "test_a.py"), Baselines(THERE))
     with pytest.raises(BaselineError, match=r"holds baselines of torch 2.14.0.*its folder is that of torch 2.13.0"):
         Store(tmp_path).entry(HERE, "test_a.py", "test_x", "body")
+
+
+def test_two_runs_at_a_time_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    first, second = Store(tmp_path), Store(tmp_path)
+    first.put(HERE, "test_a.py", "test_x", "body", ONE)
+    second.put(HERE, "test_a.py", "test_y", "body", TWO)
+    first.save()
+    second.save()
+    store = Store(tmp_path)
+    assert store.entry(HERE, "test_a.py", "test_x", "body") == ONE
+    assert store.entry(HERE, "test_a.py", "test_y", "body") == TWO
+
+
+def test_a_baseline_moves_to_the_environment_that_replaces_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(HERE, "test_a.py", "test_x", "body", ONE)
+    store.save()
+    more = replace(HERE, frameworks=(("made", "1"), *HERE.frameworks))
+    store = Store(tmp_path)
+    assert store.entry(more, "test_a.py", "test_x", "body") == ONE
+    store.put(more, "test_a.py", "test_x", "body", TWO)
+    store.save()
+    assert [path.parent.name for path in tmp_path.glob("*/*")] == [more.folder]

@@ -149,7 +149,7 @@ def test_c(): assert fake.backend().log is None
     )
     result = suite("--opprof")
     result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(["*UsageError: window 'rounds 1' has no numbers: *a loop over its rounds was left*"])
+    result.stdout.fnmatch_lines(["*UsageError: window 'rounds 1' has no numbers: it was left before its end"])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_c(): assert fake.backend().log is None
         ("opprof.rounds('2')", "*opprof.rounds(rounds='2'): write an int of 1 or more"),
         ("r = opprof.rounds(1); list(r); list(r)", "*these rounds were run already; write opprof.rounds(...) again*"),
         ("opprof.array([1])", "*opprof.array() needs the numpy backend; this test runs with fake"),
-        ("p = opprof('w').__enter__(); p.count('Add')", "*window 'w' has no numbers: it is still open*"),
+        ("p = opprof('w').__enter__(); p.count('Add')", "*window 'w' has no numbers: it was left before its end"),
     ],
 )
 def test_a_use_that_means_nothing_is_an_error_at_the_users_line(
@@ -198,3 +198,93 @@ def test_a(opprof):
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E*BackendError: the fake backend is recording already; it cannot be nested"])
+
+
+UNFINISHED = """
+import pytest
+from pytest_opprof.backends import fake
+def work(): fake.launch("Add")
+@pytest.fixture
+def spanning(opprof):
+    with opprof("span"): yield
+@pytest.fixture
+def late(opprof):
+    yield
+    with opprof("teardown"): work()
+def test_break(opprof):
+    for number in opprof.rounds(5):
+        work()
+        if number == 3: break
+def test_break_in_warm_up(opprof):
+    for number in opprof.rounds(5): break
+def test_never_closed(opprof):
+    kept = opprof("a"); kept.__enter__(); work()
+def test_in_a_fixture(spanning): work()
+"""
+
+
+def test_a_window_without_an_end_fails_the_test_that_is_measured(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(UNFINISHED)
+    suite().assert_outcomes(passed=4)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof could not measure *::test_break: window 'rounds 1' was left before its end: it has to end inside*",
+            "opprof could not measure *::test_break_in_warm_up: window 'rounds 1' was left before its end*",
+            "opprof could not measure *::test_never_closed: window 'a' was left before its end*",
+            "opprof could not measure *::test_in_a_fixture: window 'span' is still open*not in a fixture",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*ValueError*")
+
+
+def test_a_window_opened_after_the_test_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(UNFINISHED.replace("def test_", "def no_") + "def test_a(late): work()\n")
+    result = suite("--opprof", "--opprof-all")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*UsageError: window 'teardown' was opened after the test*"])
+
+
+def test_a_window_that_ended_in_an_exception_is_said_to_be_unjudged(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        UNFINISHED.replace("def test_", "def no_")
+        + "def test_a(opprof):\n    with pytest.raises(KeyError), opprof('e'): raise KeyError\n"
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    summary = "opprof: 1 test measured, 0 ok, 1 not measured"
+    result.stdout.fnmatch_lines(["not judged, the window ended in KeyError: *::test_a window e", summary])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("with opprof('body'): work()", "*a window cannot be called 'body'*"),
+        ("with opprof('w'), opprof('w'): work()", "*window 'w' is open already; give the one inside another name*"),
+    ],
+)
+def test_names_that_would_mix_windows_up_are_refused(
+    pytester: pytest.Pytester, suite: Suite, body: str, message: str
+) -> None:
+    pytester.makepyfile(UNFINISHED.replace("def test_", "def no_") + f"def test_a(opprof):\n    {body}\n")
+    suite("--opprof").stdout.fnmatch_lines([message])
+
+
+def test_warm_up_rounds_do_not_count_for_the_windows_inside(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        UNFINISHED.replace("def test_", "def no_")
+        + """
+def test_a(opprof):
+    before = []
+    for _ in opprof.rounds(3, warmup=2):
+        with opprof("inner"):
+            work()
+            if not before: fake.launch("MatMul")
+            before.append(1)
+"""
+    )
+    suite("--opprof", "--opprof-json=run.json")
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    rounds = {window["name"]: {op: n["calls"] for op, n in window["ops"].items()} for window in test["windows"]}
+    assert rounds == {"inner": {"Add": [1, 1, 1]}, "rounds 1": {"Add": [1, 1, 1]}}

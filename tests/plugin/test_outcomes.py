@@ -144,3 +144,26 @@ def test_a_failing_terminal_summary_of_another_plugin_is_not_ours(pytester: pyte
         "opprof:"
         not in suite("--opprof", "--no-summary").stdout.str().split("test session starts")[1].split("collected")[1]
     )
+
+
+def test_rounds_of_a_unittest_end_with_the_first_that_fails_or_is_skipped(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+import unittest
+runs = []
+@pytest.mark.opprof(rounds=3, warmup=1)
+class TestU(unittest.TestCase):
+    def test_fails(self): runs.append(1); fake.launch("Add"); self.fail("mine")
+    def test_is_skipped(self): self.skipTest("why")
+    @unittest.expectedFailure
+    def test_is_expected_to_fail(self): self.fail("mine")
+def test_runs(): assert len(runs) == 1
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1, failed=1, skipped=1, xfailed=1)
+    result.stdout.fnmatch_lines(["*AssertionError: mine"])
+    result.stdout.no_fnmatch_line("*at teardown*")
