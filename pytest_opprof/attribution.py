@@ -8,7 +8,7 @@ hunts for. The rules, by `names.Kind`:
 - MOVE counts everywhere, except inside an op of its own name.
 - COPY counts unless a COMPUTE, COPY or MOVE op needs it for its own work.
 - VIEW and ALLOCATION inside any op are part of it. A VIEW that had to copy is the Copy it made.
-- UNKNOWN counts under its raw name, except inside a known op; what is inside counts as well.
+- UNKNOWN counts under its raw name, except inside a known op or itself; what is inside counts as well.
 - WRAPPER stands for the first counted op inside (a view only if there is nothing else), else it is part of the op
   around it, else an op of its own.
 """
@@ -76,7 +76,8 @@ def _counts(meaning: Meaning, inside: Meaning | None) -> bool:
         case Kind.COMPUTE | Kind.COPY:
             return inside is None or inside.kind not in _WORKERS
         case Kind.UNKNOWN:
-            return inside is None or inside.kind is Kind.UNKNOWN
+            # A function whose `.out` form runs inside it has the same name: one call.
+            return inside is None or (inside.kind is Kind.UNKNOWN and inside.op != meaning.op)
 
 
 def _first_inside(

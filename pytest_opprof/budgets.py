@@ -10,7 +10,7 @@ from typing import Literal
 
 from . import names, units
 from .errors import UsageError
-from .model import OpProfile, OpStats
+from .model import ABSENT, OpProfile, OpStats
 
 What = Literal["calls", "device_time", "share", "bytes", "host_time", "flops", "peak_memory"]
 
@@ -47,8 +47,8 @@ _EXAMPLES = {
     "bytes": "a size ('64 MiB')",
     "flops": "a number of operations ('2 GFLOP')",
 }
-_RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?")
-_COUNT = re.compile(r"\d{1,18}")
+_RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?", re.ASCII)
+_COUNT = re.compile(r"\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,9 @@ class Budget:
             elif key[:1].isupper():
                 ops[key] = value
             else:
+                near = names.unknown(key, {*WINDOW_KEYS, *names.canonical_ops()}, "limit")
                 raise UsageError(
-                    f"{names.unknown(key, WINDOW_KEYS, 'limit')} Known: {', '.join(WINDOW_KEYS)}."
+                    f"{near} Known: {', '.join(WINDOW_KEYS)}."
                     f" An op whose name is lower-case goes into a mapping: op_budget({{{key!r}: ...}})"
                 )
         return replace(
@@ -237,8 +238,9 @@ def _parse(value: object) -> tuple[str, float | None, float | None]:
 
 
 def _names(key: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and all(isinstance(name, str) and name for name in value):
-        return tuple(dict.fromkeys(value))
+    some = isinstance(value, (list, tuple)) and (value or key == "only")
+    if some and all(isinstance(name, str) and name for name in value):  # type: ignore[attr-defined]  # a sequence
+        return tuple(dict.fromkeys(value))  # type: ignore[call-overload]
     raise UsageError(f"op_budget({key}={value!r}): write a list of op names, such as {key}=['MatMul', 'Softmax']")
 
 
@@ -268,7 +270,7 @@ def _of(limit: Limit, op: str | None) -> str:
 
 def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
     if limit.what == "host_time":
-        return profile.host_ns
+        return _measured(profile, limit, None, None if ABSENT in profile.host_ns else profile.host_ns)
     if limit.what == "peak_memory":
         peaks = None if profile.memory is None else [use.peak for use in profile.memory]
         return _measured(profile, limit, None, peaks)
@@ -315,7 +317,7 @@ def _check_top(
     expected = _as_ops(profile, top, aliases, known)
     if profile.total.device_ns is None:
         raise UsageError(f"the limit top={list(top)!r} cannot be checked: device times are not measured here")
-    actual = [stats.op for stats in profile.top(len(top))]
+    actual = [stats.op for stats in profile.top(len(set(expected)))]
     if set(actual) == set(expected):
         return None
     return Finding(

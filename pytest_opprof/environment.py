@@ -24,7 +24,7 @@ class Environment:
     """``async`` or ``sync`` on an accelerator; empty where an op returns when it is done."""
 
     def __str__(self) -> str:
-        frameworks = " + ".join(f"{name} {version}" for name, version in self.frameworks)
+        frameworks = " + ".join(f"{name} {version}".strip() for name, version in self.frameworks)
         return ", ".join(filter(None, [frameworks, self.device, self.timing]))
 
     @property

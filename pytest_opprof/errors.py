@@ -4,7 +4,8 @@
     ├── UsageError      a mark, flag, argument or name that means nothing
     ├── BackendError    a profiler that cannot run here, or lost what it recorded
     │   └── NothingMeasured  no profiler saw anything, so that nothing can be judged
-    └── BaselineError   a baseline file that cannot be read or written
+    ├── BaselineError   a baseline file that cannot be read or written
+    └── TraceError      a saved profile that cannot be read
 
 Every message says what was given, what is allowed and what to do next; the edges (pytest, the command line) print it
 without a traceback.
@@ -29,3 +30,7 @@ class NothingMeasured(BackendError):
 
 class BaselineError(OpprofError):
     """A baseline file that cannot be read or written."""
+
+
+class TraceError(OpprofError):
+    """A saved profile that cannot be read: which file, what was expected, where it broke."""

@@ -50,6 +50,9 @@ class Measurement:
             cache = item.config.stash.setdefault(BACKENDS, {})
             if plan.backends not in cache:
                 cache[plan.backends] = load_all(plan.backends)
+            for backend in cache[plan.backends]:
+                if begin_test := getattr(backend, "begin_test", None):
+                    begin_test()
             item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases)
         return item.stash[MEASUREMENT]
 
@@ -136,6 +139,8 @@ def _checked(name: str | None) -> str | None:
     __tracebackhide__ = True
     if name == BODY:
         raise UsageError(f"a window cannot be called {BODY!r}: that is the whole body of a marked test")
+    if name and name.isdecimal():
+        raise UsageError(f"a window cannot be called {name!r}: windows without a name are numbered")
     return name
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from . import names
 from .attribution import owners
 from .environment import Environment
+from .errors import UsageError
 
 ABSENT = -1
 """A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
@@ -96,7 +97,8 @@ class EventLog:
             raw_names=raw_names,
             op=op_of_meaning[name[owner]],
             raw=raw_of_name[name],
-            counted=owner == np.arange(len(name)),
+            counted=(owner == np.arange(len(name))).astype(np.int64),
+            events=np.ones(len(name), np.int64),
             device_ns=self._self_ns(),
             bytes=np.array(self._bytes, np.int64),
             flops=self._column(self._outermost_flops()) if self.knows_flops else None,
@@ -185,8 +187,10 @@ class OpProfile:
     """Index into *op_names* of the op that owns the event, one per event."""
     raw: NDArray[np.int32]
     """Index into *raw_names*, one per event."""
-    counted: NDArray[np.bool_]
-    """Whether the event is a call of its op, not a part of one."""
+    counted: NDArray[np.int64]
+    """How many calls of its op the event is: 0 for a part of one, more than 1 where a saved profile has only sums."""
+    events: NDArray[np.int64]
+    """How many events of its raw name it stands for: 1, more where a saved profile has only sums."""
     device_ns: NDArray[np.int64]
     """Self time; ABSENT where unknown."""
     bytes: NDArray[np.int64]
@@ -195,7 +199,7 @@ class OpProfile:
     """Floating-point operations; None where they were not counted."""
     step: NDArray[np.int32]
     host_ns: tuple[int, ...]
-    """Wall time of each step: their number is the number of steps."""
+    """Wall time of each step, ABSENT where unknown: their number is the number of steps."""
     memory: tuple[MemoryUse, ...] | None
     """Allocation in each step; None where it was not recorded."""
     knows: Callable[[str], bool]
@@ -215,7 +219,7 @@ class OpProfile:
     @cached_property
     def total(self) -> OpStats:
         """The numbers of the whole window."""
-        return self._stats("total", np.ones(len(self.op), bool))
+        return self._stats("total", np.ones(len(self.op), bool), partly=True)
 
     def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
         """Return the numbers of *name*: a canonical op, a raw name or a glob.
@@ -226,7 +230,7 @@ class OpProfile:
         Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile.
         """
         if any(character in name for character in "*?["):
-            return self._glob(name)
+            return self._glob(name, aliases or {}, known)
         # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
         if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
             return self._stats(name, self.op == self.op_names.index(name))
@@ -240,26 +244,32 @@ class OpProfile:
         """Return the *k* most expensive ops by device time in their fastest step."""
         return self.ops[:k]
 
-    def _glob(self, pattern: str) -> OpStats:
-        if any(fnmatchcase(op, pattern) for op in names.canonical_ops()):
+    def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
+        if any(fnmatchcase(op, pattern) for op in (*names.canonical_ops(), *aliases.values())):
             chosen = [index for index, op in enumerate(self.op_names) if fnmatchcase(op, pattern)]
             return self._stats(pattern, np.isin(self.op, chosen))
         chosen = [index for index, raw in enumerate(self.raw_names) if fnmatchcase(raw, pattern)]
+        if not chosen and not any(fnmatchcase(raw, pattern) for raw in (*names.raw_names(), *aliases, *known)):
+            raise UsageError(f"{pattern!r} matches no op: none of the vocabulary, and none that ran")
         return self._stats(pattern, np.isin(self.raw, chosen), every_event=True)
 
-    def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False) -> OpStats:
-        calls = mask if every_event else mask & self.counted
+    def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False, partly: bool = False) -> OpStats:
+        """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""
+        weights = self.events if every_event else self.counted
+        calls = mask & (weights > 0)
         times = self.device_ns[mask]
         return OpStats(
             name,
-            self._per_step(calls, np.ones(len(mask), np.int64)),
+            self._per_step(calls, weights),
             self._per_step(mask & (self.device_ns != ABSENT), self.device_ns)
-            if len(times) == 0 or (times != ABSENT).any()
+            if len(times) == 0 or ((times != ABSENT).any() and (partly or (self.device_ns[calls] != ABSENT).all()))
             else None,
             self._per_step(mask & (self.bytes != ABSENT), self.bytes)
             if not len(self.bytes[calls]) or (self.bytes[calls] != ABSENT).all()
             else None,
-            None if self.flops is None else self._per_step(mask & (self.flops != ABSENT), self.flops),
+            self._per_step(mask & (self.flops != ABSENT), self.flops)
+            if self.flops is not None and (not mask.any() or (self.flops[mask] != ABSENT).any())
+            else None,
         )
 
     def _per_step(self, mask: NDArray[np.bool_], values: NDArray[np.int64]) -> tuple[int, ...]:
@@ -286,6 +296,7 @@ def assemble(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], host_ns: Sequ
         op=np.concatenate([numbers[profile.op] for numbers, profile in zip(op_maps, kept)]),
         raw=np.concatenate([numbers[profile.raw] for numbers, profile in zip(raw_maps, kept)]),
         counted=np.concatenate([profile.counted for profile in kept]),
+        events=np.concatenate([profile.events for profile in kept]),
         device_ns=np.concatenate([profile.device_ns for profile in kept]),
         bytes=np.concatenate([profile.bytes for profile in kept]),
         # Known only if every backend that recorded knows it: half a sum would pass a limit.
@@ -318,6 +329,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         op=profile.op[kept],
         raw=profile.raw[kept],
         counted=profile.counted[kept],
+        events=profile.events[kept],
         device_ns=profile.device_ns[kept],
         bytes=profile.bytes[kept],
         flops=None if profile.flops is None else profile.flops[kept],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +11,6 @@ import pytest
 if TYPE_CHECKING:
     from .fixture import Opprof
 
-_IDLE = pytest.StashKey[int]()
 _IDLE_IN_WORKERS = pytest.StashKey[int]()
 _MARKS = (
     'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
@@ -81,22 +80,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-@pytest.hookimpl(tryfirst=True)  # the terminal reports from this hook too
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count the budgets that are not enforced."""
-    if not _is_active(session.config.option, session.config):
-        session.config.stash[_IDLE] = sum(1 for item in session.items if item.get_closest_marker("op_budget"))
-
-
-def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
+def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> str | None:
     """Say how many budgets are not enforced."""
-    return _not_enforced(config.stash.get(_IDLE, 0))
+    return _not_enforced(_idle_budgets(config, items))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the controller of pytest-xdist, which collects nothing itself."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["opprof-idle"] = session.config.stash.get(_IDLE, 0)
+        session.config.workeroutput["opprof-idle"] = _idle_budgets(session.config, getattr(session, "items", []))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,6 +104,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
 
 
+def _idle_budgets(config: pytest.Config, items: Sequence[pytest.Item]) -> int:
+    return 0 if _is_active(config.option, config) else sum(1 for item in items if item.get_closest_marker("op_budget"))
+
+
 def _not_enforced(budgets: int) -> str | None:
     return f"opprof: {budgets} op budget{'s' if budgets > 1 else ''} not enforced (no --opprof)" if budgets else None
 
@@ -123,14 +119,19 @@ def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
     with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...; x = opprof.array(array)
     """
     from .errors import OpprofError
-    from .fixture import Measurement, Opprof
+    from .fixture import MEASUREMENT, Measurement, Opprof
 
+    reason = ""
     try:
         measurement = Measurement.of(request.node)
     except OpprofError as error:
-        pytest.fail(str(error), pytrace=False)
+        reason = str(error)
+    if reason:
+        pytest.fail(reason, pytrace=False)
     yield Opprof(measurement)
     measurement.recorder.abandon()
+    request.node.stash.setdefault(MEASUREMENT, measurement)
+    del request.node.stash[MEASUREMENT]
 
 
 def _is_active(options: Any, config: pytest.Config) -> bool:

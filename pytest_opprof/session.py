@@ -16,7 +16,7 @@ import pytest
 from . import reports, runs
 from .baselines import Entry, environment_of
 from .compare import compare
-from .environment import machine
+from .environment import Environment, machine
 from .errors import BackendError, NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, Measurement, settings_of
 from .judge import Verdict
@@ -29,7 +29,6 @@ from .settings import Plan
 from .stale import Collected, split_id, stale
 from .store import Store
 
-_PLAN = pytest.StashKey[Plan]()
 _RECORD = pytest.StashKey[TestRecord]()
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
@@ -59,6 +58,7 @@ class Session:
             partial=bool(config.getoption("lf", False) or config.getoption("pyargs", False)),
         )
         self.looking_s = 0.0
+        self.failed: set[str] = set()
         self.records: dict[str, TestRecord] = {}
         self.stale: list[str] = []
         self.errors: list[str] = []
@@ -90,7 +90,7 @@ class Session:
         errors = []
         for item in items:
             try:
-                item.stash[_PLAN] = Plan.of(item, self.settings)
+                Plan.of(item, self.settings)
             except UsageError as error:
                 errors.append(str(error))
                 item.stash[_WRONG_MARK] = error
@@ -118,7 +118,8 @@ class Session:
         """Measure the body of a marked test, and judge all its windows."""
         if _WRONG_MARK in item.stash:
             raise Failed(str(item.stash[_WRONG_MARK]))
-        plan = item.stash[_PLAN]
+        with _told_plainly(item):
+            plan = Plan.of(item, self.settings)  # again: a fixture may have added marks
         if not plan.measured and MEASUREMENT not in item.stash:
             return (yield)
         with _told_plainly(item):
@@ -260,7 +261,12 @@ class Session:
             self.records.pop(report.nodeid, None)
             if hasattr(report, "opprof"):
                 self.records[report.nodeid] = TestRecord(**report.opprof)
-        elif report.failed and report.nodeid in self.records:
+        # A failing subtest reports before its test, which "passed"; a failing teardown after it.
+        if report.failed and not hasattr(report, "opprof"):
+            self.failed.add(report.nodeid)
+        elif report.when == "setup":
+            self.failed.discard(report.nodeid)
+        if report.nodeid in self.failed and report.nodeid in self.records:
             self.records[report.nodeid].outcome = "failed"
 
     @pytest.hookimpl(optionalhook=True)
@@ -276,34 +282,42 @@ class Session:
         if self.config.option.collectonly:
             return
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        self.stale = [] if interrupted else sorted(self._stale())
-        try:
-            if self.settings.update and not interrupted and self.look_at is None:
+        looks_only = interrupted or self.look_at is not None
+        with self._told_at_the_end():
+            if self.settings.update and not looks_only:
                 self._update()
+        with self._told_at_the_end():
+            self.stale = [] if looks_only else sorted(self._stale())
+        with self._told_at_the_end():
             if self.settings.json:
                 runs.write(self.settings.json, list(self.records.values()), self.stale, interrupted)
-        except OpprofError as error:
-            self.errors.append(str(error))
         if self.settings.update and interrupted:
             self.errors.append("interrupted: no baseline was written")
         failed = self.errors or (self.stale and self.settings.strict)
         if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    @contextmanager
+    def _told_at_the_end(self) -> Iterator[None]:
+        try:
+            yield
+        except OpprofError as error:
+            self.errors.append(str(error))
+
     def _stale(self) -> Iterator[str]:
         folders = set()
         for record in self.records.values():
-            module, test = split_id(record.id)
-            by_environment: dict[Any, set[str]] = {}
-            for window in record.windows:
-                by_environment.setdefault(environment_of(window["environment"]), set()).add(window["name"])
-            for environment, windows in by_environment.items():
+            for environment, windows in _windows_by_environment(record).items():
                 folders.add(environment.folder)
                 if record.outcome == "passed":
-                    gone = set(self.store.windows(environment, module, test)) - windows
+                    gone = self._gone_windows(record, environment, windows)
                     yield from (f"{reports.titled(record.id, window)} [{environment}]" for window in gone)
         for path, test in stale(self.store.root, folders, self.collected):
             yield f"{self._shown(path)}: {test}"
+
+    def _gone_windows(self, record: TestRecord, environment: Environment, windows: set[str]) -> set[str]:
+        """Return the windows that have a baseline and were not measured; a body is only where somebody asks for it."""
+        return set(self.store.windows(environment, *split_id(record.id))) - windows - {BODY}
 
     def _update(self) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
@@ -312,6 +326,8 @@ class Session:
             if record.outcome != "passed":
                 continue
             done = {self._put(record.id, window) for window in record.windows if window["verdict"] is not None}
+            if self.settings.update == "all" and self._drop_gone_windows(record):
+                done.add("changed")
             for word in counts:
                 if word in done:
                     counts[word] += 1
@@ -321,6 +337,14 @@ class Session:
         self.lines.append(
             f"baselines of {sum(counts.values())} tests: {said}" + "".join(f"\n  wrote {self._shown(p)}" for p in paths)
         )
+
+    def _drop_gone_windows(self, record: TestRecord) -> bool:
+        dropped = False
+        for environment, windows in _windows_by_environment(record).items():
+            for window in self._gone_windows(record, environment, windows):
+                self.store.drop(environment, *split_id(record.id), window)
+                dropped = True
+        return dropped
 
     def _put(self, node_id: str, window: dict[str, Any]) -> str:
         where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
@@ -363,9 +387,9 @@ class Session:
             yield from _grouped([record.missing for record in records], verbosity)
             if any(record.missing for record in records):
                 yield "record them: pytest --opprof-update-new"
-            yield from self.lines
+        yield from self.lines
         if self.stale and (verbosity >= 0 or self.settings.strict):
-            yield f"{len(self.stale)} stale baselines (opprof baselines prune removes them):"
+            yield f"{len(self.stale)} stale baselines (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         yield runs.summary(records) if records else _NOTHING
@@ -399,9 +423,11 @@ def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None
                     # pytest itself runs the last round, between the wrappers of other plugins.
                     result = _run_once(item) if number < plan.rounds - 1 else (yield)
                 running = False
-    except NothingMeasured:
-        if running or plan.marked:
+    except NothingMeasured as error:
+        if running:
             raise
+        if plan.marked:
+            raise _unmeasured(item, error) from None
         return result
     except OpprofError as error:
         if running:
@@ -417,6 +443,13 @@ def _run_once(item: pytest.Item) -> object:
         # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
         raise Failed("a round failed or was skipped")
     return result
+
+
+def _windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:
+    found: dict[Environment, set[str]] = {}
+    for window in record.windows:
+        found.setdefault(environment_of(window["environment"]), set()).add(window["name"])
+    return found
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +45,7 @@ class Settings:
             baselines=_folder(config),
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
-            rule=_rule(_value(config, "tolerance"), "--opprof-tolerance"),
+            rule=_rule(_value(config, "tolerance") or None, "--opprof-tolerance"),
             top=_count(_value(config, "top") or "5", "--opprof-top", 0),
             everything=bool(_value(config, "all")),
             strict=bool(_value(config, "strict")),
@@ -75,7 +76,7 @@ class Plan:
         """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
         try:
             budget = Budget()
-            for mark in item.iter_markers("op_budget"):
+            for mark in _marks(item, "op_budget"):
                 if not mark.args and not mark.kwargs:
                     raise UsageError("op_budget() has no limit; write one, such as op_budget(Cast=10)")
                 budget = budget.over(Budget.parse(mark.args, mark.kwargs))
@@ -87,12 +88,13 @@ class Plan:
     @classmethod
     def _with_marks(cls, item: pytest.Item, settings: Settings, budget: Budget) -> Plan:
         given: dict[str, Any] = {}
-        for mark in item.iter_markers("opprof"):
+        for mark in _marks(item, "opprof"):
             if mark.args:
                 raise UsageError(
                     f"opprof({', '.join(map(repr, mark.args))}): write keywords, such as opprof(rounds=20)"
                 )
             given = {**mark.kwargs, **given}
+        given = {key: value for key, value in given.items() if value is not None}
         for key in given:
             if key not in _OPPROF_KEYS:
                 raise UsageError(
@@ -102,6 +104,8 @@ class Plan:
         baseline = given.get("baseline", True)
         if not isinstance(baseline, bool):
             raise UsageError(f"opprof(baseline={baseline!r}): write True or False")
+        if rounds > 1 and issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
+            raise UsageError("opprof(rounds=) cannot run an IsolatedAsyncioTestCase again; use opprof.rounds() inside")
         timing = _timing(given.get("timing", settings.timing), "opprof(timing=)")
         marked = bool(budget) or item.get_closest_marker("opprof") is not None
         return cls(
@@ -116,6 +120,13 @@ class Plan:
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
             baseline=baseline,
         )
+
+
+def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
+    """Return the marks called *name*, the nearest first: those of a parameter before those of its function."""
+    marks = list(item.iter_markers(name))
+    of_parameter = getattr(getattr(item, "callspec", None), "marks", [])
+    return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))
 
 
 _OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "tolerance", "baseline", "top")
@@ -144,7 +155,7 @@ def _backends(value: object, what: str) -> tuple[str, ...] | None:
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, (list, tuple)) or not listed or not all(isinstance(name, str) for name in listed):
         raise UsageError(f"{what} is {value!r}; write a name or several: 'numpy,torch'")
-    return tuple(name.strip() for name in listed)
+    return tuple(dict.fromkeys(name.strip() for name in listed))
 
 
 def _timing(value: object, what: str) -> Timing:
@@ -154,7 +165,7 @@ def _timing(value: object, what: str) -> Timing:
 
 
 def _rule(value: object, what: str) -> Rule:
-    return replace(Rule(), tolerance=parse_share(value, what)) if value else Rule()
+    return Rule() if value is None else replace(Rule(), tolerance=parse_share(value, what))
 
 
 def _count(value: object, what: str, least: int) -> int:

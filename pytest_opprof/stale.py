@@ -44,6 +44,10 @@ class Collected:
         for module, tests in plain.items():
             self.tests.setdefault(module, set()).update(tests)
 
+    def knows(self, module: str) -> bool:
+        """Tell whether this run can say anything of the tests of *module*."""
+        return module in self.tests or not (self._root / module).exists()
+
     def is_gone(self, module: str, test: str, parameters: bool = True) -> bool:
         """Tell whether the test surely does not exist any more, with all its *parameters* or with any."""
         path = self._root / module
@@ -68,6 +72,8 @@ def stale(
     for path in baselines.files(root):
         if path.relative_to(root).parts[0] in folders:
             module = baselines.module_of(root, path)
+            if not collected.knows(module):
+                continue
             content = _loaded(path)
             tests = sorted(content.tests) if content else []
             parameters = any_device or (content is not None and content.environment.device == "cpu")

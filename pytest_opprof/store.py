@@ -55,6 +55,10 @@ class Store:
             self._change(home, module, (test, window, None))
         self._change(environment, module, (test, window, entry))
 
+    def drop(self, environment: Environment, module: str, test: str, window: str) -> None:
+        """Remove the baseline of a window; `save` writes it."""
+        self._change(environment, module, (test, window, None))
+
     def save(self) -> list[Path]:
         """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
         for path, (environment, changes) in self._changes.items():
@@ -62,7 +66,8 @@ class Store:
             content = _read(path, environment)
             if isinstance(content, BaselineError):
                 raise content
-            _write(path, _with(content, changes))
+            written = self._read[path] = _with(content, changes)
+            _write(path, written)
         return list(self._changes)
 
     def _change(self, environment: Environment, module: str, change: _Change) -> None:
@@ -78,11 +83,11 @@ class Store:
         own = baselines.path_of(self.root, environment, module)
         for path in self._paths.get(module, []):
             if path != own:
-                try:
-                    content = baselines.load(path)
-                except BaselineError:
-                    continue
-                yield content
+                if path not in self._read:
+                    self._read[path] = _loaded(path)
+                content = self._read[path]
+                if isinstance(content, Baselines):
+                    yield content
 
     def _content(self, environment: Environment, module: str) -> Baselines:
         path = baselines.path_of(self.root, environment, module)
@@ -113,13 +118,19 @@ def _write(path: Path, content: Baselines) -> None:
 def _read(path: Path, environment: Environment) -> Baselines | BaselineError:
     if not path.exists():
         return Baselines(environment)
-    try:
-        content = baselines.load(path)
-    except BaselineError as error:
-        return error
+    content = _loaded(path)
+    if isinstance(content, BaselineError):
+        return content
     if content.environment != environment:
         return BaselineError(
             f"{path}: holds baselines of {content.environment.full}, but its folder is that of {environment.full}."
             " Move the file, or delete it and run pytest --opprof-update"
         )
     return content
+
+
+def _loaded(path: Path) -> Baselines | BaselineError:
+    try:
+        return baselines.load(path)
+    except BaselineError as error:
+        return error

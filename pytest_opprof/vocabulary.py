@@ -440,6 +440,7 @@ WRAPPERS = frozenset(
     aten::poisson_nll_loss aten::pairwise_distance aten::bilinear aten::l1_loss aten::square aten::outer
     aten::ger aten::meshgrid aten::atleast_1d aten::atleast_2d aten::atleast_3d aten::block_diag
     aten::cartesian_prod aten::quantile aten::nanquantile aten::cov aten::corrcoef aten::histogramdd
+    aten::cdist aten::cross aten::fake_quantize_per_tensor_affine
     aten::stft aten::istft aten::linalg_matrix_power aten::matrix_power aten::linalg_cond
     aten::linalg_matrix_rank aten::isclose aten::allclose aten::diag aten::pad_sequence
     aten::_pack_padded_sequence aten::_pad_packed_sequence aten::_weight_norm aten::norm_except_dim

@@ -131,3 +131,12 @@ def test_a_top_level_event_leads_to_something_counted_inside_its_own_tree(forest
         roots.append(event if parent == -1 else roots[parent])
     for event, owner in enumerate(owners(parents, names, MEANINGS)):
         assert roots[owner] == roots[event]
+
+
+def test_the_out_form_of_a_function_without_a_canonical_name_is_the_same_call() -> None:
+    assert counted(["aten::polar", "aten::polar"]) == {"aten::polar": 1}
+    assert counted(["mylib::outer", "mylib::inner"]) == {"mylib::outer": 1, "mylib::inner": 1}
+
+
+def test_the_in_place_twin_of_a_wrapper_is_a_wrapper() -> None:
+    assert counted(["aten::square_", "aten::pow_"]) == {"Pow": 1}

@@ -174,9 +174,9 @@ def test_an_older_schema_is_upgraded_step_by_step_and_written_as_the_newest(
     path.write_text(json.dumps(old))
     monkeypatch.setattr(baselines, "SCHEMA", 2)
     monkeypatch.setattr(baselines, "_UPGRADES", {1: lambda document: {**document, "tests": document.pop("cases")}})
-    monkeypatch.setattr(baselines, "problems", lambda document: iter(()))
+    monkeypatch.setattr(baselines, "_is_sound", lambda document: True)  # there is no schema 2
     content = baselines.load(path)
-    assert content == Baselines(TORCH, baselines.load(path).tests)
+    assert (content.environment, content.tests["test_b[fp16]"]) == (SOME.environment, SOME.tests["test_b[fp16]"])
     assert '"schema": 2' in baselines.dump(content)
     assert json.loads(path.read_text()) == old  # reading rewrites nothing
 

@@ -25,11 +25,21 @@ _METHODS = """all any argmax argmin argpartition argsort choose clip compress co
     fill flatten max mean min nonzero partition prod put ravel repeat reshape round searchsorted sort std sum take
     trace var""".split()
 _MAY_BE_VIEWS = frozenset(["diagonal", "ravel", "reshape"])
+_FUNCTIONS_OF_VIEWS = frozenset(
+    """array_split asanyarray asarray ascontiguousarray asfortranarray atleast_1d atleast_2d atleast_3d broadcast_arrays
+    broadcast_to diag diagonal dsplit expand_dims flip fliplr flipud hsplit imag matrix_transpose moveaxis
+    permute_dims ravel real real_if_close require reshape rollaxis rot90 sliding_window_view split squeeze swapaxes
+    transpose unstack vsplit""".split()
+)
+"""Functions that may return a view: those that did moved no data. Others whose result is an argument wrote into it."""
 _QUERIES = frozenset(
     """shape ndim size result_type can_cast common_type min_scalar_type iscomplexobj isrealobj may_share_memory
     shares_memory array_repr array_str array2string save savez savez_compressed savetxt""".split()
 )
 """Functions that compute nothing: no op of a program."""
+
+
+_INDEXING = frozenset(["ndarray.__getitem__", "ndarray.__setitem__"])
 
 
 class NumpyBackend:
@@ -51,6 +61,10 @@ class NumpyBackend:
     def blind(self) -> str | None:
         """Say that no array is watched yet, so that nothing could be seen."""
         return None if self._watching else "no array was made by opprof.array(), and NumPy shows no others"
+
+    def begin_test(self) -> None:
+        """Forget the arrays that earlier tests watched: what this one sees must not depend on them."""
+        self._watching = False
 
     def watch(self, array: ArrayLike) -> WatchedArray:
         """Return a watched view of *array* (of a new array, if it is none yet).
@@ -102,8 +116,8 @@ class WatchedArray(np.ndarray[Any, np.dtype[Any]]):
         if func.__name__ in _QUERIES:
             return func(*_plain(args), **_plain(kwargs))
         dtypes = _dtypes(args[1], args[0]) if func is np.copyto else ()
-        name, may_be_view = f"{func.__module__}.{func.__name__}", "out" not in kwargs
-        return _run(self.watcher, name, func, args, kwargs, dtypes, may_be_view)
+        name = f"{func.__module__}.{func.__name__}"
+        return _run(self.watcher, name, func, args, kwargs, dtypes, func.__name__ in _FUNCTIONS_OF_VIEWS)
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """Convert to *dtype*: a Cast, a Copy if it is the same, nothing with ``copy=False`` and the same."""
@@ -159,7 +173,9 @@ def _run(
     duration_ns = perf_counter_ns() - begin
     log = watcher.log if watcher is not None else None
     if log is not None and not (may_be_view and _is_view(result, plain_args)):
-        event = log.add(log.name(name, dtypes), duration_ns, nbytes=_nbytes(plain_args) + _nbytes((result,)))
+        # Of an indexed array an unknown part is read or written.
+        nbytes = ABSENT if name in _INDEXING else _nbytes(plain_args) + _nbytes((result,))
+        event = log.add(log.name(name, dtypes), duration_ns, nbytes=nbytes)
         if "dtype" in plain_kwargs:
             _record_casts(log, event, name, _arrays(plain_args), plain_kwargs["dtype"])
     if kwargs:

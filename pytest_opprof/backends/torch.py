@@ -106,7 +106,8 @@ def _read(results: Any, log: EventLog, options: Options) -> None:
     if len(reader.marks) != log.interval:
         raise BackendError(
             "the torch profiler lost this window: another torch.profiler (or autograd.profiler) ran inside the test,"
-            " and PyTorch has one session at a time. Remove it, or leave the test out of opprof"
+            " and PyTorch has one session at a time, or a window was opened inside an op (an autograd hook or Function)"
+            ". Remove it, or leave the test out of opprof"
         )
     reader.walk(tree)
     if options.flops and results:

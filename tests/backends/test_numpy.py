@@ -223,3 +223,38 @@ def test_any_sequence_of_ops_is_counted_op_by_op(sequence: list[str]) -> None:
             uses[use]()
     names = {"add": "Add", "mul": "Mul", "cast": "Cast", "sum": "ReduceSum", "matmul": "MatMul"}
     assert watch.counts == {names[use]: sequence.count(use) for use in set(sequence)}
+
+
+OUT = {
+    "numpy.dot": lambda a, o: np.dot(a, a, o),
+    "numpy.clip": lambda a, o: np.clip(a, 0, 1, o),
+    "numpy.sum": lambda a, o: np.sum(a, 0, None, o[0]),
+    "numpy.take": lambda a, o: np.take(a, [0, 1], 0, o[:2]),
+    "numpy.nan_to_num": lambda a, o: np.nan_to_num(a, copy=False),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_a_result_written_into_an_argument_is_an_op_not_a_view(name: str) -> None:
+    backend = NumpyBackend()
+    a, o = backend.watch(np.eye(3)), backend.watch(np.empty((3, 3)))
+    with backend.collect(Options()) as log:
+        OUT[name](a, o)
+    assert name in log.freeze().raw_names
+
+
+def test_what_indexing_moves_is_unknown_not_the_whole_array() -> None:
+    backend = NumpyBackend()
+    a = backend.watch(np.zeros(1_000_000))
+    with backend.collect(Options()) as log:
+        a[0] = 1
+        a[[0]]
+    assert set(log.freeze().bytes.tolist()) == {-1}
+
+
+def test_what_is_seen_does_not_depend_on_earlier_tests() -> None:
+    backend = NumpyBackend()
+    backend.watch(np.zeros(1))
+    assert backend.blind() is None
+    backend.begin_test()
+    assert "no array was made by opprof.array()" in str(backend.blind())

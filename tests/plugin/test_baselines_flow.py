@@ -400,7 +400,10 @@ class TestStale:
         suite("--opprof-update")
         model(pytester, "Cast=1", setup=two.replace("[1, 2]", "[1]"))
 
-    STALE = ("1 stale baselines (opprof baselines prune removes them):", "  *test_m.py.json: test_b[[]2[]]")
+    STALE = (
+        "1 stale baselines (opprof baselines prune removes tests, --opprof-update windows):",
+        "  *test_m.py.json: test_b[[]2[]]",
+    )
 
     def test_they_are_named(self, suite: Suite) -> None:
         result = suite("--opprof")
@@ -527,3 +530,41 @@ def test_a_folder_of_baselines_that_is_not_there_is_a_usage_error(
 
 def test_only_one_kind_of_update_at_a_time(suite: Suite) -> None:
     suite("--opprof-update", "--opprof-update-new").stderr.fnmatch_lines(["ERROR: *write one of them"])
+
+
+def test_an_update_forgets_the_windows_that_are_gone(pytester: pytest.Pytester, suite: Suite) -> None:
+    body = "from pytest_opprof.backends import fake\ndef test_w(opprof):\n    with opprof('%s'): fake.launch('Add')\n"
+    pytester.makepyfile(test_w=body % "before")
+    suite("--opprof-update")
+    pytester.makepyfile(test_w=body % "after")
+    assert suite("--opprof", "--opprof-strict").ret == 1
+    assert suite("--opprof-update").ret == 0
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    assert list(json.loads(path.read_text())["tests"]["test_w"]) == ["after"]
+    result = suite("--opprof", "--opprof-strict")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*stale*")
+
+
+def test_bodies_measured_by_opprof_all_are_not_stale_without_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        "from pytest_opprof.backends import fake\ndef test_w(opprof):\n    with opprof('w'): fake.launch('Add')\n"
+    )
+    suite("--opprof-update", "--opprof-all")
+    assert suite("--opprof", "--opprof-strict").ret == 0
+
+
+def test_a_broken_baseline_file_of_a_test_without_baseline_is_no_internal_error(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    path.write_text("<<<<<<< HEAD\n")
+    pytester.makepyfile(
+        test_m="import pytest\nfrom pytest_opprof.backends import fake\n@pytest.mark.opprof(baseline=False)\n"
+        "def test_a(): fake.launch('Add')\n"
+    )
+    result = suite("--opprof")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["opprof: error: *has git merge conflict markers*", "opprof: 1 test measured, 1 ok"])

@@ -355,3 +355,54 @@ def test_a_backend_that_does_not_exist_fails_the_test_with_those_that_do(
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*no backend 'numpi': did you mean 'numpy'? Known: fake, numpy, torch."])
+
+
+def test_the_mark_of_a_parameter_wins_over_that_of_its_function(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(Add=1)
+@pytest.mark.parametrize("n", [1, pytest.param(5, marks=pytest.mark.op_budget(Add=5))])
+def test_a(n):
+    for _ in range(n): fake.launch("Add")
+"""
+    )
+    suite("--opprof").assert_outcomes(passed=2)
+
+
+def test_a_mark_that_a_fixture_adds_counts(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.fixture
+def strict(request): request.node.add_marker(pytest.mark.op_budget(Add=0))
+def test_a(strict): fake.launch("Add")
+@pytest.fixture
+def wrong(request): request.node.add_marker(pytest.mark.op_budget(add=0))
+def test_b(wrong): fake.launch("Add")
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["  calls of Add: 1, over the budget of 0", "*unknown limit 'add': did you mean 'Add'*"]
+    )
+
+
+@pytest.mark.parametrize("keyword", ["warmup", "timing", "top", "tolerance", "backend"])
+def test_none_is_the_default_of_every_keyword(pytester: pytest.Pytester, suite: Suite, keyword: str) -> None:
+    pytester.makepyfile(HEAD + f"@pytest.mark.opprof({keyword}=None)\ndef test_a(): fake.launch('Add')\n")
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+def test_a_tolerance_of_nought_is_no_default(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(HEAD + "@pytest.mark.opprof(tolerance=0)\ndef test_a(): fake.launch('Add')\n")
+    suite("--opprof").stderr.fnmatch_lines(["*opprof(tolerance=) is 0; write a percentage such as '10%'"])
+
+
+def test_an_isolated_asyncio_test_cannot_run_again(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + "@pytest.mark.opprof(rounds=2)\nclass TestA(unittest.IsolatedAsyncioTestCase):\n    def test_a(self): pass\n"
+    )
+    suite("--opprof").stderr.fnmatch_lines(["*cannot run an IsolatedAsyncioTestCase again; use opprof.rounds()*"])

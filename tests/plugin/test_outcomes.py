@@ -138,7 +138,7 @@ def test_a_killed_run_leaves_the_old_baselines(pytester: pytest.Pytester, suite:
     assert path.read_text() == before
 
 
-def test_a_failing_terminal_summary_of_another_plugin_is_not_ours(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_no_summary_is_no_summary(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(BROKEN)
     assert (
         "opprof:"
@@ -167,3 +167,31 @@ def test_runs(): assert len(runs) == 1
     result.assert_outcomes(passed=1, failed=1, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(["*AssertionError: mine"])
     result.stdout.no_fnmatch_line("*at teardown*")
+
+
+def test_a_test_with_a_failing_subtest_did_not_pass(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+import unittest
+@pytest.mark.opprof
+class TestU(unittest.TestCase):
+    def test_u(self):
+        fake.launch("Add")
+        with self.subTest("s"): self.fail("mine")
+"""
+    )
+    result = suite("--opprof-update", "--opprof-json=run.json")
+    assert result.ret == 1
+    assert not list(pytester.path.glob("baselines/*/*.json"))
+
+
+def test_a_marked_test_where_no_backend_sees_anything_fails_in_one_line(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.op_budget(Cast=1)\ndef test_a(): pass\n")
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["opprof could not measure *no array was made by opprof.array()*"])
+    result.stdout.no_fnmatch_line("*recorder.py*")
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 not measured"])
