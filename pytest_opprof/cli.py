@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from . import __version__, baselines, names
+from . import __version__, baselines, names, profiles
 from .errors import BaselineError, OpprofError, UsageError
+from .listing import clean
 from .stale import Collected, pruned, stale
 
 OK, FINDING, BAD_INPUT = 0, 1, 2
@@ -22,10 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 for a finding, 2 for bad usage or input."""
     arguments = _parser().parse_args(argv)
     try:
-        code: int = arguments.run(arguments)
+        code = FINDING if arguments.run(arguments) else OK
         sys.stdout.flush()
     except OpprofError as error:
-        print(f"opprof: {error}", file=sys.stderr)
+        print("\n".join(map(clean, f"opprof: {error}".splitlines())), file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
         # The reader (head, a pager) has seen enough. What is still buffered must not raise again at exit.
@@ -48,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     backends = commands.add_parser("backends", help="list backends: which can run, and why the others cannot")
     backends.set_defaults(run=_backends)
 
+    profiles.add(commands)
+
     kept = commands.add_parser("baselines", help="list, check or prune baseline files")
     actions = kept.add_subparsers(metavar="ACTION", required=True)
     for name, run, text in (
@@ -60,19 +63,27 @@ def _parser() -> argparse.ArgumentParser:
         action.set_defaults(run=run)
         if name == "prune":
             action.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+            action.add_argument(
+                "--all-devices",
+                action="store_true",
+                help="also parameters that were not collected here, in environments of accelerators",
+            )
             action.add_argument("pytest_args", nargs="*", help="what pytest is to collect (default: as configured)")
     return parser
 
 
 def _ops(arguments: argparse.Namespace) -> int:
-    wanted = {names.meaning(name).op for name in arguments.name}
+    wanted = {op for name in arguments.name for op in names.possible_ops(name)}
     for name in arguments.name:
         if not names.is_known(name):
             raise names.unknown(name, names.canonical_ops())
-    rows = [row for row in names.rows() if not wanted or row[0] in wanted]
+    rows = [row for row in names.rows() if not arguments.name or row[0] in wanted]
     width = max((len(op) for op, _, _ in rows), default=0)
     for op, framework, raws in rows:
-        print(f"{op:{width}}  {framework:6}  {' '.join(raws.split())}")
+        print(f"{op:{width}}  {framework:11}  {' '.join(raws.split())}".rstrip())
+    for name in arguments.name:
+        if not names.possible_ops(name):
+            print(f"{name}: no op of its own; the ops inside it count")
     return OK
 
 
@@ -92,12 +103,13 @@ def _backends(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     for path in _files(arguments.dir):
         content = baselines.load(path)
-        print(f"{path}  [{content.environment.full}]")
+        print(clean(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
                 timed = ", ".join(f"{entry.rounds(machine)} rounds on {machine}" for machine in sorted(entry.device_ns))
                 calls = sum(calls.most for calls in entry.calls.values())
-                print(f"  {test}  {window}: {calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}")
+                ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
+                print(clean(f"  {test}  {window}: {ops}"))
     return OK
 
 
@@ -120,10 +132,23 @@ def _check(arguments: argparse.Namespace) -> int:
 def _prune(arguments: argparse.Namespace) -> int:
     paths = _files(arguments.dir)
     collected = _collect(arguments.pytest_args)
+    modules = {baselines.module_of(arguments.dir, path) for path in paths}
+    if modules and modules.isdisjoint(collected.tests):
+        raise UsageError(
+            f"pytest collected none of the {len(modules)} modules that have baselines in {arguments.dir}, so nothing"
+            " was removed. Run this in the project whose baselines they are, with the same root directory"
+        )
+    for path in paths:
+        baselines.load(
+            path
+        )  # one that is broken may hold what another test needs: nothing is removed before it is mended
     folders = {path.relative_to(arguments.dir).parts[0] for path in paths}
     gone: dict[Path, list[str]] = {}
-    for path, test in stale(arguments.dir, folders, collected):
+    for path, test in stale(arguments.dir, folders, collected, arguments.all_devices):
         gone.setdefault(path, []).append(test)
+    kept = sum(1 for _ in stale(arguments.dir, folders, collected)) - sum(map(len, gone.values()))
+    if kept:
+        print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
     for path, tests in gone.items():
         _remove(path, tests, arguments.dry_run)
     total = sum(map(len, gone.values()))
@@ -133,7 +158,7 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 def _remove(path: Path, tests: Iterable[str], dry_run: bool) -> None:
     for test in tests:
-        print(f"{path}: {test}")
+        print(clean(f"{path}: {test}"))
     if dry_run:
         return
     rest = pruned(baselines.load(path), tests)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 
-from . import vocabulary
+from . import vocabulary, vocabulary_files
 from .errors import UsageError
 
 
@@ -80,7 +80,7 @@ def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] |
 
 
 def _canonical(raw: str) -> str | None:
-    if raw in vocabulary.MEANINGS or raw in vocabulary.DATA_MOVEMENT:
+    if raw in _meanings() or raw in vocabulary.DATA_MOVEMENT:
         return raw
     table = _ops_by_raw_name()
     if raw in table:
@@ -88,8 +88,13 @@ def _canonical(raw: str) -> str | None:
     return table.get(raw[:-1]) if raw.startswith("aten::") and raw.endswith("_") else None
 
 
+def _is_in(raw: str, names: Collection[str]) -> bool:
+    """Tell whether *raw* or the function whose in-place twin it is (`aten::square_`) is one of *names*."""
+    return raw in names or (raw.startswith("aten::") and raw.endswith("_") and raw[:-1] in names)
+
+
 def _kind(raw: str, op: str | None) -> Kind:
-    if raw in vocabulary.WRAPPERS or _AUTOGRAD_NODE.fullmatch(raw) or _TORCH_COMPILE.fullmatch(raw):
+    if _is_in(raw, vocabulary.WRAPPERS) or _AUTOGRAD_NODE.fullmatch(raw) or _TORCH_COMPILE.fullmatch(raw):
         return Kind.WRAPPER
     if raw in vocabulary.ALLOCATIONS:
         return Kind.ALLOCATION
@@ -103,12 +108,19 @@ def _kind(raw: str, op: str | None) -> Kind:
 
 
 @cache
+def _meanings() -> dict[str, dict[str, str]]:
+    """Return the raw names of each canonical op, by framework."""
+    meanings = {op: dict(by_framework) for op, by_framework in vocabulary.MEANINGS.items()}
+    for framework, ops in vocabulary_files.RAW_NAMES.items():
+        for op, raws in ops.items():
+            meanings.setdefault(op, {})[framework] = raws
+    return meanings
+
+
+@cache
 def _ops_by_raw_name() -> dict[str, str]:
     return {
-        raw: op
-        for op, by_framework in vocabulary.MEANINGS.items()
-        for raws in by_framework.values()
-        for raw in raws.split()
+        raw: op for op, by_framework in _meanings().items() for raws in by_framework.values() for raw in raws.split()
     }
 
 
@@ -117,9 +129,54 @@ def _casts() -> frozenset[str]:
     return frozenset(raw for raws in vocabulary.CASTS.values() for raw in raws.split())
 
 
+_DTYPES = {
+    "float": "float32",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "half": "float16",
+    "double": "float64",
+    "bf16": "bfloat16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "i1": "bool",
+    "pred": "bool",
+}
+
+
+def dtype(raw: str) -> str:
+    """Return one spelling for a dtype that frameworks spell differently.
+
+    >>> dtype("DT_BF16"), dtype("Float32"), dtype("c10::Half")
+    ('bfloat16', 'float32', 'float16')
+    """
+    plain = raw.strip().lower().removeprefix("dt_").removeprefix("c10::")
+    if match := re.fullmatch(r"([isu])(\d+)", plain):
+        return f"{'u' if match[1] == 'u' else ''}int{match[2]}" if plain != "i1" else "bool"
+    return _DTYPES.get(plain, plain)
+
+
+def raw_names() -> Collection[str]:
+    """Return every raw name of the vocabulary."""
+    return {*_ops_by_raw_name(), *_casts(), *vocabulary.WRAPPERS, *vocabulary.ALLOCATIONS}
+
+
 def canonical_ops() -> list[str]:
     """Return every canonical op, sorted."""
-    return sorted({*vocabulary.MEANINGS, *vocabulary.DATA_MOVEMENT})
+    return sorted({*_meanings(), *vocabulary.DATA_MOVEMENT})
+
+
+def possible_ops(name: str) -> set[str]:
+    """Return the canonical ops that *name* may mean: two for a copy that is a cast where the dtype changes."""
+    casts = {vocabulary.CAST} if name in _casts() else set[str]()
+    op = _canonical(name)
+    return casts | ({op} if op else set())
 
 
 def is_known(name: str, aliases: Mapping[str, str] | None = None) -> bool:
@@ -142,9 +199,11 @@ def rows() -> Iterator[tuple[str, str, str]]:
 
 
 def _raw_names(op: str) -> Mapping[str, str]:
+    raws = _meanings().get(op, {})
     if op == vocabulary.CAST:
-        return {name: f"{raws} (where the dtype changes)" for name, raws in vocabulary.CASTS.items()}
-    return vocabulary.MEANINGS.get(op, {})
+        casts = {name: f"{raws} (where the dtype changes)" for name, raws in vocabulary.CASTS.items()}
+        return {**casts, **raws}
+    return raws
 
 
 def unknown(name: str, known: Collection[str], what: str = "op") -> UsageError:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch is imported: see pytest_opprof.plugin
 
@@ -25,6 +26,19 @@ for module in ("pytest_opprof.session", "pytest_opprof.backends.numpy", "pytest_
     importlib.import_module(module)
 if HAS_TORCH:
     importlib.import_module("torch")
+
+
+SHARED = Path(__file__).parents[2] / "shared" / "profiles"
+"""Recordings of public repositories, which are not ours to distribute; beside the repository where there are any."""
+
+
+def shared(path: str) -> Path:
+    """Return a recording that is not part of the repository; skip the test where it is not at hand."""
+    found = SHARED / path
+    if not found.exists():
+        # Continuous integration has them: there a skip would hide what only they can show.
+        (pytest.fail if "OPPROF_REQUIRE_SHARED" in os.environ else pytest.skip)(f"{found} is not there")
+    return found
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -43,9 +43,11 @@ def test_ops_refuses_a_name_that_means_nothing(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "opprof: unknown op 'Csat': did you mean 'Cast'?\n"
 
 
-def test_ops_that_no_framework_here_has_are_still_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["ops", "MemcpyHtoD"]) == 0
-    assert capsys.readouterr().out.split() == ["MemcpyHtoD"]
+def test_ops_tells_a_copy_that_may_be_a_cast_and_a_name_that_is_no_op(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops", "aten::copy_"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"Cast", "Copy"}
+    assert cli.main(["ops", "aten::to"]) == 0
+    assert capsys.readouterr().out == "aten::to: no op of its own; the ops inside it count\n"
 
 
 def test_backends_says_which_can_run_and_why_the_others_cannot(

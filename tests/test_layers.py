@@ -8,17 +8,27 @@ from pathlib import Path
 import pytest
 
 import pytest_opprof
+from pytest_opprof import traces
 
 PACKAGE = Path(pytest_opprof.__file__).parent
+FORMATS = {f"traces.{name}" for name in traces.FORMATS}
+SHARED_BY_FORMATS = (
+    {f"traces.{path.stem}" for path in (PACKAGE / "traces").glob("[!_]*.py")} - FORMATS - {"traces.place"}
+)
 LAYERS = [
-    {"errors", "vocabulary"},
+    {"errors", "vocabulary", "vocabulary_files"},
     {"units", "names"},
     {"attribution", "environment", "judge"},
     {"model"},
-    {"budgets", "baselines", "backends", "backends.numpy", "backends.torch", "backends.fake"},
-    {"compare", "stale", "store", "recorder"},
+    {"trace"},
+    {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.fake"},
+    {"traces.place"},
+    {"traces"},
+    SHARED_BY_FORMATS,
+    FORMATS,
+    {"compare", "stale", "store", "recorder", "listing"},
     {"reports"},
-    {"runs"},
+    {"runs", "profiles"},
     {"settings", "remeasure"},
     {"fixture"},
     {"session"},
@@ -64,7 +74,9 @@ def test_a_module_imports_only_what_lies_below_it(module: str) -> None:
     for imported, for_types in imports(MODULES[module]):
         target = imported[1:].removesuffix(".__init__")
         if imported.startswith(".") and target and not for_types:
-            same_package = name.startswith("backends.") and target == "backends"
+            shared = {name, target} <= SHARED_BY_FORMATS
+            family = target.startswith("traces.") and name.startswith(f"{target}_")
+            same_package = shared or family or (name.startswith("backends.") and target == "backends")
             assert rank(target) < rank(name) or same_package, f"{name} imports {target}"
 
 

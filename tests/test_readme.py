@@ -26,15 +26,28 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+DATA = Path(__file__).parent / "data"
+PROFILES = {
+    "train_step.pt.trace.json.gz": "torch-cpu/train_step.pt.trace.json.gz",
+    "mindspore-2.0": "mindspore-cpu/2.0.0-py3.9/graph/forward",
+    "mindspore-2.10": "mindspore-cpu/2.10.0-py3.11/graph/forward",
+}
+FINDS_SOMETHING = "opprof diff mindspore-2.0"
+
+
 @pytest.mark.torch
 def test_every_command_works_on_the_example_in_the_order_they_stand(tmp_path: Path) -> None:
     (example,) = PYTHON
     (tmp_path / "test_model.py").write_text(example, encoding="utf-8")
+    for name, recording in PROFILES.items():
+        (tmp_path / name).symlink_to(DATA / recording)
     commands = [command for command in COMMANDS if command not in SET_UP]
     assert len(commands) >= 8
     for command in commands:
         done = run(command, tmp_path)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == command.startswith(FINDS_SOMETHING), f"{command}\n{done.stdout}{done.stderr}"
+        if command.startswith("opprof show"):
+            assert done.stdout.strip() in README
     assert (tmp_path / "baselines").is_dir()
 
 

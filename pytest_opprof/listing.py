@@ -1,0 +1,164 @@
+"""Rows of a saved profile as text: a table, markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .query import Line
+from .trace import KernelRecord, Shape
+from .units import format_bytes, format_flops, format_ns, format_share
+
+FORMATS = ("table", "markdown", "json", "csv")
+_WIDEST = 48
+"""Characters of a name or of shapes in a table; CSV and JSON have all of them."""
+
+
+def clean(text: str) -> str:
+    """Return *text* safe to print: names come out of files, which may hold what moves a terminal's cursor.
+
+    >>> clean("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shapes_text(shapes: Sequence[Shape] | None) -> str:
+    """Return shapes as people write them: ``[2,3,64,64] [16,3,3,3]``."""
+    return " ".join(f"[{','.join(map(str, shape))}]" for shape in shapes or ())
+
+
+def rows_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return the rows for JSON, times and rates in full precision; what is unknown or infinite is null."""
+    return [{key: _plain(value) for key, value in asdict(line).items()} for line in lines]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else int(value) if value.is_integer() else value
+    return value
+
+
+def rows_csv(lines: Sequence[Line]) -> str:
+    """Return the rows as CSV with a header, in the units of their names: ns, bytes, operations a second."""
+    rows = [{**row, **{key: _cell(row[key]) for key in row}} for row in rows_json(lines)]
+    return _csv(list(Line.__dataclass_fields__), [list(row.values()) for row in rows])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return shapes_text(value) if value and isinstance(value[0], (list, tuple)) else " ".join(value)
+    return clean(value) if isinstance(value, str) else value
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue().rstrip("\n")
+
+
+_TABLE: Mapping[str, Callable[[Line], str]] = {
+    "self time": lambda line: _known(line.time_ns, format_ns),
+    "share": lambda line: _known(line.share, format_share),
+    "cumulative": lambda line: _known(line.cumulative_ns, format_ns),
+    "name": lambda line: _short(line.name),
+    "op": lambda line: _short(line.op),
+    "type": lambda line: _short(line.type),
+    "id": lambda line: _short(line.id),
+    "calls": lambda line: str(line.calls),
+    "computation": lambda line: _known(line.computation, format_flops),
+    "FLOPS": lambda line: _known(line.flops, lambda rate: _rate(rate, format_flops)),
+    "memory": lambda line: _known(line.memory, format_bytes),
+    "bandwidth": lambda line: _known(line.bandwidth, lambda rate: _rate(rate, format_bytes)),
+    "inputs": lambda line: _short(_signed(line.input_dtypes, line.input_shapes)),
+    "outputs": lambda line: _short(_signed(line.output_dtypes, line.output_shapes)),
+    "place": lambda line: _short(line.place),
+}
+_NOTHING = "-"
+
+
+def rows_table(lines: Sequence[Line], style: str) -> str:
+    """Return the rows as a table (*style* ``table`` or ``markdown``), without the columns that no row knows."""
+    columns = {name: [text(line) for line in lines] for name, text in _TABLE.items()}
+    if columns["op"] == columns["type"]:
+        del columns["op"]
+    if columns["name"] == columns["type"]:
+        del columns["name"]
+    known = {name: cells for name, cells in columns.items() if any(cell != _NOTHING for cell in cells)}
+    return _tabulated(["#", *known], [[str(n), *cells] for n, cells in enumerate(zip(*known.values()))], style)
+
+
+def kernels_text(kernels: Sequence[KernelRecord], style: str) -> str:
+    """Return the kernel list: kernel, the op that launched it, calls, total and average time."""
+    if style == "csv":
+        header = ["kernel", "launched_by", "calls", "total_ns", "average_ns", "place"]
+        return _csv(header, [[_cell(value) for value in kernel_json(kernel).values()] for kernel in kernels])
+    rows = [
+        [
+            _short(kernel.name),
+            _short(kernel.launched_by),
+            str(kernel.calls),
+            format_ns(kernel.device_ns),
+            format_ns(kernel.device_ns / kernel.calls),
+        ]
+        for kernel in kernels
+    ]
+    return _tabulated(["kernel", "launched by", "calls", "total", "average"], rows, style)
+
+
+def kernel_json(kernel: KernelRecord) -> dict[str, Any]:
+    """Return a kernel for JSON."""
+    return {
+        "kernel": kernel.name,
+        "launched_by": kernel.launched_by,
+        "calls": kernel.calls,
+        "total_ns": _plain(float(kernel.device_ns)),
+        "average_ns": _plain(kernel.device_ns / kernel.calls),
+        "place": kernel.place,
+    }
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Return *content* as JSON text, a row a line; ASCII, so that no name moves the terminal's cursor."""
+    return "{" + ",\n ".join(f"{json.dumps(key)}: {_value(value)}" for key, value in content.items()) + "}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[" + ",".join(f"\n  {json.dumps(row, allow_nan=False)}" for row in value) + "]"
+    return json.dumps(value, allow_nan=False)
+
+
+def _tabulated(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:
+    # Imported here: 20 ms that JSON and CSV do not pay.
+    from tabulate import tabulate
+
+    if style == "markdown":
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return tabulate(rows, headers=header, tablefmt="github" if style == "markdown" else "simple", disable_numparse=True)
+
+
+def _known(value: float | None, write: Callable[[float], str]) -> str:
+    return _NOTHING if value is None else write(value)
+
+
+def _rate(rate: float, write: Callable[[float], str]) -> str:
+    return "inf" if math.isinf(rate) else f"{write(rate)}/s"
+
+
+def _short(text: str | None) -> str:
+    if not text:
+        return _NOTHING
+    text = clean(text)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _signed(dtypes: Sequence[str], shapes: Sequence[Shape] | None) -> str:
+    return " ".join(filter(None, [",".join(dict.fromkeys(dtypes)), shapes_text(shapes)]))

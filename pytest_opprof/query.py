@@ -1,0 +1,353 @@
+"""Questions about a saved profile: filter, aggregate, order, the top. Pure functions of its records.
+
+The meaning of each option is that of MegEngine's ``profile_analyze``, where it has one: filters do not change totals,
+bounds of time hold for each op before ops are aggregated, FLOPS of an aggregate are the aggregated computation over the
+aggregated time, and the cumulative time runs down the rows that are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from . import names
+from .errors import UsageError
+from .trace import OpRecord, OpTrace, Shape, op_of
+
+Side = Literal["device", "host"]
+End = Literal["end", "kern"]
+How = Literal["sum", "max", "min", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a profile; the defaults ask for everything, the most expensive first."""
+
+    side: Side = "device"
+    time: End = "end"
+    """``kern``: only up to the first kernel of each op, where the source tells."""
+    name: re.Pattern[str] | None = None
+    """Searched for in the name, anywhere; ``^`` and ``$`` anchor it."""
+    types: tuple[str, ...] = ()
+    """Any of these, canonical or raw."""
+    input_dtype: str = ""
+    """One input at least has this dtype."""
+    least_ns: float | None = None
+    most_ns: float | None = None
+    aggregate_by: Literal["", "type", "op", "all"] = ""
+    aggregate: How = "sum"
+    order_by: str = "time"
+    ascending: bool = False
+    top: int = 0
+    """0 is all; a negative number leaves out so many of the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the answer. None: the source does not know."""
+
+    name: str | None
+    op: str | None
+    type: str | None
+    id: str | None
+    calls: int
+    time_ns: float | None
+    share: float | None
+    """Of the total time of its side."""
+    cumulative_ns: float | None
+    computation: float | None
+    """Floating-point operations."""
+    flops: float | None
+    """The same a second; infinite where no time passed."""
+    memory: float | None
+    """Bytes read and written."""
+    bandwidth: float | None
+    """The same a second."""
+    input_shapes: tuple[Shape, ...] | None
+    output_shapes: tuple[Shape, ...] | None
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    place: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTime:
+    """Copies and host-device transfers among the ops that were selected."""
+
+    calls: int
+    total_ns: float | None
+    launch_ns: float | None
+
+
+COLUMNS: Mapping[str, Callable[[Line], object]] = {
+    "time": lambda line: line.time_ns,
+    "share": lambda line: line.share,
+    "cumulative": lambda line: line.time_ns,
+    "name": lambda line: line.name,
+    "op": lambda line: line.op,
+    "type": lambda line: line.type,
+    "id": lambda line: _id_key(line.id),
+    "calls": lambda line: line.calls,
+    "computation": lambda line: line.computation,
+    "flops": lambda line: line.flops,
+    "memory": lambda line: line.memory,
+    "bandwidth": lambda line: line.bandwidth,
+    "input_shapes": lambda line: line.input_shapes,
+    "output_shapes": lambda line: line.output_shapes,
+    "input_dtypes": lambda line: line.input_dtypes or None,
+    "output_dtypes": lambda line: line.output_dtypes or None,
+    "place": lambda line: line.place,
+}
+"""What rows can be ordered by."""
+_COPIES = frozenset(["Copy", "MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD"])
+
+
+def ordering(text: str) -> tuple[str, bool]:
+    """Read ``[+]COLUMN`` and return the column and whether it ascends. Raises UsageError."""
+    column = text.removeprefix("+").removesuffix("_ns")
+    if column not in COLUMNS:
+        raise UsageError(
+            f"--order-by {text!r} is no column{names.suggestion(column, COLUMNS) or '.'} Known: {', '.join(COLUMNS)};"
+            " a + before one orders from the smallest"
+        )
+    return column, text.startswith("+")
+
+
+def steps(trace: OpTrace, text: str) -> OpTrace:
+    """Return *trace* with only the steps that ``2-4`` or ``2,3,4`` names. Raises UsageError for a step it lacks."""
+    chosen = [index for index, label in enumerate(trace.steps) if label in _labels(trace, text)]
+    kept = set(chosen)
+    renumbered = {old: new for new, old in enumerate(chosen)}
+    return replace(
+        trace,
+        steps=tuple(trace.steps[index] for index in chosen),
+        step_ns=trace.step_ns and tuple(trace.step_ns[index] for index in chosen),
+        records=tuple(r._replace(step=renumbered[r.step]) for r in trace.records if r.step in kept),
+        kernels=trace.kernels and tuple(k._replace(step=renumbered[k.step]) for k in trace.kernels if k.step in kept),
+    )
+
+
+def _labels(trace: OpTrace, text: str) -> set[str]:
+    labels: set[str] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if dash and first.isdecimal() and last.isdecimal() and len(first + last) < 20:
+            labels |= {label for label in trace.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}
+            missing = not any(label in labels for label in (first, last))
+        else:
+            labels.add(part.strip())
+            missing = part.strip() not in trace.steps
+        if missing:
+            known = ", ".join(filter(None, trace.steps[:20])) or "none"
+            raise UsageError(f"--steps {text}: this profile has no step {part.strip()}. Its steps: {known}")
+    return labels
+
+
+def total(trace: OpTrace, side: Side) -> float | None:
+    """Return the sum of the times of all ops, in ns; None where the source has none of that side."""
+    times = [ns for record in trace.records if (ns := _time(record, side, "end")) is not None]
+    return sum(times) if times else None
+
+
+def select(trace: OpTrace, question: Question) -> list[OpRecord]:
+    """Return the records that match, steps joined.
+
+    An op without a time on the side that is asked for is not of that side; a profile without any times keeps its ops.
+    """
+    records = _joined(trace)
+    if total(trace, "device") is not None or total(trace, "host") is not None:
+        records = [record for record in records if _time(record, question.side, question.time) is not None]
+    return [record for record in records if _matches(record, question)]
+
+
+def answer(trace: OpTrace, question: Question) -> list[Line]:
+    """Return the rows: selected, aggregated, ordered and cut to the top."""
+    selected = select(trace, question)
+    whole = total(trace, question.side)
+    lines = [_line(group, question) for group in _groups(selected, question)]
+    known = [line for line in lines if COLUMNS[question.order_by](line) is not None]
+    # Stable, and what is not known comes last either way.
+    known.sort(key=lambda line: COLUMNS[question.order_by](line), reverse=not question.ascending)  # type: ignore[arg-type,return-value]
+    ordered = known + [line for line in lines if COLUMNS[question.order_by](line) is None]
+    return _accumulated(ordered[: question.top] if question.top else ordered, whole)
+
+
+def copy_time(trace: OpTrace, question: Question) -> CopyTime:
+    """Return the time of the copies among the selected ops."""
+    copies = [record for record in select(trace, question) if op_of(record) in _COPIES]
+    return CopyTime(
+        sum(record.calls for record in copies),
+        _sum(_time(record, question.side, "end") for record in copies),
+        _sum(_time(record, question.side, "kern") for record in copies),
+    )
+
+
+def launch_ns(record: OpRecord, side: Side) -> float | None:
+    """Return the time up to the first kernel, where the source tells."""
+    return _time(record, side, "kern")
+
+
+def _matches(record: OpRecord, question: Question) -> bool:
+    ns = _time(record, question.side, question.time)
+    return (
+        (question.name is None or question.name.search(record.name) is not None)
+        and (not question.types or record.type in question.types or op_of(record) in question.types)
+        and (not question.input_dtype or names.dtype(question.input_dtype) in map(names.dtype, record.input_dtypes))
+        and (question.least_ns is None or (ns is not None and ns >= question.least_ns))
+        and (question.most_ns is None or (ns is not None and ns <= question.most_ns))
+    )
+
+
+def _time(record: OpRecord, side: Side, end: End) -> float | None:
+    if side == "device":
+        return record.device_ns if end == "end" else record.device_launch_ns
+    return record.host_ns if end == "end" else record.host_launch_ns
+
+
+def _joined(trace: OpTrace) -> list[OpRecord]:
+    """Return the records with those that differ only in their step made one."""
+    if len(trace.steps) == 1:
+        return list(trace.records)
+    by_identity: dict[OpRecord, list[OpRecord]] = {}
+    for record in trace.records:
+        by_identity.setdefault(_identity(record), []).append(record)
+    return [_sum_of(records) for records in by_identity.values()]
+
+
+def _identity(record: OpRecord) -> OpRecord:
+    return record._replace(
+        step=0,
+        calls=0,
+        counted=None,
+        device_ns=None,
+        host_ns=None,
+        device_launch_ns=None,
+        host_launch_ns=None,
+        least_ns=None,
+        most_ns=None,
+        computation=None,
+        memory=None,
+    )
+
+
+def _sum_of(records: Sequence[OpRecord]) -> OpRecord:
+    counted = [record.calls if record.counted is None else record.counted for record in records]
+    return records[0]._replace(
+        step=0,
+        calls=sum(record.calls for record in records),
+        counted=sum(counted),
+        device_ns=_sum(record.device_ns for record in records),
+        host_ns=_sum(record.host_ns for record in records),
+        device_launch_ns=_sum(record.device_launch_ns for record in records),
+        host_launch_ns=_sum(record.host_launch_ns for record in records),
+        least_ns=_extreme(min, [_of_a_call(record, "min") for record in records]),
+        most_ns=_extreme(max, [_of_a_call(record, "max") for record in records]),
+        computation=_sum(record.computation for record in records),
+        memory=_sum(record.memory for record in records),
+    )
+
+
+def _groups(records: Sequence[OpRecord], question: Question) -> list[list[OpRecord]]:
+    if not question.aggregate_by:
+        return [[record] for record in records]
+    groups: dict[str, list[OpRecord]] = {}
+    for record in records:
+        key = {"type": record.type, "op": "", "all": "all"}[question.aggregate_by] or op_of(record)
+        groups.setdefault(key, []).append(record)
+    return list(groups.values())
+
+
+def _line(group: Sequence[OpRecord], question: Question) -> Line:
+    one = group[0] if not question.aggregate_by else None
+    time = _aggregated_time(group, question) if not one else _time(one, question.side, question.time)
+    computation = _aggregated(group, [record.computation for record in group], question) or None
+    memory = _aggregated(group, [record.memory for record in group], question)
+    return Line(
+        name=one and one.name,
+        op=_common(map(op_of, group)),
+        type="all" if question.aggregate_by == "all" else _common(record.type for record in group),
+        id=(one and one.id) or None,
+        calls=_calls(group, question),
+        time_ns=time,
+        share=None,
+        cumulative_ns=None,
+        computation=computation,
+        flops=_rate(computation, time),
+        memory=memory,
+        bandwidth=_rate(memory, time),
+        input_shapes=one and one.input_shapes,
+        output_shapes=one and one.output_shapes,
+        input_dtypes=one.input_dtypes if one else (),
+        output_dtypes=one.output_dtypes if one else (),
+        place=(one and one.place) or None,
+    )
+
+
+def _calls(group: Sequence[OpRecord], question: Question) -> int:
+    """Return the calls: of raw names every one, of canonical ops those that are no part of another."""
+    by_op = question.aggregate_by == "op"
+    return sum(record.counted if by_op and record.counted is not None else record.calls for record in group)
+
+
+def _aggregated_time(group: Sequence[OpRecord], question: Question) -> float | None:
+    if question.aggregate in ("max", "min") and question.side == "device" and question.time == "end":
+        extremes = [_of_a_call(record, question.aggregate) for record in group]
+        return _extreme(max if question.aggregate == "max" else min, extremes)
+    return _aggregated(group, [_time(record, question.side, question.time) for record in group], question)
+
+
+def _aggregated(group: Sequence[OpRecord], values: Sequence[float | None], question: Question) -> float | None:
+    """Return the aggregate of what is known; the mean is over all calls, so that it times the calls is the sum."""
+    whole = _sum(values)
+    if whole is None or not question.aggregate_by or question.aggregate == "sum":
+        return whole
+    if question.aggregate == "mean":
+        return whole / (_calls(group, question) or 1)
+    known = [value / record.calls for record, value in zip(group, values) if value is not None]
+    return max(known) if question.aggregate == "max" else min(known)
+
+
+def _of_a_call(record: OpRecord, how: str) -> float | None:
+    known = record.most_ns if how == "max" else record.least_ns
+    return record.device_ns if known is None and record.calls == 1 else known
+
+
+def _extreme(of: Callable[[Iterable[float]], float], values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return of(known) if known and len(known) == len(values) else None
+
+
+def _accumulated(lines: Iterable[Line], whole: float | None) -> list[Line]:
+    result, running = [], 0.0
+    for line in lines:
+        if line.time_ns is None:
+            result.append(line)
+            continue
+        running += line.time_ns
+        result.append(replace(line, share=line.time_ns / whole if whole else None, cumulative_ns=running))
+    return result
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _rate(amount: float | None, ns: float | None) -> float | None:
+    if amount is None or ns is None or (amount == 0 and ns == 0):
+        return None
+    return amount * 1e9 / ns if ns else float("inf")
+
+
+def _common(values: Iterable[str]) -> str | None:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _id_key(text: str | None) -> tuple[int, str] | None:
+    """Order ids as numbers where they are numbers."""
+    if text is None:
+        return None
+    return (int(text), "") if text.isdecimal() and len(text) < 20 else (1 << 70, text)

@@ -1,0 +1,171 @@
+"""A saved profile as it was read: every op with all that its source knows about it, and nothing that it does not.
+
+Readers (`traces`) make it; `query` answers questions about it; `OpTrace.profile` makes it the same OpProfile that a
+live measurement is, so that budgets and comparisons are those of the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from . import names
+from .environment import Environment
+
+if TYPE_CHECKING:
+    from .model import OpProfile
+
+Shape = tuple[int, ...]
+By = Literal["type", "name", "shape"]
+
+
+class OpRecord(NamedTuple):
+    """One op, or all its calls in one step that are alike (same name, type, shapes, dtypes, place).
+
+    Times are ns (fractional where the source is finer), sums over *calls*. None and empty mean: not known.
+    A NamedTuple, not a dataclass: a profile has up to 10**5 of them, and it is three times as fast to make.
+    """
+
+    name: str
+    """What the source calls this op or operator: a node's name, ``conv(data,w)[58]``, ``aten::mm``."""
+    type: str
+    """The raw op type: ``ConvolutionForward``, ``MatMulV3``, ``aten::mm``."""
+    id: str = ""
+    step: int = 0
+    """Index into `OpTrace.steps`."""
+    calls: int = 1
+    device_ns: float | None = None
+    """Self time on the device; on a CPU profile, the CPU is the device."""
+    host_ns: float | None = None
+    """Self time on the host (dispatch, launch), where the source tells it from the device's."""
+    device_launch_ns: float | None = None
+    """The part of *device_ns* before the first kernel began (MegEngine's ``kern``): waiting and launching."""
+    host_launch_ns: float | None = None
+    least_ns: float | None = None
+    """Device time of the shortest call; None where only the sum is known."""
+    most_ns: float | None = None
+    computation: float | None = None
+    """Floating-point operations."""
+    memory: float | None = None
+    """Bytes read and written."""
+    input_shapes: tuple[Shape, ...] | None = None
+    """() is a scalar."""
+    output_shapes: tuple[Shape, ...] | None = None
+    input_dtypes: tuple[str, ...] = ()
+    """As the source spells them."""
+    output_dtypes: tuple[str, ...] = ()
+    input_formats: tuple[str, ...] = ()
+    """Memory layouts: ``NCHW``, ``NC1HWC0``."""
+    output_formats: tuple[str, ...] = ()
+    place: str = ""
+    """Where it ran: core type, stream or computing node."""
+    op: str = ""
+    """The canonical op these calls count as, where that is not what *type* means by itself: nested ops."""
+    counted: int | None = None
+    """How many of the calls count as calls of the op, not as a part of another one; None: all of them."""
+
+
+class KernelRecord(NamedTuple):
+    """All launches of one kernel by one op in one step."""
+
+    name: str
+    launched_by: str
+    """The op, or ``(unlinked)`` where its launch is not in the profile."""
+    step: int = 0
+    calls: int = 1
+    device_ns: float = 0
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class OpTrace:
+    """A saved profile of one process (one rank)."""
+
+    source: str
+    """What wrote it: ``MegEngine graph profile``."""
+    environment: Environment
+    records: tuple[OpRecord, ...]
+    """In the order of the source, or of first appearance."""
+    steps: tuple[str, ...] = ("",)
+    """The label of each step, as the source numbers them; one empty label for a profile without steps."""
+    step_ns: tuple[float, ...] | None = None
+    """Wall time of each step."""
+    kernels: tuple[KernelRecord, ...] | None = None
+    """None where the source has no kernels beside its ops."""
+    peak_memory: int | None = None
+    """Bytes allocated at the worst moment."""
+    inferred_types: bool = False
+    """Whether op types were guessed from kernel names, because the source has none."""
+    remarks: tuple[str, ...] = ()
+    """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
+
+    def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
+        """Return the profile that budgets and comparisons take, its ops being canonical ops.
+
+        *by* tells ops apart further: by name, or by shapes, dtypes and formats (``Cast FLOAT->DT_BF16 [32,64]``).
+        """
+        # Imported here, with NumPy behind it: to look at a profile needs neither.
+        import numpy as np
+
+        from .model import ABSENT, MemoryUse, OpProfile
+
+        def column(values: list[float | None]) -> np.typing.NDArray[np.int64]:
+            return np.array([ABSENT if value is None else round(value) for value in values], np.int64)
+
+        ops = _numbered([label(record, by, aliases) for record in self.records])
+        raws = _numbered([names.stable(record.type) for record in self.records])
+        flops = [record.computation for record in self.records]
+        return OpProfile(
+            environment=self.environment,
+            op_names=tuple(ops[1]),
+            raw_names=tuple(raws[1]),
+            op=np.array(ops[0], np.int32),
+            raw=np.array(raws[0], np.int32),
+            counted=np.array([r.calls if r.counted is None else r.counted for r in self.records], np.int64),
+            events=np.array([record.calls for record in self.records], np.int64),
+            device_ns=column([record.device_ns for record in self.records]),
+            bytes=column([record.memory for record in self.records]),
+            flops=None if all(value is None for value in flops) else column(flops),
+            step=np.array([record.step for record in self.records], np.int32),
+            host_ns=tuple(map(round, self.step_ns)) if self.step_ns else (ABSENT,) * len(self.steps),
+            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory),) * len(self.steps),
+            knows=lambda name: False,
+        )
+
+
+def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
+    """Return the canonical op of *record*, its raw type where the vocabulary has none."""
+    if record.op:
+        return record.op
+    return names.meaning(record.type, (*record.input_dtypes[:1], *record.output_dtypes[:1]), aliases).op
+
+
+def label(record: OpRecord, by: By, aliases: Mapping[str, str] | None = None) -> str:
+    """Return what tells the op of *record* from others: its canonical op, its name, or its op with shapes."""
+    if by == "name":
+        return record.name
+    op = op_of(record, aliases)
+    return op if by == "type" else " ".join(filter(None, [op, *signature(record)]))
+
+
+def signature(record: OpRecord) -> list[str]:
+    """Return dtypes, formats and input shapes as people write them: ``FLOAT->DT_BF16``, ``[32,64],[64]``."""
+    shapes = ",".join(f"[{','.join(map(str, shape))}]" for shape in record.input_shapes or ())
+    return [
+        _arrow(record.input_dtypes, record.output_dtypes),
+        _arrow(record.input_formats, record.output_formats),
+        shapes,
+    ]
+
+
+def _arrow(before: tuple[str, ...], after: tuple[str, ...]) -> str:
+    """Return what goes in and comes out, in short: of several alike, one."""
+    inputs, outputs = (",".join(dict.fromkeys(filter(None, texts))) for texts in (before, after))
+    return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}"
+
+
+def _numbered(texts: list[str]) -> tuple[list[int], list[str]]:
+    """Return for each text its index among the distinct ones, and those."""
+    index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return [index[text] for text in texts], list(index)

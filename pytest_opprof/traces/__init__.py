@@ -1,0 +1,135 @@
+"""Saved profiles of other tools, one module a format. A new format is one module and one line in `FORMATS`.
+
+Each module has
+
+- ``TITLE``: what wrote it, as people say it;
+- ``recognises(place)``: whether this file (or folder, for formats of several files) is one, by its content, reading no
+  more than its head;
+- ``read(place, options)``: the `OpTrace`; raises TraceError, and nothing else, for a file that is broken;
+- and, where one place can hold several ranks or tell which it is, ``ranks(place)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Protocol, cast
+
+from ..errors import TraceError, UsageError
+from ..names import suggestion
+from ..trace import OpTrace
+from .place import Place
+
+FORMATS = (
+    "opprof",
+    "megengine",
+    "megengine_timeline",
+    "mindspore",
+    "mindspore_gpu",
+    "mindspore_ascend",
+    "ascend",
+    "nsys",
+    "torch",
+    "onnxruntime",
+    "onnx_model",
+    "jax",
+    "hlo",
+    "stablehlo",
+)
+"""In the order in which they are asked."""
+MOST_FILES = 20_000
+"""Files looked at below one folder; a profiler writes some hundred."""
+MOST_DEPTH = 12
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a profile is to be read."""
+
+    partial: bool = False
+    """Read what is whole of a file that was cut, and say in `OpTrace.remarks` how much is missing."""
+    rank: int | None = None
+    """Which rank, of a place with several."""
+
+
+class Format(Protocol):
+    """A module of this package."""
+
+    TITLE: str
+
+    def recognises(self, place: Place) -> bool:
+        """Tell by its content whether the place is of this format."""
+
+    def read(self, place: Place, options: Options) -> OpTrace:
+        """Return what it holds."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A saved profile that was found."""
+
+    format: str
+    place: Place
+    rank: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}{f' (rank {self.rank})' if self.rank is not None else ''}"
+
+
+def module(name: str) -> Format:
+    """Return the module of the format *name*. Raises UsageError, with the nearest names."""
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}{suggestion(name, FORMATS) or '.'} Known: {', '.join(FORMATS)}")
+    return cast(Format, import_module(f".{name}", __name__))
+
+
+def find(place: Place, source: str | None = None) -> list[Found]:
+    """Return every profile in *place*, a file or a folder; *source* names the format instead of the content.
+
+    Raises TraceError when there is none, saying what was looked for.
+    """
+    if not place.path.exists():
+        raise TraceError(f"{place}: there is no such file or folder")
+    formats = FORMATS if source is None else (source,)
+    if source is not None and not place.is_folder:
+        return _ranked(source, place)
+    found = list(_search(place, formats, [0], 0))
+    if not found:
+        raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){_why(place)}")
+    return found
+
+
+def read(found: Found, partial: bool = False) -> OpTrace:
+    """Read one profile. Raises TraceError."""
+    return module(found.format).read(found.place, Options(partial, found.rank))
+
+
+def _search(place: Place, formats: tuple[str, ...], seen: list[int], depth: int) -> Iterator[Found]:
+    seen[0] += 1
+    if seen[0] > MOST_FILES or depth > MOST_DEPTH:
+        raise TraceError(f"{place}: too many files or folders to look through; name the profile's own folder")
+    for name in formats:
+        if module(name).recognises(place):
+            yield from _ranked(name, place)
+            return
+    if place.is_folder:
+        for child in place.children():
+            yield from _search(child, formats, seen, depth + 1)
+
+
+def _ranked(name: str, place: Place) -> list[Found]:
+    found = Found(name, place)
+    ranks = getattr(module(name), "ranks", None)
+    return [replace(found, rank=rank) for rank in ranks(place)] if ranks else [found]
+
+
+def _why(place: Place) -> str:
+    if place.is_folder:
+        return ""
+    beginning = place.beginning()
+    if not beginning:
+        return ": it is empty"
+    if place.path.name.endswith((".xplane.pb", ".xplane.pb.gz")):
+        return ": give the .trace.json.gz beside it"
+    return f". It begins with {beginning[:40].decode('utf-8', 'backslashreplace')!r}"

@@ -1,0 +1,313 @@
+"""The commands on saved profiles, each as a user calls it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof import cli
+from pytest_opprof.environment import Environment
+from pytest_opprof.trace import KernelRecord, OpRecord, OpTrace
+from pytest_opprof.traces import opprof
+
+HERE = Environment((("made", "1"),), "cpu", "")
+RECORDS = (
+    OpRecord("conv1", "Conv2D", "1", 0, 2, 800_000, input_dtypes=("f32",), computation=4e6),
+    OpRecord("cast_a", "Cast", "2", 0, 3, 150_000, 50_000, input_dtypes=("f32",), output_dtypes=("f16",)),
+    OpRecord("copy", "Copy", "10", 0, 1, 50_000),
+)
+KERNELS = (KernelRecord("k<int>", "conv1", calls=4, device_ns=800), KernelRecord("copy_kernel", "(unlinked)"))
+Run = Callable[..., "tuple[int, str, str]"]
+
+
+def made(*records: OpRecord, steps: tuple[str, ...] = ("",), **more: object) -> OpTrace:
+    return OpTrace("made by hand", HERE, records or RECORDS, steps, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call opprof in a folder with a profile ``a.json``; return its exit code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    save("a.json", made(kernels=KERNELS))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def save(path: str, trace: OpTrace) -> None:
+    Path(path).write_text(opprof.dump(trace), encoding="utf-8")
+
+
+class TestShow:
+    def test_the_default_is_the_three_most_expensive_with_the_totals_above(self, run: Run) -> None:
+        code, out, err = run("show", "a.json")
+        assert (code, err) == (0, "")
+        lines = out.splitlines()
+        assert lines[:3] == ["made by hand  [made 1, cpu]", "total device time: 1 ms", "total host time: 50 us"]
+        assert [line.split()[0] for line in lines[4:]] == ["#", "---", "0", "1", "2"]
+        assert lines[6].split()[:6] == ["0", "800", "us", "80%", "800", "us"]
+
+    def test_json_has_the_published_keys(self, run: Run) -> None:
+        document = json.loads(run("show", "a.json", "-t", "1", "--format", "json")[1])
+        assert (document["source"], document["device_time_ns"], document["host_time_ns"]) == (
+            "made by hand",
+            10**6,
+            50_000,
+        )
+        (row,) = document["rows"]
+        assert row.keys() >= {
+            "name", "op", "type", "id", "calls", "time_ns", "share", "cumulative_ns", "computation", "flops", "memory",
+            "bandwidth", "input_shapes", "output_shapes",
+        }  # fmt: skip
+        assert (row["name"], row["op"], row["time_ns"], row["share"], row["memory"]) == (
+            "conv1",
+            "Conv2D",
+            800_000,
+            0.8,
+            None,
+        )
+
+    def test_csv_is_a_table_of_everything(self, run: Run) -> None:
+        rows = list(csv.DictReader(run("show", "a.json", "-t0", "--format", "csv")[1].splitlines()))
+        assert [row["name"] for row in rows] == ["conv1", "cast_a", "copy"]
+
+    @pytest.mark.parametrize(
+        ("options", "names"),
+        [
+            (["--name", "^c.n"], ["conv1"]),
+            (["--type", "Cast", "--type", "Copy"], ["cast_a", "copy"]),
+            (["--input-dtype", "float32"], ["conv1", "cast_a"]),
+            (["--min-time", "100us", "--max-time", "0.0002"], ["cast_a"]),
+            (["--side", "host"], ["cast_a"]),
+            (["--order-by", "+time"], ["copy", "cast_a", "conv1"]),
+            (["--order-by", "calls", "-t", "1"], ["cast_a"]),
+            (["--side", "both"], ["conv1", "cast_a", "copy", "cast_a"]),
+        ],
+    )
+    def test_options_select_and_order(self, run: Run, options: list[str], names: list[str]) -> None:
+        out = run("show", "a.json", "--only-ops", *options)[1]
+        assert [line.split()[0] for line in out.splitlines()] == names
+
+    def test_aggregates(self, run: Run) -> None:
+        document = json.loads(run("show", "a.json", "--aggregate", "mean", "--format", "json")[1])
+        (row,) = document["rows"]
+        assert (row["type"], row["calls"], row["time_ns"]) == ("all", 6, 10**6 / 6)
+
+    def test_copies_are_timed_when_asked_for(self, run: Run) -> None:
+        assert "copies: 1, 50 us, 50 us each" in run("show", "a.json", "--copy-time")[1]
+        assert "copies: none" in run("show", "a.json", "--copy-time", "--name", "conv")[1]
+        document = json.loads(run("show", "a.json", "--copy-time", "--format", "json")[1])
+        assert document["copy_time"] == {"calls": 1, "total_ns": 50_000, "launch_ns": None}
+
+    def test_kernels_are_listed_with_the_op_that_launched_them(self, run: Run) -> None:
+        lines = run("show", "a.json", "--kernels")[1].splitlines()
+        assert lines[2].split() == ["k<int>", "conv1", "4", "800", "ns", "200", "ns"]
+        (kernel,) = json.loads(run("show", "a.json", "--kernels", "--format", "json", "-t1")[1])["kernels"]
+        assert (kernel["kernel"], kernel["total_ns"], kernel["average_ns"]) == ("k<int>", 800, 200)
+
+    def test_steps_can_be_chosen(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
+        assert json.loads(run("show", "b.json", "--steps", "8", "--format", "json")[1])["rows"][0]["calls"] == 5
+        assert json.loads(run("show", "b.json", "--format", "json")[1])["rows"][0]["calls"] == 7
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--order-by", "tiem"], "'tiem' is no column: did you mean 'time'?"),
+            (["--name", "("], "--name '(' is no regular expression: "),
+            (["--min-time", "5 MiB"], "--min-time '5 MiB': write a time"),
+            (["--min-time", "soon"], "'soon' is not a quantity"),
+            (["--steps", "3"], "this profile has no step 3"),
+            (["--time", "kern"], "does not tell when an op's first kernel began"),
+            (["--rank", "x"], "--rank 'x': write a number, or all"),
+            (["--rank", "3"], "has no rank 3; it holds"),
+            (["--source", "tourch"], "unknown format 'tourch': did you mean 'torch'?"),
+        ],
+    )
+    def test_a_question_without_an_answer_is_one_error(self, run: Run, options: list[str], message: str) -> None:
+        code, out, err = run("show", "a.json", *options)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert len(err.splitlines()) <= 2
+
+    def test_an_empty_profile_is_an_error_not_an_empty_table(self, run: Run) -> None:
+        save("b.json", OpTrace("made", HERE, ()))
+        assert run("show", "b.json") == (2, "", "opprof: b.json: holds no op: nothing ran while it was recorded, or the"
+                                         " recording was lost\n")  # fmt: skip
+
+    def test_remarks_of_the_reader_are_said_beside_the_answer(self, run: Run) -> None:
+        save("b.json", made(remarks=("the sums\x1b[2J differ",)))
+        code, out, err = run("show", "b.json")
+        assert (code, err) == (0, "opprof: b.json: the sums\\x1b[2J differ\n")
+        assert "conv1" in out
+
+    def test_a_folder_with_several_profiles_asks_which(self, run: Run) -> None:
+        save("b.json", made())
+        code, out, err = run("show", ".")
+        assert (code, out) == (2, "")
+        assert err.splitlines()[1:] == ["  a.json", "  b.json"]
+        assert run("show", ".", "--rank", "all")[1].count("total device time") == 2
+        assert len(json.loads(run("show", ".", "--rank", "all", "--format", "json")[1])["ranks"]) == 2
+
+    def test_names_from_a_file_cannot_move_the_cursor(self, run: Run) -> None:
+        save(
+            "b.json", made(RECORDS[0]._replace(name="x\x1b[2J\r", type="\x07"), kernels=(KernelRecord("\x1b", "\x1b"),))
+        )
+        for options in (
+            [],
+            ["--only-ops"],
+            ["--format", "csv"],
+            ["--format", "json"],
+            ["--format", "markdown"],
+            ["--kernels"],
+        ):
+            out = run("show", "b.json", *options)[1]
+            assert all(line.isprintable() for line in out.splitlines())
+
+
+SLOWER = tuple(record._replace(device_ns=2 * (record.device_ns or 0)) for record in RECORDS)
+
+
+class TestDiff:
+    def test_the_same_is_no_finding(self, run: Run) -> None:
+        code, out, err = run("diff", "a.json", "a.json")
+        assert (code, err) == (0, "")
+        assert out.splitlines()[-1] == "verdict: ok"
+
+    def test_more_calls_and_new_ops_are_findings_with_the_op_named(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(calls=9), OpRecord("m", "MatMul", device_ns=1)))
+        code, out, _ = run("diff", "a.json", "b.json")
+        assert code == 1
+        assert "  calls of Cast: 9, 3 in the baseline" in out.splitlines()
+        assert "  calls of MatMul: 1, none in the baseline" in out.splitlines()
+        assert run("diff", "b.json", "a.json")[0] == 1
+
+    def test_slower_is_judged_by_tolerance_and_floor(self, run: Run) -> None:
+        save("b.json", made(*SLOWER))
+        assert run("diff", "a.json", "b.json")[0] == 1
+        assert run("diff", "a.json", "b.json", "--tolerance", "150%")[0] == 0
+        assert run("diff", "a.json", "b.json", "--floor", "2 ms")[0] == 0
+        assert run("diff", "b.json", "a.json")[0] == 0
+
+    def test_an_op_split_over_places_is_summed(self, run: Run) -> None:
+        half = RECORDS[0]._replace(calls=1, device_ns=400_000)
+        save("b.json", made(half._replace(place="AI_CORE"), half._replace(place="MIX_AIC"), *RECORDS[1:]))
+        assert run("diff", "a.json", "b.json")[0] == 0
+
+    def test_json_has_a_row_an_op(self, run: Run) -> None:
+        save("b.json", made(*SLOWER))
+        code, out, _ = run("diff", "a.json", "b.json", "--format", "json", "--by", "shape")
+        document = json.loads(out)
+        assert (code, document["verdict"]) == (1, "slower")
+        assert {row["op"]: (row["base_ns"], row["now_ns"]) for row in document["rows"]}["Cast f32->f16"] == (
+            150_000,
+            300_000,
+        )
+
+    def test_two_steps_of_one_profile(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
+        code, out, _ = run("diff", "b.json", "b.json", "--base-steps", "7", "--steps", "8")
+        assert (code, "calls of Conv2D: 5, 2 in the baseline" in out) == (1, True)
+
+    def test_without_times_only_calls_are_judged_and_it_says_so(self, run: Run) -> None:
+        save("b.json", made(*(record._replace(device_ns=None, host_ns=None) for record in RECORDS)))
+        code, out, _ = run("diff", "a.json", "b.json")
+        assert code == 0
+        assert "times are shown, not judged: one of the profiles has no times" in out
+
+    @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--steps", "9"]])
+    def test_bad_options_are_errors(self, run: Run, options: list[str]) -> None:
+        assert run("diff", "a.json", "a.json", *options)[0] == 2
+
+
+class TestCheck:
+    def test_a_kept_budget_is_ok(self, run: Run) -> None:
+        code, out, err = run(
+            "check", "a.json", "--budget", "Cast=3", "--budget", "device_time=1ms", "--budget", "top=Conv2D"
+        )
+        assert (code, err) == (0, "")
+        assert out == "a.json: within its budget (Cast=3, device_time=1ms, top=Conv2D); 6 calls of 3 ops\n"
+
+    def test_a_broken_one_is_a_finding_that_names_the_op(self, run: Run) -> None:
+        code, out, _ = run("check", "a.json", "--budget", "Cast=2", "--budget", "Conv*=0")
+        assert code == 1
+        assert out.splitlines()[:3] == [
+            "op budget exceeded: a.json  [made 1, cpu]",
+            "  calls of Cast: 3, over the budget of 2",
+            "  calls of Conv*: 2, over the budget of 0",
+        ]
+
+    @pytest.mark.parametrize(
+        ("budget", "message"),
+        [
+            ("Csat=1", "unknown op 'Csat': did you mean 'Cast'?"),
+            ("Cast", "write OP=LIMIT"),
+            ("Cast=many", "write a number of calls"),
+            ("host_time=1ms", "cannot be checked: made does not measure it here"),
+            ("peak_memory=1GiB", "cannot be checked"),
+        ],
+    )
+    def test_what_cannot_be_judged_is_an_error_not_a_pass(self, run: Run, budget: str, message: str) -> None:
+        code, out, err = run("check", "a.json", "--budget", budget)
+        assert (code, out) == (2, "")
+        assert message in err
+
+    def test_guessed_types_are_judged_only_when_allowed(self, run: Run) -> None:
+        save("b.json", made(inferred_types=True))
+        code, _, err = run("check", "b.json", "--budget", "Cast=3")
+        assert (code, "--allow-inferred" in err) == (2, True)
+        assert run("check", "b.json", "--budget", "Cast=3", "--allow-inferred")[0] == 0
+
+    def test_every_rank_is_judged(self, run: Run) -> None:
+        save("b.json", made(RECORDS[1]._replace(calls=9)))
+        assert run("check", ".", "--rank", "all", "--budget", "Cast=3")[0] == 1
+
+
+class TestConvert:
+    def test_to_our_own_format_and_back(self, run: Run) -> None:
+        assert run("convert", "a.json", "-o", "b.json") == (0, "wrote b.json: 3 records\n", "")
+        assert json.loads(Path("a.json").read_text()) == json.loads(Path("b.json").read_text())
+
+    def test_to_a_chrome_trace(self, run: Run) -> None:
+        assert run("convert", "a.json", "-o", "b.trace.json")[0] == 0
+        assert len(json.loads(Path("b.trace.json").read_text())["traceEvents"]) == 4
+
+    def test_it_never_overwrites_what_it_reads(self, run: Run) -> None:
+        before = Path("a.json").read_text()
+        code, _, err = run("convert", "a.json", "-o", "./a.json")
+        assert (code, "is the profile itself" in err) == (2, True)
+        assert Path("a.json").read_text() == before
+
+    def test_a_place_that_cannot_be_written_is_an_error(self, run: Run) -> None:
+        assert run("convert", "a.json", "-o", "a.json/b.json")[0] == 2
+
+
+def test_formats_are_listed(run: Run) -> None:
+    code, out, _ = run("formats")
+    assert code == 0
+    assert "pytest-opprof profile" in out
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(run: Run) -> None:
+    command = f"{sys.executable} -m pytest_opprof show a.json -t0 --format csv | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=os.environ)
+    assert done.stderr == ""
+
+
+def test_to_show_a_small_profile_needs_no_numpy_and_no_framework(run: Run) -> None:
+    code = (
+        "import sys; from pytest_opprof import cli; cli.main(['show', 'a.json', '--format', 'json']);"
+        "assert not {'numpy', 'pytest', 'torch', 'jsonschema', 'tabulate'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

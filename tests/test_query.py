@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof import query
+from pytest_opprof.environment import Environment
+from pytest_opprof.errors import UsageError
+from pytest_opprof.query import Question, answer
+from pytest_opprof.trace import OpRecord, OpTrace
+
+CONV = OpRecord("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
+CAST = OpRecord("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
+COPY = OpRecord("copy", "Copy", "9", calls=1, device_ns=50, device_launch_ns=20, memory=50)
+HOSTED = OpRecord("alloc", "Alloc", calls=3, host_ns=70)
+
+
+def trace(*records: OpRecord, steps: tuple[str, ...] = ("",)) -> OpTrace:
+    return OpTrace("made by hand", Environment((("made", ""),), "cpu", ""), records, steps)
+
+
+def asked(*records: OpRecord, **question: Any) -> list[str | None]:
+    return [line.name or line.type for line in answer(trace(*records), Question(**question))]
+
+
+def test_the_most_expensive_comes_first_and_the_cumulative_time_runs_down_the_rows() -> None:
+    lines = answer(trace(COPY, CONV, CAST), Question())
+    assert [(line.name, line.time_ns, line.share, line.cumulative_ns) for line in lines] == [
+        ("conv1", 800, 0.8, 800),
+        ("cast_a", 150, 0.15, 950),
+        ("copy", 50, 0.05, 1000),
+    ]
+
+
+def test_filters_do_not_change_what_a_share_is_of() -> None:
+    (line,) = answer(trace(CONV, CAST, COPY), Question(types=("Cast",)))
+    assert (line.share, line.cumulative_ns) == (0.15, 150)
+
+
+def test_rates_are_a_second_and_infinite_where_no_time_passed() -> None:
+    (line,) = answer(trace(CONV), Question())
+    assert (line.flops, line.bandwidth) == (5e9, 1.25e8)
+    (line,) = answer(trace(CONV._replace(device_ns=0)), Question())
+    assert line.flops == float("inf")
+    (line,) = answer(trace(CONV._replace(device_ns=0, memory=0, computation=None)), Question())
+    assert (line.flops, line.bandwidth) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ({"name": re.compile("a")}, ["cast_a"]),
+        ({"name": re.compile("^co")}, ["conv1", "copy"]),
+        ({"types": ("Cast", "Conv2D")}, ["conv1", "cast_a"]),
+        ({"types": ("Nothing",)}, []),
+        ({"input_dtype": "float32"}, ["conv1"]),
+        ({"input_dtype": "bfloat16"}, ["cast_a"]),
+        ({"least_ns": 150}, ["conv1", "cast_a"]),
+        ({"most_ns": 150}, ["cast_a", "copy"]),
+        ({"least_ns": 60, "most_ns": 700}, ["cast_a"]),
+        ({"time": "kern"}, ["copy"]),
+        ({"side": "host"}, ["alloc", "cast_a"]),
+        ({"top": 1}, ["conv1"]),
+        ({"top": -1}, ["conv1", "cast_a"]),
+        ({"order_by": "memory", "ascending": True}, ["cast_a", "copy", "conv1"]),
+        ({"order_by": "computation", "ascending": True}, ["conv1", "cast_a", "copy"]),
+        ({"order_by": "computation"}, ["conv1", "cast_a", "copy"]),
+        ({"order_by": "id", "ascending": True}, ["conv1", "copy", "cast_a"]),
+        ({"order_by": "name"}, ["copy", "conv1", "cast_a"]),
+        ({"order_by": "calls"}, ["cast_a", "conv1", "copy"]),
+    ],
+)
+def test_each_option_selects_or_orders(question: dict[str, Any], names: list[str]) -> None:
+    assert asked(CONV, CAST, COPY, HOSTED, **question) == names
+
+
+@pytest.mark.parametrize("column", query.COLUMNS)
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_every_column_orders_even_where_it_is_not_known(column: str, sign: str) -> None:
+    order_by, ascending = query.ordering(sign + column)
+    assert len(asked(CONV, CAST, COPY, order_by=order_by, ascending=ascending)) == 3
+
+
+def test_an_unknown_column_is_named_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'bandwith' is no column: did you mean 'bandwidth'\? Known: time, "):
+        query.ordering("bandwith")
+
+
+def test_a_profile_without_times_keeps_its_ops() -> None:
+    static = CONV._replace(device_ns=None)
+    (line,) = answer(trace(static), Question())
+    assert (line.calls, line.time_ns, line.share) == (1, None, None)
+
+
+TWICE = OpRecord("b", "Conv2D", calls=4, device_ns=400, least_ns=50, most_ns=200, memory=40)
+
+
+@pytest.mark.parametrize(
+    ("how", "time", "memory", "computation"),
+    [("sum", 1200, 140, 4000), ("max", 800, 100, 4000), ("min", 50, 10, 4000), ("mean", 240, 28, 800)],
+)
+def test_an_aggregate_is_over_calls(how: Any, time: float, memory: float, computation: float) -> None:
+    (line,) = answer(trace(CONV, TWICE), Question(aggregate_by="type", aggregate=how))
+    assert (line.name, line.type, line.calls) == (None, "Conv2D", 5)
+    assert (line.time_ns, line.memory, line.computation) == (time, memory, computation)
+    assert line.flops == computation * 1e9 / time
+
+
+def test_an_extreme_is_unknown_where_only_a_sum_is_known() -> None:
+    only_sum = TWICE._replace(least_ns=None)
+    (line,) = answer(trace(CONV, only_sum), Question(aggregate_by="all", aggregate="min"))
+    assert (line.type, line.time_ns) == ("all", None)
+
+
+def test_types_of_one_canonical_op_aggregate_by_op() -> None:
+    mm = OpRecord("x", "aten::mm", device_ns=1)
+    addmm = OpRecord("y", "aten::addmm", device_ns=2)
+    (line,) = answer(trace(mm, addmm), Question(aggregate_by="op"))
+    assert (line.op, line.type, line.calls) == ("MatMul", None, 2)
+    assert len(answer(trace(mm, addmm), Question(aggregate_by="type"))) == 2
+
+
+def test_calls_of_a_canonical_op_are_those_that_count_and_of_a_type_all() -> None:
+    linear = OpRecord("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
+    addmm = OpRecord("a", "aten::addmm", calls=2, device_ns=9)
+    (line,) = answer(trace(linear, addmm), Question(aggregate_by="op"))
+    assert (line.op, line.calls, line.time_ns) == ("MatMul", 2, 10)
+    (line,) = answer(trace(linear), Question(aggregate_by="type"))
+    assert line.calls == 2
+
+
+def test_bounds_of_time_hold_before_ops_are_aggregated() -> None:
+    (line,) = answer(trace(CONV, TWICE), Question(aggregate_by="type", most_ns=500))
+    assert line.time_ns == 400
+
+
+def test_steps_are_joined_unless_some_are_chosen() -> None:
+    profile = trace(CONV, CONV._replace(step=1, device_ns=700), CAST._replace(step=2), steps=("3", "4", "5"))
+    (conv, cast) = answer(profile, Question())
+    assert (conv.calls, conv.time_ns, conv.computation, cast.calls) == (2, 1500, 8000, 2)
+    for text in ("4", "4,4", "4-4"):
+        (conv,) = answer(query.steps(profile, text), Question())
+        assert conv.time_ns == 700
+    assert (
+        len(answer(query.steps(profile, "3,5"), Question()))
+        == len(answer(query.steps(profile, "3-5"), Question()))
+        == 2
+    )
+
+
+@pytest.mark.parametrize("text", ["6", "2-9", "x", "", "3,7", "9" * 5000, "-", "4-"])
+def test_a_step_that_is_not_there_is_an_error_with_those_that_are(text: str) -> None:
+    with pytest.raises(UsageError, match="Its steps: 3, 4, 5"):
+        query.steps(trace(CONV, steps=("3", "4", "5")), text)
+
+
+def test_copies_are_timed_among_the_selected() -> None:
+    copies = query.copy_time(trace(CONV, CAST, COPY), Question())
+    assert (copies.calls, copies.total_ns, copies.launch_ns) == (1, 50, 20)
+    assert query.copy_time(trace(CONV), Question()).total_ns is None
+
+
+NS = st.one_of(st.none(), st.integers(0, 10**12))
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["Cast", "Conv"]), st.integers(0, 2), NS).map(
+        lambda values: OpRecord(values[0], values[1], step=values[2], device_ns=values[3])
+    ),
+    max_size=12,
+)
+
+
+@given(RECORDS)
+def test_joining_steps_loses_and_invents_nothing(records: list[OpRecord]) -> None:
+    profile = trace(*records, steps=("1", "2", "3"))
+    timed = [record for record in records if record.device_ns is not None]
+    lines = answer(profile, Question())
+    assert sum(line.time_ns or 0 for line in lines) == sum(record.device_ns or 0 for record in timed)
+    per_step = [answer(query.steps(profile, label), Question()) for label in profile.steps]
+    if len(timed) == len(records):
+        assert (
+            sum(line.calls for line in lines) == sum(line.calls for step in per_step for line in step) == len(records)
+        )
+
+
+@given(RECORDS, st.sampled_from(list(query.COLUMNS)), st.booleans())
+def test_ordering_only_orders(records: list[OpRecord], column: str, ascending: bool) -> None:
+    def names(lines: list[query.Line]) -> list[str]:
+        return sorted(str((line.name, line.type, line.calls, line.time_ns)) for line in lines)
+
+    profile = trace(*records)
+    assert names(answer(profile, Question(order_by=column, ascending=ascending))) == names(answer(profile, Question()))

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_opprof.environment import Environment
+from pytest_opprof.errors import UsageError
+from pytest_opprof.trace import OpRecord, OpTrace, label
+
+PROFILE = OpTrace(
+    "made",
+    Environment((("made", ""),), "cpu", ""),
+    (
+        OpRecord("l/a", "aten::addmm", calls=3, device_ns=90.4, memory=10, computation=7),
+        OpRecord("l", "aten::linear", calls=3, device_ns=9, op="MatMul", counted=0),
+        OpRecord("l/a", "aten::addmm", step=1, calls=2, device_ns=60),
+        OpRecord("c", "Cast", step=1, calls=4, device_ns=None, input_dtypes=("FLOAT",), output_dtypes=("DT_BF16",)),
+    ),
+    steps=("1", "2"),
+)
+
+
+def test_budgets_see_the_counts_of_a_live_measurement() -> None:
+    profile = PROFILE.profile()
+    assert [(stats.op, stats.calls) for stats in profile.ops] == [("MatMul", (3, 2)), ("Cast", (0, 4))]
+    assert profile.stats("MatMul").device_ns == (99, 60)
+    assert profile.stats("aten::linear").calls == (3, 0)
+    assert profile.stats("aten::*").calls == (6, 2)
+    assert profile.stats("Cast").device_ns is None
+    with pytest.raises(UsageError, match="did you mean 'Cast'"):
+        profile.stats("Csat")
+
+
+def test_what_the_source_does_not_know_stays_unknown() -> None:
+    profile = PROFILE.profile()
+    assert profile.host_ns == (-1, -1)
+    assert profile.memory is None
+    assert profile.stats("Cast").bytes is None
+    assert profile.stats("MatMul").flops == (7, 0)
+
+
+def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
+    assert [stats.op for stats in PROFILE.profile(by="name").ops] == ["l/a", "c"]
+    assert label(PROFILE.records[3], "shape") == "Cast FLOAT->DT_BF16"
+    shaped = OpRecord(
+        "x", "MatMul", input_shapes=((32, 64), (64,)), input_dtypes=("f32", "f32"), output_dtypes=("f32",)
+    )
+    assert label(shaped, "shape") == "MatMul f32 [32,64],[64]"
+    layouts = OpRecord("x", "TransData", input_formats=("NCHW",), output_formats=("NC1HWC0",))
+    assert label(layouts, "shape") == "TransData NCHW->NC1HWC0"
+
+
+def test_aliases_name_the_users_own_ops() -> None:
+    profile = PROFILE.profile({"aten::addmm": "MyOp"})
+    assert profile.stats("MyOp", {"aten::addmm": "MyOp"}).calls == (3, 2)
