@@ -1,0 +1,287 @@
+"""Nsight Systems: the SQLite file of `nsys export --type sqlite`, as it is or gzipped.
+
+Tables (times are ns; those that a run did not record are not there; numbers for names are in ``StringIds``):
+
+- ``CUPTI_ACTIVITY_KIND_KERNEL``: start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName;
+- ``CUPTI_ACTIVITY_KIND_MEMCPY`` (copyKind, bytes) and ``CUPTI_ACTIVITY_KIND_MEMSET`` (bytes): the same without names;
+- ``CUPTI_ACTIVITY_KIND_RUNTIME``: the calls of the CUDA API: start, end, nameId, globalTid, correlationId;
+- ``NVTX_EVENTS``: the ranges that a program pushes and pops (eventType 59): start, end, globalTid, text or textId;
+- ``TARGET_INFO_GPU``, ``META_DATA_EXPORT`` (``EXPORT_META_DATA`` before 2021): the GPU, the version.
+
+A kernel is an op here: its type is the short name, which has no template arguments and stays when they change, its
+name the demangled one. What launched it is the innermost NVTX range around the API call of the same correlation, else
+that call. API calls are ops on the host; those that launch, copy or set are not counted as calls, because what they
+started is. Synchronisations are counted as API calls; ``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has the same ones again.
+Seen: 2024.5 (schema 3.13), A100. NVTX after the published schema, not seen.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+from ..environment import Environment
+from ..errors import TraceError
+from ..trace import KernelRecord, OpRecord, OpTrace
+from . import Options
+from .place import Place
+from .sqlite import MAGIC, opened, tables
+
+TITLE = "Nsight Systems sqlite export"
+_KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+_MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+_MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+_RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_COPY_KINDS = {
+    # CUPTI's numbers: to and from arrays (3 to 7) and unified memory (11 to 13) are the same directions.
+    **dict.fromkeys([1, 3, 11], "MemcpyHtoD"),
+    **dict.fromkeys([2, 4, 12], "MemcpyDtoH"),
+    **dict.fromkeys([5, 6, 7, 8, 10, 13], "MemcpyDtoD"),
+    9: "MemcpyHtoH",
+}
+_STARTS_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)")
+_API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
+_CUPY_COPY = re.compile(r"cupy_copy__([a-z]+\d*)_([a-z]+\d*)")
+_PUSH_POP_RANGE = 59
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it is an SQLite file whose first tables are those of nsys."""
+    if not place.head.startswith(MAGIC):
+        return False
+    return b"CUPTI_ACTIVITY_KIND_" in place.head or b"StringIds" in place.head
+
+
+def ranks(place: Place) -> list[int | None]:
+    """Return a number for each process that used a GPU, or None alone for one process."""
+    with _open(place) as database:
+        processes = database.processes()
+    return list(range(len(processes))) if len(processes) > 1 else [None]
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read it; *options.rank* counts the processes in the order of their ids. Raises TraceError."""
+    with _open(place) as database:
+        if options.rank is not None:
+            database.only(options.rank)
+        return _trace(database)
+
+
+class _Database:
+    """The tables that are there, of all processes or of one."""
+
+    def __init__(self, place: Place, connection: sqlite3.Connection) -> None:
+        self.place = place
+        self._connection = connection
+        self.tables = tables(connection)
+        self.process: int | None = None
+
+    def rows(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Run a query."""
+        return iter(self._connection.execute(sql, values))
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Tell whether there is such a table with such columns."""
+        if table not in self.tables:
+            return False
+        return {name for _, name, *_ in self.rows(f"PRAGMA table_info({table})")}.issuperset(columns)
+
+    def processes(self) -> list[int]:
+        """Return the ids of the processes that used a GPU."""
+        if not self.has("TARGET_INFO_CUDA_CONTEXT_INFO", "processId"):
+            return []
+        rows = self.rows("SELECT DISTINCT processId FROM TARGET_INFO_CUDA_CONTEXT_INFO ORDER BY 1")
+        return [process for (process,) in rows if isinstance(process, int)]
+
+    def only(self, rank: int) -> None:
+        """Look at one process only. Raises TraceError if it has no such process."""
+        processes = self.processes()
+        if not 0 <= rank < max(len(processes), 1):
+            raise TraceError(f"{self.place}: has no rank {rank}; it has {len(processes)} processes, counted from 0")
+        self.process = processes[rank] if processes else None
+
+    def where(self, identifier: str) -> str:
+        """Return the condition for a column that holds a serialized process or thread."""
+        return f"({identifier} >> 24) & 0xFFFFFF = {self.process}" if self.process is not None else "1"
+
+    def text(self, number: object) -> str:
+        """Return the string of that number."""
+        found = next(self.rows("SELECT value FROM StringIds WHERE id = ?", number), None)
+        return str(found[0]) if found else f"(string {number})"
+
+
+@contextmanager
+def _open(place: Place) -> Iterator[_Database]:
+    if not place.head.startswith(MAGIC):
+        raise TraceError(f"{place}: is no SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
+    with opened(place, TITLE) as connection:
+        yield _Database(place, connection)
+
+
+def _trace(database: _Database) -> OpTrace:
+    if "StringIds" not in database.tables or not database.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME}:
+        raise TraceError(
+            f"{database.place}: has no CUDA activity (no table {_KERNEL} or {_RUNTIME});"
+            " was the program run with nsys profile --trace=cuda?"
+        )
+    kernels, copies, calls = list(_kernels(database)), list(_copies(database)), list(_calls(database))
+    if not kernels and not copies and not calls:
+        raise TraceError(f"{database.place}: has no CUDA activity: its tables of kernels, copies and calls are empty")
+    launches = tuple(_launches(database)) if kernels else ()
+    remarks = list(_remarks(database, kernels, calls))
+    if sum(launch.calls for launch in launches) != sum(kernel.calls for kernel in kernels):
+        launches = ()
+        remarks.append(
+            "kernels are not linked to their launches: the numbers that link them are missing, or not unique"
+        )
+    return OpTrace(
+        source=" ".join(filter(None, ["Nsight Systems", _version(database), "sqlite export"])),
+        environment=Environment((("cuda", ""),), _device(database, [*kernels, *copies]), ""),
+        records=(*kernels, *copies, *calls),
+        kernels=launches or None,
+        remarks=tuple(remarks),
+    )
+
+
+_GROUP = "count(*), sum(end - start), min(end - start), max(end - start)"
+# A column of SQLite holds any type: a text would be added as a zero.
+_BAD = "total(typeof(start) <> 'integer' OR typeof(end) <> 'integer' OR end < start)"
+
+
+def _groups(database: _Database, table: str, columns: str, process: str, extra: str = "NULL") -> Iterator[Any]:
+    """Yield a row for each different *columns*: these, calls, sum, least and most time, and the sum of *extra*."""
+    if table not in database.tables:
+        return
+    rows = database.rows(
+        f"SELECT {columns}, {_GROUP}, sum({extra}), {_BAD} FROM {table} WHERE {database.where(process)}"
+        f" GROUP BY {columns} ORDER BY min(start)"
+    )
+    for *row, bad in rows:
+        if bad:
+            raise TraceError(
+                f"{database.place}: {bad:.0f} rows of {table} have no time, or end before they start; export it again"
+            )
+        yield row
+
+
+def _kernels(database: _Database) -> Iterator[OpRecord]:
+    columns = "demangledName, shortName, deviceId, streamId"
+    for full, short, device, stream, *numbers, _ in _groups(database, _KERNEL, columns, "globalPid"):
+        name, type_ = database.text(full), database.text(short)
+        record = _on_device(name, type_, device, stream, numbers)
+        if copy := _CUPY_COPY.fullmatch(type_):
+            # CuPy's astype is a copy kernel named after both dtypes.
+            op = "Copy" if copy[1] == copy[2] else "Cast"
+            record = record._replace(op=op, input_dtypes=(copy[1],), output_dtypes=(copy[2],))
+        yield record
+
+
+def _copies(database: _Database) -> Iterator[OpRecord]:
+    for kind, device, stream, *numbers, size in _groups(
+        database, _MEMCPY, "copyKind, deviceId, streamId", "globalPid", "bytes"
+    ):
+        type_ = _COPY_KINDS.get(kind, "Memcpy")
+        yield _on_device(type_, type_, device, stream, numbers)._replace(memory=_size(size))
+    for device, stream, *numbers, size in _groups(database, _MEMSET, "deviceId, streamId", "globalPid", "bytes"):
+        yield _on_device("Memset", "Memset", device, stream, numbers)._replace(memory=_size(size))
+
+
+def _calls(database: _Database) -> Iterator[OpRecord]:
+    for number, calls, total, *_ in _groups(database, _RUNTIME, "nameId", "globalTid"):
+        type_ = _api(database, number)
+        counted = 0 if _STARTS_WORK.match(type_) else None
+        yield OpRecord(type_, type_, calls=calls, host_ns=total, counted=counted, place="CUDA API")
+
+
+def _on_device(name: str, type_: str, device: object, stream: object, numbers: list[Any]) -> OpRecord:
+    calls, total, least, most = numbers
+    return OpRecord(
+        name, type_, calls=calls, device_ns=total, least_ns=least, most_ns=most, place=_place(device, stream)
+    )
+
+
+def _place(device: object, stream: object) -> str:
+    return f"GPU {device} stream {stream}"
+
+
+def _size(size: object) -> float | None:
+    return size if isinstance(size, int) else None
+
+
+def _launches(database: _Database) -> Iterator[KernelRecord]:
+    """Walk ranges and launches, a thread after the other, in the order of time; yield the kernels by launcher."""
+    api = cache(partial(_api, database))
+    totals: defaultdict[tuple[object, object, object, str], list[int]] = defaultdict(lambda: [0, 0])
+    around: list[tuple[int, str]] = []
+    on_thread = None
+    for thread, start, end, call, text, kernel, device, stream, ns in database.rows(_timeline(database)):
+        if thread != on_thread:
+            on_thread, around = thread, []
+        while around and around[-1][0] <= start:
+            around.pop()
+        if kernel is None:
+            around.append((end, str(text)))
+            continue
+        launcher = "(unlinked)" if call is None else around[-1][1] if around else api(call)
+        total = totals[kernel, device, stream, launcher]
+        total[0] += 1
+        total[1] += ns
+    for (kernel, device, stream, launcher), (calls, ns) in totals.items():
+        yield KernelRecord(database.text(kernel), launcher, 0, calls, ns, _place(device, stream))
+
+
+def _timeline(database: _Database) -> str:
+    """Return the query for ranges (without a kernel) and for kernels with the call that launched them."""
+    # No index is in the file; SQLite makes one for this query, in a third of a second for 10**6 calls.
+    linked = "r.correlationId = k.correlationId AND r.globalTid >> 24 = k.globalPid >> 24"
+    call, joined = "NULL, NULL, 0, NULL", ""
+    if database.has(_RUNTIME):
+        call, joined = "r.globalTid, r.start, 0, r.nameId", f"LEFT JOIN {_RUNTIME} r ON {linked}"
+    launches = (
+        f"SELECT {call}, NULL, k.demangledName, k.deviceId, k.streamId, k.end - k.start"
+        f" FROM {_KERNEL} k {joined} WHERE {database.where('k.globalPid')}"
+    )
+    if not database.has("NVTX_EVENTS", "text", "textId", "eventType", "globalTid"):
+        return launches
+    return (
+        "SELECT globalTid, start, end, NULL, coalesce(text, value, '(unnamed range)'), NULL, NULL, NULL, NULL"
+        f" FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE eventType = {_PUSH_POP_RANGE}"
+        " AND typeof(globalTid) = 'integer' AND typeof(start) = 'integer' AND typeof(end) = 'integer'"
+        f" UNION ALL {launches} ORDER BY 1, 2, 6"
+    )
+
+
+def _api(database: _Database, number: object) -> str:
+    return _API_VERSION.sub("", database.text(number))
+
+
+def _remarks(database: _Database, kernels: list[OpRecord], calls: list[OpRecord]) -> Iterator[str]:
+    processes = database.processes()
+    if database.process is None and len(processes) > 1:
+        yield f"the sum of {len(processes)} processes"
+    launched = sum(call.calls for call in calls if re.match(r"cu(?:da)?LaunchKernel", call.type))
+    ran = sum(kernel.calls for kernel in kernels)
+    if launched > ran:
+        yield f"{launched} kernels were launched, {ran} recorded: {launched - ran} launches have no kernel"
+
+
+def _device(database: _Database, records: list[OpRecord]) -> str:
+    """Return the model of the GPU that was used, of several all."""
+    if not database.has("TARGET_INFO_GPU", "id", "name"):
+        return ""
+    used = {record.place.split()[1] for record in records}
+    rows = database.rows("SELECT DISTINCT id, name FROM TARGET_INFO_GPU")
+    return "+".join(sorted({str(name) for device, name in rows if str(device) in used}))
+
+
+def _version(database: _Database) -> str:
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        if database.has(table, "name", "value"):
+            rows = database.rows(f"SELECT value FROM {table} WHERE name = 'EXPORT_PRODUCT_VERSION'")
+            return str(next(rows, ("",))[0])
+    return ""
