@@ -7,7 +7,6 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from .query import Line
@@ -37,7 +36,7 @@ def shapes_text(shapes: Sequence[Shape] | None) -> str:
 
 def rows_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the rows for JSON, times and rates in full precision; what is unknown or infinite is null."""
-    return [{key: _plain(value) for key, value in asdict(line).items()} for line in lines]
+    return [{name: _plain(getattr(line, name)) for name in Line.__dataclass_fields__} for line in lines]
 
 
 def _plain(value: Any) -> Any:
@@ -161,4 +160,4 @@ def _short(text: str | None) -> str:
 
 
 def _signed(dtypes: Sequence[str], shapes: Sequence[Shape] | None) -> str:
-    return " ".join(filter(None, [",".join(dict.fromkeys(dtypes)), shapes_text(shapes)]))
+    return " ".join(filter(None, [",".join(dict.fromkeys(dtype or "?" for dtype in dtypes)), shapes_text(shapes)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -353,9 +354,15 @@ def _formats(arguments: argparse.Namespace) -> bool:
 
 def _read(path: Path, arguments: argparse.Namespace, rank: str | None, steps: str | None) -> list[OpTrace]:
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr."""
-    with _Progress(path) as progress:
-        found = _chosen(traces.find(Place(path, progress), arguments.source), path, rank)
-        read = [traces.read(each, arguments.partial) for each in found]
+    gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
+    try:
+        with _Progress(path) as progress:
+            found = _chosen(traces.find(Place(path, progress), arguments.source), path, rank)
+            read = [traces.read(each, arguments.partial) for each in found]
+    except MemoryError:
+        raise TraceError(f"{path}: is larger than the memory there is") from None
+    finally:
+        gc.enable()
     for each, trace in zip(found, read):
         if not trace.records:
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")

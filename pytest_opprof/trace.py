@@ -161,7 +161,7 @@ def signature(record: OpRecord) -> list[str]:
 
 def _arrow(before: tuple[str, ...], after: tuple[str, ...]) -> str:
     """Return what goes in and comes out, in short: of several alike, one."""
-    inputs, outputs = (",".join(dict.fromkeys(filter(None, texts))) for texts in (before, after))
+    inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts)) for texts in (before, after))
     return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}"
 
 

@@ -18,7 +18,7 @@ def lines(*records: OpRecord) -> list[Line]:
     return answer(OpTrace("made", Environment((("made", ""),)), records), Question())
 
 
-RECORD = OpRecord(HOSTILE, "Conv2D", device_ns=1234.5, memory=0, input_shapes=((2, 3), ()), input_dtypes=("f32", "f32"))
+RECORD = OpRecord(HOSTILE, "Conv", device_ns=1234.5, memory=0, input_shapes=((2, 3), ()), input_dtypes=("f32", "f32"))
 
 
 @given(st.text())

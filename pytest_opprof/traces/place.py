@@ -18,6 +18,7 @@ HEAD = 1 << 16
 MOST_INFLATED = 1 << 33
 """Bytes read from one compressed file, 8 GiB: what is larger is no profile but a gzip bomb."""
 _GZIP = b"\x1f\x8b"
+_PIECE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,15 @@ class Place:
 
     def read(self, most: int) -> bytes:
         """Return the whole content, inflated, without a byte order mark. Raises TraceError beyond *most* bytes."""
+        pieces, left = [], most
         with self.open() as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise TraceError(f"{self.path}: is larger than {most >> 20} MiB, which no profile of this kind is")
-        return content.removeprefix(b"\xef\xbb\xbf")
+            # In pieces: read(n) takes n bytes of memory whatever the file has.
+            while piece := file.read(min(_PIECE, left + 1)):
+                pieces.append(piece)
+                left -= len(piece)
+                if left < 0:
+                    raise TraceError(f"{self.path}: is larger than {most >> 20} MiB, which no profile of this kind is")
+        return b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
 
     def file(self, name: str) -> Place:
         """Return the file *name* in this folder (it need not exist)."""
