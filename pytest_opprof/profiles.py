@@ -193,6 +193,7 @@ def _document(trace: OpTrace, questions: Sequence[Question], copies: bool) -> di
         "steps": list(trace.steps),
         "device_time_ns": query.total(trace, "device"),
         "host_time_ns": query.total(trace, "host"),
+        "communication_ns": query.communication(trace),
         "remarks": list(trace.remarks),
     }
     for question in questions:
@@ -209,6 +210,8 @@ def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Nam
     for side in ("device", "host"):
         ns = query.total(trace, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
+    if ns := query.communication(trace):
+        yield f"communication, beside it: {format_ns(ns, 4)}"
     if arguments.copy_time:
         yield _copy_line(query.copy_time(trace, questions[0]))
     for question in questions:

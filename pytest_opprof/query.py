@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from . import names
 from .errors import UsageError
-from .trace import OpRecord, OpTrace, Shape, op_of
+from .trace import OpRecord, OpTrace, Shape, communicates, op_of
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
@@ -147,9 +147,13 @@ def _labels(trace: OpTrace, text: str) -> set[str]:
 
 
 def total(trace: OpTrace, side: Side) -> float | None:
-    """Return the sum of the times of all ops, in ns; None where the source has none of that side."""
-    times = [ns for record in trace.records if (ns := _time(record, side, "end")) is not None]
-    return sum(times) if times else None
+    """Return the sum of the times of all ops but communication, in ns; None where the source has none of that side."""
+    return _sum(_time(record, side, "end") for record in trace.records if not communicates(record))
+
+
+def communication(trace: OpTrace) -> float | None:
+    """Return the sum of the device times of what moves data between devices."""
+    return _sum(record.device_ns for record in trace.records if communicates(record))
 
 
 def select(trace: OpTrace, question: Question) -> list[OpRecord]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .model import OpProfile
 
 Shape = tuple[int, ...]
+OUTSIDE = "outside"
+"""Label of the step that holds what ran outside of every step; always the last one."""
+_COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
 By = Literal["type", "name", "shape"]
 
 
@@ -104,6 +107,8 @@ class OpTrace:
         """Return the profile that budgets and comparisons take, its ops being canonical ops.
 
         *by* tells ops apart further: by name, or by shapes, dtypes and formats (``Cast FLOAT->DT_BF16 [32,64]``).
+        What ran outside of every step is left out where there are steps. Communication has calls but no time: in one
+        step recorded eight times it took 69 to 106 ms, its ops' 8.87 ms within 0.7 %.
         """
         # Imported here, with NumPy behind it: to look at a profile needs neither.
         import numpy as np
@@ -113,25 +118,32 @@ class OpTrace:
         def column(values: list[float | None]) -> np.typing.NDArray[np.int64]:
             return np.array([ABSENT if value is None else round(value) for value in values], np.int64)
 
-        ops = _numbered([label(record, by, aliases) for record in self.records])
-        raws = _numbered([names.stable(record.type) for record in self.records])
-        flops = [record.computation for record in self.records]
+        steps = self.steps[:-1] if len(self.steps) > 1 and self.steps[-1] == OUTSIDE else self.steps
+        records = [record for record in self.records if record.step < len(steps)]
+        ops = _numbered([label(record, by, aliases) for record in records])
+        raws = _numbered([names.stable(record.type) for record in records])
+        flops = [record.computation for record in records]
         return OpProfile(
             environment=self.environment,
             op_names=tuple(ops[1]),
             raw_names=tuple(raws[1]),
             op=np.array(ops[0], np.int32),
             raw=np.array(raws[0], np.int32),
-            counted=np.array([r.calls if r.counted is None else r.counted for r in self.records], np.int64),
-            events=np.array([record.calls for record in self.records], np.int64),
-            device_ns=column([record.device_ns for record in self.records]),
-            bytes=column([record.memory for record in self.records]),
+            counted=np.array([r.calls if r.counted is None else r.counted for r in records], np.int64),
+            events=np.array([record.calls for record in records], np.int64),
+            device_ns=column([None if communicates(record) else record.device_ns for record in records]),
+            bytes=column([record.memory for record in records]),
             flops=None if all(value is None for value in flops) else column(flops),
-            step=np.array([record.step for record in self.records], np.int32),
-            host_ns=tuple(map(round, self.step_ns)) if self.step_ns else (ABSENT,) * len(self.steps),
-            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory),) * len(self.steps),
+            step=np.array([record.step for record in records], np.int32),
+            host_ns=tuple(map(round, self.step_ns[: len(steps)])) if self.step_ns else (ABSENT,) * len(steps),
+            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory),) * len(steps),
             knows=lambda name: False,
         )
+
+
+def communicates(record: OpRecord) -> bool:
+    """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
+    return record.place in _COMMUNICATION_PLACES or record.type.startswith(("hcom_", "ncclKernel", "ncclDevKernel"))
 
 
 def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:

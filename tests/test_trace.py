@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_opprof import query
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import UsageError
-from pytest_opprof.trace import OpRecord, OpTrace, label
+from pytest_opprof.trace import OUTSIDE, OpRecord, OpTrace, label
 
 PROFILE = OpTrace(
     "made",
@@ -52,3 +53,15 @@ def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
 def test_aliases_name_the_users_own_ops() -> None:
     profile = PROFILE.profile({"aten::addmm": "MyOp"})
     assert profile.stats("MyOp", {"aten::addmm": "MyOp"}).calls == (3, 2)
+
+
+def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_left_out() -> None:
+    reduce = OpRecord("r", "hcom_allReduce_", calls=2, device_ns=900, place="COMMUNICATION")
+    mm = OpRecord("m", "MatMulV3", calls=3, device_ns=5)
+    trace = OpTrace("made", PROFILE.environment, (mm, reduce, mm._replace(step=1)), ("1", OUTSIDE))
+    profile = trace.profile()
+    assert profile.steps == 1
+    assert profile.stats("MatMul").calls == (3,)
+    assert (profile.stats("hcom_allReduce_").calls, profile.stats("hcom_allReduce_").device_ns) == ((2,), None)
+    assert profile.total.device_ns == (5,)
+    assert (query.total(trace, "device"), query.communication(trace)) == (10, 900)

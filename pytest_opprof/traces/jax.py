@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from ..environment import Environment
 from ..errors import TraceError
-from ..trace import KernelRecord, OpRecord, OpTrace
+from ..trace import OUTSIDE, KernelRecord, OpRecord, OpTrace
 from . import Options
 from .events import head, read_events
 from .place import Place
@@ -160,7 +160,7 @@ class _Steps:
         self.of = self._of_runs(events)
         if len(self._spans) in self.of and self._spans:
             # It has no wall time, and those of the others cannot be given without one.
-            self.labels, self.times = (*self.labels, "outside of steps"), None
+            self.labels, self.times = (*self.labels, OUTSIDE), None
 
     def _of_runs(self, events: _Events) -> list[int]:
         if not self._spans:

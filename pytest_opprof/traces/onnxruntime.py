@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from ..environment import Environment
 from ..errors import TraceError
-from ..trace import KernelRecord, OpRecord, OpTrace, Shape
+from ..trace import OUTSIDE, KernelRecord, OpRecord, OpTrace, Shape
 from . import Options
 from .events import head, read_events
 from .place import Place
@@ -172,7 +172,7 @@ class _Steps:
         self.of = [self._step(start, thread) for start, thread in zip(events.starts, events.threads)]
         if self._runs and len(self._runs) in self.of:
             # This has no wall time, and those of the others cannot be given without one.
-            self.labels, self.times = (*self.labels, "outside of runs"), None
+            self.labels, self.times = (*self.labels, OUTSIDE), None
 
     def _step(self, start: int, thread: int) -> int:
         """Return the run around it: of its own thread if that runs sessions, of any if it is one of a pool.

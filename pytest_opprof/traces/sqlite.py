@@ -26,7 +26,7 @@ def opened(place: Place, what: str) -> Iterator[sqlite3.Connection]:
     try:
         with _plain_file(place) as (path, mode), closing(_connect(path, mode)) as connection:
             yield connection
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise TraceError(f"{place}: is no whole {what} ({error}). Was it copied whole, and the export done?") from None
 
 

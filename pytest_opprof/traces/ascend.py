@@ -1,0 +1,214 @@
+"""Profiles of Ascend NPUs: torch_npu.profiler, MindSpore from 2.5 on, and CANN's msprof.
+
+Folders: ``*_ascend_pt/ASCEND_PROFILER_OUTPUT`` (torch_npu), ``*_ascend_ms/ASCEND_PROFILER_OUTPUT`` (MindSpore),
+``PROF_*/mindstudio_profiler_output`` (msprof), ``PROF_*/device_0/summary`` (msprof before CANN 8). Of each, the first
+that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export and ``op_statistic.csv`` is read
+(`ascend_tables`, `ascend_db`), and completed from, and held against, the rest:
+
+- ``step_trace_time.csv`` or ``analysis.db``: the wall time of each step, and ``Computing``, the sum of its kernels;
+- ``op_statistic.csv``: the same counts and times by (type, core);
+- ``memory_record.csv``: the most bytes that were allocated;
+- ``profiler_info_<rank>.json`` in the folder above: rank and versions.
+
+A file that is named alone is read alone. ``operator_details.csv`` and ``api_statistic.csv`` are only read so: operators
+and the kernels that they launch are the same work.
+
+Times are us with three decimals. Level0, the default of the profilers, has no shapes, and ``N/A`` for op types: types
+are then guessed from names. Communication is in the records, as a place of its own (`communicates`).
+
+Seen: files of November 2023 to October 2026 (CANN 7 to 9; ``Block Dim`` became ``Block Num``) by torch_npu and msprof.
+No recording by MindSpore was at hand: its files are read as its source (2.10) writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..environment import Environment
+from ..errors import TraceError
+from ..trace import OpTrace
+from . import ascend_checks, ascend_tables, tables
+from .ascend_ops import Read
+from .place import Place
+
+if TYPE_CHECKING:
+    from . import Options
+
+TITLE = "Ascend: torch_npu, MindSpore (from 2.5 on), CANN msprof"
+_OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
+_FILES = (
+    ("kernel_details*.csv*", "kernels"),
+    ("op_summary*.csv*", "kernels"),
+    ("ascend_*profiler*.db", "database"),
+    ("msprof_*.db", "database"),
+    ("op_statistic*.csv*", "statistic"),
+)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """The files of one profile: the parts of one table, or a database."""
+
+    kind: str
+    places: tuple[Place, ...]
+    older: int = 0
+    """How many exports of the same profile are left aside."""
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it is a table or an export of CANN, or a folder of them."""
+    return _sources(_output(place)) is not None
+
+
+def ranks(place: Place) -> list[int | None]:
+    """Return the rank of the process that was profiled, or the devices of a profile of several."""
+    output = _output(place)
+    rank = _information(output).get("rank_id")
+    if isinstance(rank, int) and rank >= 0:
+        return [rank]
+    sources = _sources(output)
+    devices = _devices(sources) if sources else []
+    return [*devices] or [None]
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Return what one profile holds. Raises TraceError."""
+    output = _output(place)
+    sources = _sources(output)
+    if sources is None:
+        raise TraceError(
+            f"{place}: expected kernel_details.csv, op_summary*.csv, op_statistic*.csv or a .db of CANN, found none"
+            " with their columns; was it analysed (torch_npu.profiler.profiler.analyse, msprof --export=on)?"
+        )
+    information = _information(output)
+    # A rank is one process on one device: no need to look at all rows for others.
+    device = None if "rank_id" in information else _device(sources, options)
+    found = _database(sources, device) if sources.kind == "database" else _tables(sources, device, options)
+    found.information.update(information)
+    if not found.groups:
+        raise TraceError(f"{place}: has no rows: the profiler recorded nothing")
+    _remark(found, sources)
+    trace = _trace(found)
+    if output.is_folder:
+        trace = ascend_checks.completed(trace, output, device, found)
+    return replace(trace, remarks=tuple(found.remarks))
+
+
+def _output(place: Place) -> Place:
+    """Return the folder of the exports in the folder of a profile."""
+    outputs = [place.file(name) for name in _OUTPUTS] if place.is_folder else []
+    return next((output for output in outputs if _sources(output)), place)
+
+
+def _sources(place: Place) -> _Sources | None:
+    """Return what to read; in a folder, names tell what is a part or a repetition, and contents whether it is one."""
+    if not place.is_folder:
+        kind = _kind(place) if place.path.is_file() else ""
+        return _Sources(kind, (place,)) if kind else None
+    for pattern, kind in _FILES:
+        if places := [file for file in place.files(pattern) if _kind(file) == kind]:
+            return _Sources(kind, *ascend_tables.newest(places))
+    return None
+
+
+def _kind(place: Place) -> str:
+    try:
+        if not place.head.startswith(b"SQLite format 3\0"):
+            return ascend_tables.kind(place)
+    except TraceError:
+        return ""
+    # Imported here: most profiles are csv files, and sqlite3 takes 4 ms.
+    from . import ascend_db
+
+    return "database" if ascend_db.recognises(place) else ""
+
+
+def _devices(sources: _Sources) -> list[int]:
+    if sources.kind == "database":
+        from . import ascend_db
+
+        with ascend_db.opened(sources.places[0]) as database:
+            return database.devices()
+    return ascend_tables.devices(sources.places)
+
+
+def _device(sources: _Sources, options: Options) -> int | None:
+    """Return the device to read, of several. Raises TraceError where none is chosen."""
+    devices = _devices(sources)
+    if len(devices) > 1 and options.rank not in devices:
+        raise TraceError(f"{sources.places[0]}: holds devices {', '.join(map(str, devices))}; choose one with --rank")
+    return options.rank if len(devices) > 1 else None
+
+
+def _database(sources: _Sources, device: int | None) -> Read:
+    from . import ascend_db
+
+    with ascend_db.opened(sources.places[0]) as database:
+        found = Read(sources.places[0], database.framework, "sqlite export", information=database.metadata())
+        database.add_tasks(found, device)
+        found.chip, found.peak_memory = database.chip(), database.peak_memory()
+    return found
+
+
+def _tables(sources: _Sources, device: int | None, options: Options) -> Read:
+    first = ascend_tables.opened(sources.places[0])
+    found = Read(first.place, _framework(sources.kind, first), ascend_tables.title(first.place))
+    ascend_tables.read_all(sources.kind, sources.places, found, device, found.remarks if options.partial else None)
+    return found
+
+
+def _framework(kind: str, table: tables.Table) -> str:
+    """Return who wrote a table; nothing is msprof itself."""
+    if table.place.path.absolute().parent.parent.name.endswith("_ascend_ms") or "Step ID" in table.header:
+        return "mindspore"
+    return "" if "Op Name" in table.header or kind in ("statistic", "apis") else "torch_npu"
+
+
+def _remark(found: Read, sources: _Sources) -> None:
+    if sources.kind in ascend_tables.CAUTIONS:
+        found.remarks.append(ascend_tables.CAUTIONS[sources.kind])
+    if sources.older:
+        found.remarks.append(f"the last of {sources.older + 1} exports is read, {sources.places[0].path.name}")
+    if found.guessed():
+        calls = int(sum(sums[0] for sums in found.groups.values()))
+        found.remarks.append(
+            f"{found.guessed()} of {calls} kernels have no op type, which is guessed from their names;"
+            " record with Level1 (profiler_level, or msprof --task-time=l1) to have types, shapes and dtypes"
+        )
+
+
+def _trace(found: Read) -> OpTrace:
+    writer = {"": "CANN msprof", "mindspore": "MindSpore"}.get(found.framework, found.framework)
+    return OpTrace(
+        f"{writer} {found.file}",
+        _environment(found),
+        tuple(found.records()),
+        tuple(found.steps()),
+        inferred_types=found.guessed() > 0,
+    )
+
+
+def _environment(found: Read) -> Environment:
+    keys = {"torch_npu": "torch_npu_version", "mindspore": "ms_version", "cann": "cann_version"}
+    versions = {name: str(found.information.get(key) or "")[:40] for name, key in keys.items()}
+    writer = found.framework or "cann"
+    present = sorted((name, version) for name, version in versions.items() if version or name == writer)
+    return Environment(tuple(present), found.chip or "ascend", "")
+
+
+def _information(output: Place) -> dict[str, object]:
+    """Return what the profiler_*.json beside the output folder say at their top."""
+    # Imported here: not every profile has them.
+    import json
+
+    folder = (output.path if output.is_folder else output.path.parent).absolute()
+    found: dict[str, object] = {}
+    if folder.name == _OUTPUTS[0]:
+        for place in Place(folder.parent).files("profiler_*.json"):
+            try:
+                content = json.loads(place.read(1 << 20))
+            except (TraceError, ValueError, RecursionError):
+                continue
+            found.update(content if isinstance(content, dict) else {})
+    return found
