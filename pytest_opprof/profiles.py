@@ -280,7 +280,7 @@ def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -
     yield from (f"  {finding}" for finding in window.regressions)
     yield from (f"  {improvement}" for improvement in window.diff.improvements())
     yield ""
-    yield from "\n".join(reports.table(window, top, top == 0, style)).splitlines()
+    yield from "\n".join(reports.table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
     yield f"verdict: {window.diff.verdict.value}"
 
 
@@ -321,7 +321,9 @@ def _check(arguments: argparse.Namespace) -> bool:
         profile = trace.profile()
         findings = budget.check(profile)
         window = reports.WindowReport(reports.BODY, profile, findings)
-        text = reports.failure(str(arguments.file), [window], 5, False, "") if findings else _kept(profile, arguments)
+        hint = "opprof show -t 0 lists them"
+        broken_text = reports.failure(str(arguments.file), [window], 5, False, "", hint) if findings else ""
+        text = broken_text or _kept(profile, arguments)
         print("\n".join(map(listing.clean, text.splitlines())))
         broken = broken or bool(findings)
     return broken

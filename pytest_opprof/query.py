@@ -71,6 +71,8 @@ class Line:
     input_dtypes: tuple[str, ...]
     output_dtypes: tuple[str, ...]
     place: str | None
+    communication: bool
+    """Whether it moves data between devices: no part of the total, so without a share, and behind the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,9 @@ class CopyTime:
 
 
 COLUMNS: Mapping[str, Callable[[Line], object]] = {
-    "time": lambda line: line.time_ns,
+    "time": lambda line: None if line.communication else line.time_ns,
     "share": lambda line: line.share,
-    "cumulative": lambda line: line.time_ns,
+    "cumulative": lambda line: None if line.communication else line.time_ns,
     "name": lambda line: line.name,
     "op": lambda line: line.op,
     "type": lambda line: line.type,
@@ -173,7 +175,7 @@ def answer(trace: OpTrace, question: Question) -> list[Line]:
     whole = total(trace, question.side)
     if question.order_by == "time" and not question.aggregate_by:
         # The same as below, without a line for each of 10**5 records of which three are asked for.
-        selected = _ordered(selected, lambda record: _time(record, question.side, question.time), question)
+        selected = _ordered(selected, lambda record: _time_of_compute(record, question), question)
         return _accumulated([_line([record], question) for record in selected], whole)
     lines = [_line(group, question) for group in _groups(selected, question)]
     return _accumulated(_ordered(lines, COLUMNS[question.order_by], question), whole)
@@ -217,6 +219,10 @@ def _time(record: OpRecord, side: Side, end: End) -> float | None:
     if side == "device":
         return record.device_ns if end == "end" else record.device_launch_ns
     return record.host_ns if end == "end" else record.host_launch_ns
+
+
+def _time_of_compute(record: OpRecord, question: Question) -> float | None:
+    return None if communicates(record) else _time(record, question.side, question.time)
 
 
 def _joined(trace: OpTrace) -> list[OpRecord]:
@@ -295,6 +301,7 @@ def _line(group: Sequence[OpRecord], question: Question) -> Line:
         input_dtypes=one.input_dtypes if one else (),
         output_dtypes=one.output_dtypes if one else (),
         place=(one and one.place) or None,
+        communication=question.side == "device" and all(map(communicates, group)),
     )
 
 
@@ -335,7 +342,7 @@ def _extreme(of: Callable[[Iterable[float]], float], values: Sequence[float | No
 def _accumulated(lines: Iterable[Line], whole: float | None) -> list[Line]:
     result, running = [], 0.0
     for line in lines:
-        if line.time_ns is None:
+        if line.time_ns is None or line.communication:
             result.append(line)
             continue
         running += line.time_ns

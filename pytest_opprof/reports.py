@@ -64,7 +64,9 @@ class WindowReport:
         return [*self.budget, *self.regressions]
 
 
-def failure(test: str, windows: Sequence[WindowReport], top: int, every_op: bool, accept: str) -> str:
+def failure(
+    test: str, windows: Sequence[WindowReport], top: int, every_op: bool, accept: str, more: str = "-v shows them"
+) -> str:
     """Return the message of a failing test: what broke, then the table of each window that did.
 
     *top* ops are shown beside those that broke something, or *every_op*; *accept* is the command that takes the new
@@ -79,20 +81,25 @@ def failure(test: str, windows: Sequence[WindowReport], top: int, every_op: bool
         if window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
-        lines += ["", *table(window, top, every_op)]
+        lines += ["", *table(window, top, every_op, more=more)]
     if any(window.regressions for window in broken):
         lines += ["", f"if this is meant: {accept}"]
     return "\n".join(lines)
 
 
-def table(window: WindowReport, top: int, every_op: bool, style: str = "simple") -> list[str]:
-    """Return the op table of a window, the most damaging first, with its total below; *style* is one of tabulate's."""
+def table(
+    window: WindowReport, top: int, every_op: bool, style: str = "simple", more: str = "-v shows them"
+) -> list[str]:
+    """Return the op table of a window, the most damaging first, with its total below.
+
+    *style* is one of tabulate's; *more* says how to see the ops that are left out.
+    """
     rows = _rows(window)
     shown = rows if every_op else [row for index, row in enumerate(rows) if index < top or row[-1] not in _NO_VERDICT]
     lines = [f"window {window.name}, {_rounds(window.profile.steps)}:"] if window.name != BODY else []
     lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
-        lines.append(f"... and {len(rows) - len(shown)} more ops (-v shows them)")
+        lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
     return [*lines, *_total(window)]
 
 

@@ -65,3 +65,7 @@ def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_lef
     assert (profile.stats("hcom_allReduce_").calls, profile.stats("hcom_allReduce_").device_ns) == ((2,), None)
     assert profile.total.device_ns == (5,)
     assert (query.total(trace, "device"), query.communication(trace)) == (10, 900)
+    lines = query.answer(trace, query.Question())
+    assert [(line.type, line.share) for line in lines] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
+    by_type = query.answer(trace, query.Question(aggregate_by="type"))
+    assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
