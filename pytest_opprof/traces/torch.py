@@ -1,0 +1,367 @@
+"""PyTorch: the Chrome trace of `torch.profiler` (Kineto), `export_chrome_trace` or `tensorboard_trace_handler`.
+
+An object with ``schemaVersion``, ``deviceProperties``, ``distributedInfo`` and ``traceEvents``; gzip or not. ``ts`` and
+``dur`` are us: integers up to 2023, with ns as decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in
+brackets):
+
+- ``cpu_op`` (``Operator``): an op, nested in time on its ``pid`` and ``tid``. ``args``: ``External id`` (grows with
+  time), and with record_shapes ``Input Dims`` and ``Input type``.
+- ``user_annotation`` (``Operator``): `record_function` and the like. ``ProfilerStep#N`` is a step.
+- ``cuda_runtime``, ``cuda_driver`` (``Runtime``), ``xpu_runtime`` ...: a call of the driver, with ``correlation``.
+- ``kernel``, ``gpu_memcpy``, ``gpu_memset`` (``Kernel``, ``Memcpy``, ``Memset``): what a device did, with the
+  ``correlation`` of the call that launched it, ``device`` and ``stream``. Their ``External id`` is not used: in files
+  of 2023 it is the correlation, and looks like the id of an op that has nothing to do with it.
+
+and the instant events ``[memory]`` with ``Total Allocated`` and ``Device Type`` (0 is the CPU). FLOPs and the version
+of PyTorch are not in the file.
+
+Without device events the CPU is the device: device time is self CPU time, as `key_averages` gives it. With them it is
+the time of the kernels that the op launched, from the innermost op around the launch; self CPU time is host time, calls
+of the driver included. Copies between host and device, memsets and synchronisations are records of their own, since
+they count wherever they happen; a plain copy that is a memcpy is counted as that. What was launched before the
+recording began is ``(unlinked)``, what no op launched ``(no op)``.
+
+Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100 and H100.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..environment import Environment
+from ..errors import TraceError
+from ..names import stable
+from ..trace import KernelRecord, OpRecord, OpTrace
+from ..vocabulary import COPY
+from . import Options
+from .events import head, read_events
+from .nesting import Forest, Tree
+from .place import Place
+
+if TYPE_CHECKING:
+    from .kineto import Call, Events, Kernel
+
+TITLE = "PyTorch profiler trace"
+UNLINKED = "(unlinked)"
+"""In place of an op: the launch is not in the file."""
+NO_OP = "(no op)"
+"""In place of an op: the launch was outside of all."""
+_CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_MOVES = (
+    # A copy to another device of its kind is one on the device.
+    (re.compile(r"Memcpy (?:DtoD|PtoP)\b.*"), "MemcpyDtoD"),
+    (re.compile(r"Memcpy HtoD\b.*"), "MemcpyHtoD"),
+    (re.compile(r"Memcpy DtoH\b.*"), "MemcpyDtoH"),
+    (re.compile(r"Memset\b.*"), "Memset"),
+)
+_SYNCHRONIZE = "Synchronize"
+_DIGITS_END = 1 << 43
+"""us from which a float has no digits left for ns."""
+
+
+def recognises(place: Place) -> bool:
+    """Tell by the header, or by the categories of the first events."""
+    found = head(place)
+    if found is None or found.bare:
+        return False
+    return "schemaVersion" in found.header or any(str(event.get("cat")) in _CATEGORIES for event in found.events)
+
+
+def ranks(place: Place) -> list[int | None]:
+    """Return the rank that ``distributedInfo`` gives; None for a process by itself."""
+    found = head(place)
+    info = found.header.get("distributedInfo") if found else None
+    rank = info.get("rank") if isinstance(info, dict) else None
+    return [rank if type(rank) is int else None]
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Return what the trace holds. Raises TraceError."""
+    # Imported here: it imports msgspec, which detecting a format does not need.
+    from .kineto import Event, Events, ExactEvent
+
+    header: dict[str, object] = {}
+    remarks: list[str] = []
+    events = Events()
+    event_type = ExactEvent if _needs_exact_times(place) else Event
+    try:
+        for some in read_events(place, event_type, header, options.partial, remarks):
+            events.take(some)
+    except (OverflowError, ValueError):
+        raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
+    if not events.calls and not events.kernels:
+        raise TraceError(
+            f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?"
+        )
+    return _Reading(events, header, remarks).trace()
+
+
+def _needs_exact_times(place: Place) -> bool:
+    found = head(place)
+    times = [event.get("ts") for event in found.events] if found else []
+    return any(isinstance(time, float) and time > _DIGITS_END and not time.is_integer() for time in times)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of a recording. What lies before the first is its, what lies between two is the earlier one's."""
+
+    labels: tuple[str, ...]
+    starts: tuple[int, ...]
+    durations: tuple[int, ...]
+
+    @classmethod
+    def of(cls, events: Events) -> _Steps:
+        """Find them among the annotations."""
+        labels = {number: match[1] for number, call in enumerate(events.calls) if (match := _STEP.fullmatch(call.name))}
+        found: dict[str, tuple[int, int]] = {}
+        for thread in events.threads if labels else ():
+            for start, duration, call in zip(thread.starts, thread.durations, thread.calls):
+                if call in labels:
+                    found[labels[call]] = min((start, duration), found.get(labels[call], (start, duration)))
+        steps = sorted((start, label, duration) for label, (start, duration) in found.items())
+        starts, names, durations = zip(*steps) if steps else ((), (), ())
+        return cls(names, starts, durations)
+
+    def at(self, time: int) -> int:
+        """Return the index of the step at *time*."""
+        return max(bisect_right(self.starts, time) - 1, 0)
+
+
+@dataclass(eq=False)
+class _Row:
+    """A record in the making: calls that are alike, in one step, that count as the same op."""
+
+    step: int
+    name: str
+    type: str
+    first_ns: int
+    call: Call | None = None
+    """None where it is no call of an op, but what a device or the driver did."""
+    op: str = ""
+    place: str = ""
+    calls: int = 0
+    counted: int = 0
+    host_ns: int = 0
+    device_ns: int = 0
+    least_ns: int | None = None
+    most_ns: int = 0
+    nbytes: int = 0
+
+    def called(self, start: int, self_ns: Sequence[int], counts: bool) -> None:
+        """Add calls, of which the first began at *start*."""
+        self.first_ns = min(self.first_ns, start)
+        self.calls += len(self_ns)
+        self.counted += len(self_ns) if counts else 0
+        self.host_ns += sum(self_ns)
+        self.least_ns = min(self_ns) if self.least_ns is None else min(self.least_ns, min(self_ns))
+        self.most_ns = max(self.most_ns, max(self_ns))
+
+    def happened(self, start: int) -> None:
+        """Add one call."""
+        self.first_ns = min(self.first_ns, start)
+        self.calls += 1
+        self.counted += 1
+
+    def stands_aside_for(self, move: str) -> None:
+        """Leave the counting of a copy to the memcpy that it is."""
+        if self.counted and self.call and self.call.meaning and self.call.meaning.op in (COPY, move):
+            self.counted -= 1
+
+
+class _Reading:
+    """From events to records."""
+
+    def __init__(self, events: Events, header: dict[str, object], remarks: list[str]) -> None:
+        self.events = events
+        self.header = header
+        self.remarks = remarks
+        self.steps = _Steps.of(events)
+        self.on_device = bool(events.kernels)
+        self.rows: dict[tuple[object, ...], _Row] = {}
+        self._devices = {kernel.device for kernel in events.kernels}
+        self.launched: dict[tuple[int, str, int], list[int]] = {}
+        """(step, op, number of the kernel) to [calls, ns, first start]."""
+        self.lost = 0
+        meanings = [call.meaning for call in events.calls]
+        self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts)
+        self.spans = [self.forest.grow(thread) for thread in events.threads]
+        self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
+
+    def trace(self) -> OpTrace:
+        """Return all of it."""
+        if self.on_device:
+            self._link(self._launches())
+        self._remark()
+        rows = sorted(self.rows.items(), key=lambda item: (item[1].first_ns, item[1].name, repr(item[0])))
+        return OpTrace(
+            source=TITLE,
+            environment=Environment((("torch", ""),), device=self._device(), arch=""),
+            records=tuple(self._record(row) for _, row in rows),
+            steps=self.steps.labels or ("",),
+            step_ns=self.steps.durations or None,
+            kernels=tuple(self._kernels()) if self.on_device else None,
+            peak_memory=self.events.peaks[max(self.events.peaks)] if self.events.peaks else None,
+            remarks=tuple(self.remarks),
+        )
+
+    def _rows(self, tree: Tree) -> list[_Row]:
+        """Add the calls of a tree to their rows; return the row of each. Annotations have that of the op around."""
+        rows: list[_Row] = []
+        self_ns = tree.self_ns()
+        for event, number in enumerate(tree.calls):
+            call = self.events.calls[number]
+            if call.meaning is None or event in tree.repeats:
+                rows.append(rows[tree.parents[event]])
+                continue
+            owner = self.events.calls[tree.calls[tree.owners[event]]].meaning
+            op = owner.op if owner else ""
+            row = self.rows.setdefault(
+                (tree.step, call.name, call.tensors, op),
+                _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op),
+            )
+            row.called(tree.first_ns[event], self_ns[event], tree.owners[event] == event)
+            rows.append(row)
+        return rows
+
+    def _row(self, step: int, name: str, type: str, start: int, place: str = "") -> _Row:
+        """Return the row of what is no call of an op, with one more in it."""
+        row = self.rows.setdefault((step, name, type, place), _Row(step, name, type, start, place=place))
+        row.happened(start)
+        return row
+
+    def _launches(self) -> dict[int, tuple[int, Tree | None, int]]:
+        """Return the step, tree and call that each launch came from, by correlation; add the synchronisations."""
+        launches, names = self.events.launches, self.events.launch_names
+        synchronizes = [name.endswith(_SYNCHRONIZE) for name in names]
+        wanted = set(self.events.activities.correlations)
+        homes: dict[int, tuple[int, Tree | None, int]] = {}
+        earliest: dict[int, int] = {}
+        columns = (launches.starts, launches.correlations, launches.durations, launches.threads, launches.names)
+        for start, correlation, duration, thread, name in zip(*columns):
+            if correlation not in wanted and not synchronizes[name]:
+                self.lost += "LaunchKernel" in names[name]
+                continue
+            tree, event = self.spans[thread].innermost(start, start + duration) or (None, 0)
+            step = tree.step if tree else self.steps.at(start)
+            if synchronizes[name]:
+                self._row(step, names[name], _SYNCHRONIZE, start).host_ns += duration
+                if tree:
+                    self.rows_of[tree][event].host_ns -= duration
+            # A launch may be there twice, as the call of one library inside that of another.
+            if correlation and start < earliest.get(correlation, start + 1):
+                homes[correlation], earliest[correlation] = (step, tree, event), start
+        return homes
+
+    def _link(self, homes: dict[int, tuple[int, Tree | None, int]]) -> None:
+        """Give what the devices did to the ops that launched it."""
+        did = self.events.activities
+        moves = [_move(kernel.name) for kernel in self.events.kernels]
+        for correlation, start, duration, number, nbytes in zip(
+            did.correlations, did.starts, did.durations, did.kernels, did.nbytes
+        ):
+            kernel, move = self.events.kernels[number], moves[number]
+            step, tree, event = homes.get(correlation) or (self.steps.at(start), None, 0)
+            row = self.rows_of[tree][event] if tree else None
+            launched_by = row.name if row else NO_OP if correlation in homes else UNLINKED
+            launched = self.launched.setdefault((step, launched_by, number), [0, 0, start])
+            launched[0] += 1
+            launched[1] += duration
+            launched[2] = min(launched[2], start)
+            if move:
+                if tree:
+                    self.rows_of[tree][tree.owners[event]].stands_aside_for(move)
+                row = self._row(step, kernel.name, move, start, self._place(kernel))
+                row.nbytes += max(nbytes, 0)
+            elif row is None:
+                row = self._row(step, kernel.name, launched_by, start, self._place(kernel))
+            row.device_ns += duration
+
+    def _record(self, row: _Row) -> OpRecord:
+        shapes, dtypes = zip(*tensors) if row.call and (tensors := row.call.tensors) else ((), ())
+        ends = 1 if row.call and row.call.is_copy and len(shapes) > 1 else 0
+        known = row.call is not None and bool(row.call.types) and None not in shapes
+        on_cpu = not self.on_device
+        return OpRecord(
+            name=row.name,
+            type=row.type,
+            step=row.step,
+            calls=row.calls,
+            device_ns=row.host_ns if on_cpu else None if row.type == _SYNCHRONIZE else row.device_ns,
+            host_ns=row.host_ns if self.on_device and (row.call or row.type == _SYNCHRONIZE) else None,
+            least_ns=row.least_ns if on_cpu else None,
+            most_ns=row.most_ns if on_cpu else None,
+            memory=row.nbytes or None,
+            # A copy's first argument is where it goes.
+            input_shapes=shapes[ends : 2 * ends or None] if known else None,
+            output_shapes=shapes[:ends] if known and ends else None,
+            input_dtypes=dtypes[ends : 2 * ends or None],
+            output_dtypes=dtypes[:ends],
+            place=row.place,
+            op=row.op,
+            counted=row.counted,
+        )
+
+    def _kernels(self) -> Iterator[KernelRecord]:
+        kernels = self.events.kernels
+        by_time = sorted(self.launched.items(), key=lambda item: (item[1][2], item[0][:2], repr(kernels[item[0][2]])))
+        for (step, launched_by, number), (calls, ns, _) in by_time:
+            kernel = kernels[number]
+            yield KernelRecord(kernel.name, launched_by, step, calls, ns, self._place(kernel))
+
+    def _place(self, kernel: Kernel) -> str:
+        stream = f"stream {kernel.stream}"
+        return stream if len(self._devices) == 1 else f"device {kernel.device} {stream}"
+
+    def _device(self) -> str:
+        """Return the model of the device."""
+        found = self.header.get("deviceProperties")
+        known = [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
+        used = [device for device in known if any(device.get("id") == each for each in self._devices)]
+        models = {str(device.get("name", "")) for device in used} - {""}
+        return " + ".join(sorted(models)) or ("gpu" if self.on_device else "cpu")
+
+    def _remark(self) -> None:
+        unlinked = sum(calls for (_, op, _), (calls, _, _) in self.launched.items() if op == UNLINKED)
+        if unlinked:
+            self.remarks.append(
+                f"{unlinked} of {len(self.events.activities.starts)} device activities were launched outside of the"
+                f" recording: they have no op, and are listed as {UNLINKED}"
+            )
+        if self.lost:
+            self.remarks.append(
+                f"{self.lost} kernel launches have no kernel in the file: it ended before them, or they were captured"
+                " into a graph"
+            )
+        if self.on_device:
+            self.remarks.append(self._busy())
+        if any(call.is_copy and not call.types for call in self.events.calls):
+            self.remarks.append(
+                "shapes were not recorded (record_shapes=True), so that casts cannot be told from copies"
+            )
+        if self.events.timeless:
+            self.remarks.append(f"{self.events.timeless} events without a duration, or a negative one, were left out")
+
+    def _busy(self) -> str:
+        """Say how long the devices worked: kernels of several streams overlap."""
+        did = self.events.activities
+        until: dict[int | str, int] = {}
+        busy = 0
+        for start, duration, number in sorted(zip(did.starts, did.durations, did.kernels)):
+            device = self.events.kernels[number].device
+            end, before = start + duration, until.get(device, start)
+            busy += max(end - max(start, before), 0)
+            until[device] = max(end, before)
+        return (
+            f"the device was busy for {busy / 1e6:.3f} ms; its activities add up to {sum(did.durations) / 1e6:.3f} ms"
+        )
+
+
+def _move(kernel: str) -> str:
+    """Return the op that a copy or memset is; nothing for a kernel."""
+    return next((op for pattern, op in _MOVES if pattern.match(kernel)), "")
