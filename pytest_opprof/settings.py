@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from . import names
-from .backends import Options, Timing
+from .backends import Options, Timing, find
 from .budgets import Budget
 from .errors import UsageError
 from .judge import Rule
@@ -155,7 +155,13 @@ def _backends(value: object, what: str) -> tuple[str, ...] | None:
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, (list, tuple)) or not listed or not all(isinstance(name, str) for name in listed):
         raise UsageError(f"{what} is {value!r}; write a name or several: 'numpy,torch'")
-    return tuple(dict.fromkeys(name.strip() for name in listed))
+    chosen = tuple(dict.fromkeys(name.strip() for name in listed))
+    known = find()
+    for name in chosen:
+        if name not in known:
+            near = names.suggestion(name, known) or "."
+            raise UsageError(f"{what}: there is no backend {name!r}{near} Known: {', '.join(sorted(known))}")
+    return chosen
 
 
 def _timing(value: object, what: str) -> Timing:
