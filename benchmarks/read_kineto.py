@@ -13,6 +13,7 @@ import argparse
 import gzip
 import importlib.util
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -37,7 +38,10 @@ for event in loaded["traceEvents"]:
         else:
             total[0] += 1
             total[1] += duration
-            total[2:] = min(total[2], duration), max(total[3], duration)
+            if duration < total[2]:
+                total[2] = duration
+            elif duration > total[3]:
+                total[3] = duration
 """
 PEERS = {
     "orjson": (
@@ -57,7 +61,7 @@ PEERS = {
     ),
 }
 GOALS = {"orjson": "at most 0.9x", "pandas": "6 times less", "hta": "15 times less"}
-COUNTS = """
+READ = """
 import sys
 from pathlib import Path
 from pytest_opprof.traces import Options, torch
@@ -76,14 +80,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.keep or Path(folder, "large.json")
         if not path.exists():
-            with path.open("w") as file:
-                file.writelines(large(json.loads(gzip.decompress(arguments.trace.read_bytes())), arguments.events))
+            # In a process of its own: the peak memory of a process begins with that of the one that started it.
+            maker = multiprocessing.Process(target=make, args=(arguments.trace, arguments.events, path))
+            maker.start()
+            maker.join()
         size = path.stat().st_size
         print(f"{arguments.trace.name} to {arguments.events} events, {size / 1e6:.0f} MB; CPU s (user + sys), peak RSS")
         show = [sys.executable, "-m", "pytest_opprof", "show", str(path), "-t", "10"]
         commands = {
             "show": ("opprof show", [*show, "--aggregate-by", "type", "--format", "json"]),
-            "read": ("traces.torch.read", [sys.executable, "-c", COUNTS, str(path)]),
+            "read": ("traces.torch.read", [sys.executable, "-c", READ, str(path)]),
         }
         for module, (title, code) in PEERS.items():
             if has(arguments.peers, module):
@@ -102,6 +108,11 @@ def report(measured: dict[str, Any], size: int) -> None:
         goal = f"; goal: {GOALS[key]}" if key in GOALS else ""
         print(f"{title:24} {cpu:7.2f} s {memory / 1e6:7.0f} MB  {ratio}{goal}")
     print(f"peak memory {ours[2] / size:.2f}x the file (goal: at most 0.5x)")
+
+
+def make(trace: Path, events: int, path: Path) -> None:
+    with path.open("w") as file:
+        file.writelines(large(json.loads(gzip.decompress(trace.read_bytes())), events))
 
 
 def large(document: Any, wanted: int) -> Iterator[str]:
@@ -133,7 +144,7 @@ def has(python: str, module: str) -> bool:
 def measure(command: list[str]) -> tuple[float, int]:
     """Return the CPU seconds and the peak memory, in bytes, of a process."""
     with open(os.devnull, "w") as nowhere:
-        process = subprocess.Popen(command, stdout=nowhere, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, cwd=ROOT)
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -257,20 +257,26 @@ class OpProfile:
         """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""
         weights = self.events if every_event else self.counted
         calls = mask & (weights > 0)
-        times = self.device_ns[mask]
         return OpStats(
             name,
             self._per_step(calls, weights),
-            self._per_step(mask & (self.device_ns != ABSENT), self.device_ns)
-            if len(times) == 0 or ((times != ABSENT).any() and (partly or (self.device_ns[calls] != ABSENT).all()))
-            else None,
-            self._per_step(mask & (self.bytes != ABSENT), self.bytes)
-            if not len(self.bytes[calls]) or (self.bytes[calls] != ABSENT).all()
-            else None,
-            self._per_step(mask & (self.flops != ABSENT), self.flops)
-            if self.flops is not None and (not mask.any() or (self.flops[mask] != ABSENT).any())
-            else None,
+            self._sums(mask, self.device_ns, *((mask, np.any) if partly else (calls, np.all))),
+            self._sums(mask, self.bytes, calls, np.all),
+            None if self.flops is None else self._sums(mask, self.flops, mask, np.any),
         )
+
+    def _sums(
+        self,
+        mask: NDArray[np.bool_],
+        values: NDArray[np.int64],
+        needed: NDArray[np.bool_],
+        enough: Callable[[NDArray[np.bool_]], np.bool_],
+    ) -> tuple[int, ...] | None:
+        """Return the sums of what is known of *values*; None if of those *needed* not *enough* (all, any) are."""
+        known = values != ABSENT
+        if needed.any() and not enough(known[needed]):
+            return None
+        return self._per_step(mask & known, values)
 
     def _per_step(self, mask: NDArray[np.bool_], values: NDArray[np.int64]) -> tuple[int, ...]:
         sums = np.zeros(self.steps, np.int64)

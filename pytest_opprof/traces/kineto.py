@@ -82,7 +82,7 @@ class Event(Struct, gc=False):
 
     cat: str = ""
     name: str = ""
-    ts: float = math.nan
+    ts: float = math.inf
     dur: float = -1.0
     pid: int | str = 0
     tid: int | str = 0
@@ -92,7 +92,7 @@ class Event(Struct, gc=False):
 class ExactEvent(Event, gc=False):
     """For times whose digits a float does not hold; it takes three times as long."""
 
-    ts: Decimal = Decimal("nan")  # type: ignore[assignment]
+    ts: Decimal = Decimal("inf")  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Events:
         """By category, name and shapes."""
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add events. Raises ValueError for one without a time, OverflowError for a number beyond 64 bits."""
+        """Add events. Raises OverflowError for one without a time, and for numbers beyond 64 bits."""
         # One loop, without calls: it runs a million times.
         kind_of, calls, joined = _KINDS.get, self._calls, b"".join
         pid: object = None

@@ -36,7 +36,7 @@ class Thread:
     serials: array[int] = field(default_factory=_column)
     """Numbers that grow with time: they order what starts in the same microsecond."""
     calls: array[int] = field(default_factory=_column)
-    """What was called: an index into the `Forest.meanings`."""
+    """What was called: indices into the meanings that `Forest` gets."""
 
     def in_order(self) -> Iterable[tuple[int, int, int]]:
         """Return (start, duration, call) of the events in order of time, each before those inside it."""
@@ -118,7 +118,7 @@ class Forest:
         *steps* are the times at which they begin; what lies before the first belongs to it.
         """
         self.trees: dict[tuple[int, ...], Tree] = {}
-        self.meanings = meanings
+        self._meanings = meanings
         self._names = names
         self._later_steps = [*steps[1:], _NEVER]
 
@@ -126,7 +126,7 @@ class Forest:
         """Add the calls of a thread. An event is inside the one that runs when it begins and does not end before it."""
         spans = Spans()
         add_start, add_end = spans.starts.append, spans.ends.append
-        is_annotation = [meaning is None for meaning in self.meanings]
+        is_annotation = [meaning is None for meaning in self._meanings]
         # The innermost event: when it ends, and its index in the tree, -1 for an annotation around the tree. Then the
         # same of those around it.
         until, node = _NEVER, -1
@@ -187,12 +187,12 @@ class Forest:
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
         """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
-        ops = [event for event, call in enumerate(calls) if self.meanings[call] is not None]
+        ops = [event for event, call in enumerate(calls) if self._meanings[call] is not None]
         number = {event: index for index, event in enumerate(ops)}
         number[-1] = -1
         for event, parent in enumerate(parents):
             number.setdefault(event, number[parent])
-        meanings = [meaning for call in calls if (meaning := self.meanings[call]) is not None]
+        meanings = [meaning for call in calls if (meaning := self._meanings[call]) is not None]
         owned = owners([number[parents[event]] for event in ops], range(len(ops)), meanings)
         result = list(range(len(calls)))
         for event, owner in zip(ops, owned):

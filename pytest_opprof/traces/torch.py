@@ -92,13 +92,11 @@ def read(place: Place, options: Options) -> OpTrace:
     try:
         for some in read_events(place, event_type, header, options.partial, remarks):
             events.take(some)
-    except (OverflowError, ValueError):
+        if events.calls or events.kernels:
+            return _Reading(events, header, remarks).trace()
+    except OverflowError:
         raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
-    if not events.calls and not events.kernels:
-        raise TraceError(
-            f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?"
-        )
-    return _Reading(events, header, remarks).trace()
+    raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")
 
 
 def _needs_exact_times(place: Place) -> bool:
@@ -184,7 +182,7 @@ class _Reading:
         self.steps = _Steps.of(events)
         self.on_device = bool(events.kernels)
         self.rows: dict[tuple[object, ...], _Row] = {}
-        self._devices = {kernel.device for kernel in events.kernels}
+        self.devices = {kernel.device for kernel in events.kernels}
         self.launched: dict[tuple[int, str, int], list[int]] = {}
         """(step, op, number of the kernel) to [calls, ns, first start]."""
         self.lost = 0
@@ -287,13 +285,14 @@ class _Reading:
         ends = 1 if row.call and row.call.is_copy and len(shapes) > 1 else 0
         known = row.call is not None and bool(row.call.types) and None not in shapes
         on_cpu = not self.on_device
+        host_ns = max(row.host_ns, 0)
         return OpRecord(
             name=row.name,
             type=row.type,
             step=row.step,
             calls=row.calls,
-            device_ns=row.host_ns if on_cpu else None if row.type == _SYNCHRONIZE else row.device_ns,
-            host_ns=row.host_ns if self.on_device and (row.call or row.type == _SYNCHRONIZE) else None,
+            device_ns=host_ns if on_cpu else None if row.type == _SYNCHRONIZE else row.device_ns,
+            host_ns=host_ns if self.on_device and (row.call or row.type == _SYNCHRONIZE) else None,
             least_ns=row.least_ns if on_cpu else None,
             most_ns=row.most_ns if on_cpu else None,
             memory=row.nbytes or None,
@@ -316,13 +315,13 @@ class _Reading:
 
     def _place(self, kernel: Kernel) -> str:
         stream = f"stream {kernel.stream}"
-        return stream if len(self._devices) == 1 else f"device {kernel.device} {stream}"
+        return stream if len(self.devices) == 1 else f"device {kernel.device} {stream}"
 
     def _device(self) -> str:
         """Return the model of the device."""
         found = self.header.get("deviceProperties")
         known = [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
-        used = [device for device in known if any(device.get("id") == each for each in self._devices)]
+        used = [device for device in known if any(device.get("id") == each for each in self.devices)]
         models = {str(device.get("name", "")) for device in used} - {""}
         return " + ".join(sorted(models)) or ("gpu" if self.on_device else "cpu")
 

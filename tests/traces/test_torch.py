@@ -333,6 +333,8 @@ def test_an_event_without_or_with_a_negative_duration_is_left_out_and_told(tmp_p
         ([op("aten::mm", 1, 1), op("aten::mm", 1e300, 1)], "beyond 64 bits"),
         ([op("aten::mm", 1, 1e300)], "beyond 64 bits"),
         ([{**op("aten::mm", 1, 1), "ts": None}], "no time"),
+        ([op("aten::mm", 1, 1), op("aten::mm", 9e15, 9e15)], "beyond 64 bits"),
+        ([op("aten::mm", 0, 9e15), *(op("aten::mm", n, 8e15, n) for n in range(1, 9))], "beyond 64 bits"),
         ([op("aten::mm", 1, 1, 2**70)], "beyond 64 bits"),
         ([kernel(2**70, 1, 1)], "beyond 64 bits"),
         ([launch(2**70, 1), kernel(2, 1, 1)], "beyond 64 bits"),
