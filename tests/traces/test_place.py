@@ -58,3 +58,10 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "folder" / "up").symlink_to(tmp_path)
     assert [child.path.name for child in Place(tmp_path).children()] == ["folder"]
     assert Place(tmp_path / "folder").children() == []
+
+
+def test_the_head_of_a_gzip_file_that_was_cut_is_what_there_is_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(gzip.compress(os.urandom(9_000))[:5_000])
+    assert 3_000 < len(Place(tmp_path / "a").head) < 5_000
+    (tmp_path / "b").write_bytes(b"\x1f\x8bnonsense")
+    assert Place(tmp_path / "b").head == b""
