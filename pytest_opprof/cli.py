@@ -22,6 +22,9 @@ OK, FINDING, BAD_INPUT = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 for a finding, 2 for bad usage or input."""
     arguments = _parser().parse_args(argv)
+    if sys.stdout is None:
+        print("opprof: there is no standard output to write to", file=sys.stderr)
+        return BAD_INPUT
     try:
         code = FINDING if arguments.run(arguments) else OK
         sys.stdout.flush()
@@ -32,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, a pager) has seen enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        print(clean(f"opprof: {error.filename or 'the output'}: {error.strerror or error}"), file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BAD_INPUT
     except KeyboardInterrupt:
         return 130
     return code

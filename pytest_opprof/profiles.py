@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from . import listing, query, traces
+from . import listing, names, query, traces
 from .errors import TraceError, UsageError
 from .query import Question, Side
 from .trace import KernelRecord, OpTrace
@@ -280,6 +280,8 @@ def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -
     yield from (f"  {finding}" for finding in window.regressions)
     yield from (f"  {improvement}" for improvement in window.diff.improvements())
     yield ""
+    if max(len(base.steps), len(now.steps)) > 1:
+        yield "calls are those of a step, the one with most; times those of the fastest step (--steps chooses some)"
     yield from "\n".join(reports.table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
     yield f"verdict: {window.diff.verdict.value}"
 
@@ -313,37 +315,62 @@ def _check(arguments: argparse.Namespace) -> bool:
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
     broken = False
     for trace in _read(arguments.file, arguments, arguments.rank, arguments.steps):
-        if trace.inferred_types and not arguments.allow_inferred:
+        named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
+        if named and trace.inferred_types and not arguments.allow_inferred:
             raise UsageError(
-                f"{arguments.file}: its op types were guessed from kernel names, so a budget may miss some."
-                " Record it at a level that has types (Level1), or say --allow-inferred"
+                f"{arguments.file}: its op types were guessed from names, so a limit on an op may miss some. Record it"
+                " so that it has them (on Ascend: Level1), or say --allow-inferred"
             )
         profile = trace.profile()
+        _check_told(arguments.file, trace, named, profile.op_names)
         findings = budget.check(profile)
         window = reports.WindowReport(reports.BODY, profile, findings)
         hint = "opprof show -t 0 lists them"
         broken_text = reports.failure(str(arguments.file), [window], 5, False, "", hint) if findings else ""
         text = broken_text or _kept(profile, arguments)
+        if findings and profile.steps > 1:
+            text += f"\nlimits hold{_each(profile.steps)}; --steps chooses some"
         print("\n".join(map(listing.clean, text.splitlines())))
         broken = broken or bool(findings)
     return broken
 
 
+def _check_told(path: Path, trace: OpTrace, named: Sequence[str], present: Sequence[str]) -> None:
+    """Raise UsageError for a limit on an op that the source cannot tell from others: it would pass unseen."""
+    for name in named:
+        canonical = names.meaning(name).op in names.canonical_ops()
+        moves = name.startswith("Mem") or name == "Synchronize"
+        if name in trace.untold or ("*" in trace.untold and canonical and not moves and name not in present):
+            raise UsageError(
+                f"{path}: the limit on {name} cannot be checked: {trace.source} does not tell {name} from other ops"
+            )
+
+
 def _kept(profile: Any, arguments: argparse.Namespace) -> str:
     limits = ", ".join(arguments.budget)
-    return f"{arguments.file}: within its budget ({limits}); {profile.total.most_calls} calls of {len(profile.ops)} ops"
+    ops = f"{profile.total.most_calls} calls of {len(profile.ops)} ops{_each(profile.steps)}"
+    return f"{arguments.file}: within its budget ({limits}); {ops}"
+
+
+def _each(steps: int) -> str:
+    return f" in each of {steps} steps, times in the fastest" if steps > 1 else ""
 
 
 def _convert(arguments: argparse.Namespace) -> bool:
     from .baselines import write_atomically
     from .traces import opprof
 
+    output = arguments.output.resolve()
+    if output.exists() and not output.is_file():
+        raise UsageError(f"{arguments.output}: is no file; name one to write")
+    if not output.parent.is_dir():
+        raise UsageError(f"{arguments.output}: there is no folder {output.parent}")
     (trace,) = _one(_read(arguments.file, arguments, arguments.rank, arguments.steps), "convert")
-    if arguments.output.exists() and arguments.file.exists() and arguments.output.samefile(arguments.file):
+    if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
     text = opprof.chrome(trace) if arguments.output.name.endswith(".trace.json") else opprof.dump(trace)
     try:
-        write_atomically(arguments.output, text)
+        write_atomically(output, text)
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
     print(f"wrote {arguments.output}: {len(trace.records)} records")
@@ -371,7 +398,7 @@ def _read(path: Path, arguments: argparse.Namespace, rank: str | None, steps: st
     for each, trace in zip(found, read):
         if not trace.records:
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
-        for remark in trace.remarks:
+        for remark in (*trace.remarks, *query.untimed(trace)):
             print(f"opprof: {listing.clean(f'{each}: {remark}')}", file=sys.stderr)
     return [query.steps(trace, steps) if steps else trace for trace in read]
 

@@ -8,7 +8,7 @@ aggregated time, and the cumulative time runs down the rows that are shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -161,12 +161,25 @@ def communication(trace: OpTrace) -> float | None:
 def select(trace: OpTrace, question: Question) -> list[OpRecord]:
     """Return the records that match, steps joined.
 
-    An op without a time on the side that is asked for is not of that side; a profile without any times keeps its ops.
+    An op that has a time on the other side only is not of the side that is asked for.
     """
     records = _joined(trace)
     if total(trace, "device") is not None or total(trace, "host") is not None:
-        records = [record for record in records if _time(record, question.side, question.time) is not None]
+        records = [record for record in records if _is_of_side(record, question)]
     return [record for record in records if _matches(record, question)]
+
+
+def untimed(trace: OpTrace) -> Iterator[str]:
+    """Yield a remark if ops of a profile with times have none: they are in no sum."""
+    without = [record for record in trace.records if record.device_ns is None and record.host_ns is None]
+    if without and len(without) < len(trace.records):
+        calls = sum(record.calls for record in without)
+        yield f"{calls} calls have no time and are in no sum, the first of {op_of(without[0])}"
+
+
+def _is_of_side(record: OpRecord, question: Question) -> bool:
+    nowhere = record.device_ns is None and record.host_ns is None and question.time == "end"
+    return nowhere or _time(record, question.side, question.time) is not None
 
 
 def answer(trace: OpTrace, question: Question) -> list[Line]:

@@ -70,7 +70,7 @@ def failure(
     """Return the message of a failing test: what broke, then the table of each window that did.
 
     *top* ops are shown beside those that broke something, or *every_op*; *accept* is the command that takes the new
-    state as the baseline.
+    state as the baseline, empty for a profile that was not measured here.
     """
     broken = [window for window in windows if window.findings]
     lines = []
@@ -78,7 +78,7 @@ def failure(
         what = "op budget exceeded" if window.budget else "op regression"
         lines.append(f"{what}: {titled(test, window.name)}  [{window.profile.environment}]")
         lines += [f"  {finding}" for finding in window.findings]
-        if window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
+        if accept and window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
         lines += ["", *table(window, top, every_op, more=more)]

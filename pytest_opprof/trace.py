@@ -98,6 +98,8 @@ class OpTrace:
     """None where the source has no kernels beside its ops."""
     peak_memory: int | None = None
     """Bytes allocated at the worst moment."""
+    untold: tuple[str, ...] = ()
+    """Canonical ops that this source cannot tell from others; ``*``: all but those that are in the records."""
     inferred_types: bool = False
     """Whether op types were guessed from kernel names, because the source has none."""
     remarks: tuple[str, ...] = ()

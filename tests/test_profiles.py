@@ -311,3 +311,61 @@ def test_to_show_a_small_profile_needs_no_numpy_and_no_framework(run: Run) -> No
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+class TestWhatCannotBeSeen:
+    def test_a_limit_on_an_op_that_the_source_cannot_tell_is_an_error(self, run: Run) -> None:
+        save("b.json", made(OpRecord("k", "kernel", device_ns=5), OpRecord("m", "MemcpyHtoD"), untold=("*",)))
+        for budget in ("Cast=0", "MatMul=0", "only=MatMul"):
+            code, _, err = run("check", "b.json", "--budget", budget)
+            assert (code, "cannot be checked: made by hand does not tell" in err) == (2, True)
+        assert (
+            run("check", "b.json", "--budget", "MemcpyHtoD=1", "--budget", "kernel=1", "--budget", "Memset=0")[0] == 0
+        )
+        save("c.json", made(untold=("Cast",)))
+        assert run("check", "c.json", "--budget", "Cast=0")[0] == 2
+        assert run("check", "c.json", "--budget", "MatMul=0", "--budget", "device_time=1s")[0] == 0
+
+    def test_guessed_types_do_not_matter_to_a_limit_on_the_whole(self, run: Run) -> None:
+        save("b.json", made(inferred_types=True))
+        assert run("check", "b.json", "--budget", "device_time=1s")[0] == 0
+
+    def test_ops_without_a_time_are_shown_and_told_of(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(device_ns=None, host_ns=None)))
+        code, out, err = run("show", "b.json", "--only-ops")
+        assert (code, out.split()[0::3]) == (0, ["conv1", "cast_a"])
+        assert err == "opprof: b.json: 3 calls have no time and are in no sum, the first of Cast\n"
+
+    def test_limits_of_a_profile_with_steps_are_said_to_hold_for_each(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
+        assert "in each of 2 steps, times in the fastest" in run("check", "b.json", "--budget", "Conv=5")[1]
+        assert "in each of 2 steps" in run("check", "b.json", "--budget", "Conv=4")[1]
+        assert "calls are those of a step" in run("diff", "b.json", "b.json")[1]
+
+
+class TestWhereOutputGoes:
+    @pytest.mark.parametrize(
+        ("output", "message"),
+        [("/dev/null", "is no file"), ("nowhere/b.json", "there is no folder"), (".", "is no file")],
+    )
+    def test_convert_writes_files_in_folders_that_are_there(self, run: Run, output: str, message: str) -> None:
+        code, _, err = run("convert", "a.json", "-o", output)
+        assert (code, message in err) == (2, True)
+        assert Path("/dev/null").is_char_device()
+        assert not Path("nowhere").exists()
+
+    def test_convert_writes_through_a_link(self, run: Run) -> None:
+        Path("real.json").write_text("old")
+        Path("link.json").symlink_to("real.json")
+        assert run("convert", "a.json", "-o", "link.json")[0] == 0
+        assert Path("link.json").is_symlink()
+        assert "opprof_profile" in Path("real.json").read_text()
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+    @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+    def test_output_that_cannot_be_written_is_one_error(self, run: Run, redirect: str) -> None:
+        command = f"{sys.executable} -m pytest_opprof show a.json -t0 --format csv {redirect}"
+        done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("opprof: ")
+        assert len(done.stderr.splitlines()) == 1

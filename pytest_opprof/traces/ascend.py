@@ -92,7 +92,9 @@ def read(place: Place, options: Options) -> OpTrace:
     trace = _trace(found)
     if output.is_folder:
         trace = ascend_checks.completed(trace, output, device, found)
-    return replace(trace, remarks=tuple(found.remarks))
+    # Operators of the framework and calls of the API are no ops of the device.
+    untold = ("*",) if sources.kind in ("operators", "apis") else ()
+    return replace(trace, remarks=tuple(found.remarks), untold=untold)
 
 
 def _output(place: Place) -> Place:

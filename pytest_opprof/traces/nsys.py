@@ -144,6 +144,7 @@ def _trace(database: _Database) -> OpTrace:
         environment=Environment((("cuda", ""),), _device(database, [*kernels, *copies]), ""),
         records=(*kernels, *copies, *calls),
         kernels=launches or None,
+        untold=("*",),  # kernels have names of their own, not those of ops
         remarks=tuple(remarks),
     )
 

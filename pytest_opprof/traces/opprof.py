@@ -82,6 +82,7 @@ def _trace(plain: Any) -> OpTrace:
         step_ns=convert(plain["step_ns"], tuple[float, ...] | None),
         kernels=plain["kernels"] and _records(plain["kernels"], plain["kernel_fields"], KernelRecord),
         peak_memory=convert(plain["peak_memory"], int | None),
+        untold=convert(plain["untold"], tuple[str, ...]),
         inferred_types=convert(plain["inferred_types"], bool),
         remarks=convert(plain["remarks"], tuple[str, ...]),
     )

@@ -164,7 +164,7 @@ def _lines(place: Place) -> Iterator[tuple[list[str], bool]]:
             lines.pop()
         if begun or any(line.count('"') & 1 for line in lines):
             lines = _joined(begun, lines)
-            if sum(map(len, begun)) > MOST_ROW:
+            if sum(map(len, begun)) + len(begun) > MOST_ROW:
                 raise TraceError(f"{place}: has a row of more than {MOST_ROW >> 20} MiB; a quote is not closed")
         yield lines, whole
     if begun:

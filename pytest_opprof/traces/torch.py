@@ -205,6 +205,7 @@ class _Reading:
             step_ns=self.steps.durations or None,
             kernels=tuple(self._kernels()) if self.on_device else None,
             peak_memory=self.events.peaks[max(self.events.peaks)] if self.events.peaks else None,
+            untold=("Cast", "Copy") if self._shapeless() else (),
             remarks=tuple(self.remarks),
         )
 
@@ -338,15 +339,18 @@ class _Reading:
                 " into a graph"
             )
         if self.on_device:
-            self.remarks.append(self._busy())
-        if any(call.is_copy and not call.types for call in self.events.calls):
+            self.remarks += self._overlap()
+        if self._shapeless():
             self.remarks.append(
                 "shapes were not recorded (record_shapes=True), so that casts cannot be told from copies"
             )
         if self.events.timeless:
             self.remarks.append(f"{self.events.timeless} events without a duration, or a negative one, were left out")
 
-    def _busy(self) -> str:
+    def _shapeless(self) -> bool:
+        return any(call.is_copy and not call.types for call in self.events.calls)
+
+    def _overlap(self) -> list[str]:
         """Say how long the devices worked: kernels of several streams overlap."""
         did = self.events.activities
         until: dict[int | str, int] = {}
@@ -356,9 +360,10 @@ class _Reading:
             end, before = start + duration, until.get(device, start)
             busy += max(end - max(start, before), 0)
             until[device] = max(end, before)
-        return (
-            f"the device was busy for {busy / 1e6:.3f} ms; its activities add up to {sum(did.durations) / 1e6:.3f} ms"
-        )
+        together = sum(did.durations)
+        if busy == together:
+            return []
+        return [f"the device was busy for {busy / 1e6:.3f} ms; its activities add up to {together / 1e6:.3f} ms"]
 
 
 def _move(kernel: str) -> str:

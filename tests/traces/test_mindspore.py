@@ -137,7 +137,7 @@ def test_an_op_has_its_calls_their_times_and_its_input_shapes() -> None:
 
 
 def test_version_and_mode_are_said_where_a_file_tells_them_and_are_unknown_elsewhere() -> None:
-    old, new = read(DATA / "2.0.0-py3.9/graph/forward"), read(one(DATA / "2.10.0-py3.11/graph"))
+    old, new = read(DATA / "2.0.0-py3.9/graph/forward"), read(one(DATA / "2.10.0-py3.11/graph/schedule"))
     assert str(old.environment) == "mindspore 2.0.0, cpu"
     assert old.source == "MindSpore CPU profiler, graph mode"
     assert new.environment.frameworks == (("mindspore", ""),)

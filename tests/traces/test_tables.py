@@ -159,7 +159,7 @@ def test_what_is_no_table_is_one_error(tmp_path: Path, content: bytes | str, err
         list(table_of(tmp_path, content).rows("a", "b"))
 
 
-@pytest.mark.parametrize("content", ["a,b\n" + "x" * 100, 'a,b\n"' + "x\n" * 100], ids=["no line end", "open quote"])
+@pytest.mark.parametrize("content", ["a,b\n" + "x" * 100, 'a,b\n"' + "x\n" * 100, 'a,b\n"' + "\n" * 100])
 def test_a_row_without_end_is_not_read_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
