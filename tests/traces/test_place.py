@@ -36,6 +36,7 @@ def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
         (gzip.compress(b"x" * 100)[:12] + b"\xff" * 30, "is a broken gzip file"),
         (b"x" * 101, "is larger than 0 MiB"),
     ],
+    ids=["cut", "broken", "large"],
 )
 def test_what_cannot_be_read_is_one_error_with_its_path(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a").write_bytes(content)
