@@ -47,8 +47,8 @@ def _plain(value: Any) -> Any:
 
 def rows_csv(lines: Sequence[Line]) -> str:
     """Return the rows as CSV with a header, in the units of their names: ns, bytes, operations a second."""
-    rows = [{**row, **{key: _cell(row[key]) for key in row}} for row in rows_json(lines)]
-    return _csv(list(Line.__dataclass_fields__), [list(row.values()) for row in rows])
+    rows = [[_cell(value) for value in row.values()] for row in rows_json(lines)]
+    return _csv(list(Line.__dataclass_fields__), rows)
 
 
 def _cell(value: Any) -> Any:

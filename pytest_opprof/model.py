@@ -89,8 +89,8 @@ class EventLog:
         meanings = [names.meaning(raw, dtypes, aliases) for raw, (_, dtypes) in zip(raws, self._names)]
         name = np.array(self._name, np.int32)
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
-        op_names, op_of_meaning = _numbered([meaning.op for meaning in meanings])
-        raw_names, raw_of_name = _numbered(raws)
+        op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
+        raw_names, raw_of_name = numbered(raws)
         return OpProfile(
             environment=self.environment,
             op_names=op_names,
@@ -362,7 +362,7 @@ def _memory_by_interval(allocations: Iterable[tuple[int, int]], intervals: int) 
     return tuple(uses)
 
 
-def _numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+def numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Return the distinct *texts*, and for each its index among them."""
     index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return tuple(index), np.array([index[text] for text in texts], np.int32)
@@ -370,6 +370,6 @@ def _numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]
 
 def _merged(tables: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
     """Return the union of the name *tables*, and for each table the new numbers of its names."""
-    union, numbers = _numbered([text for table in tables for text in table])
+    union, numbers = numbered([text for table in tables for text in table])
     ends = np.cumsum([len(table) for table in tables])
     return union, np.split(numbers, ends[:-1])

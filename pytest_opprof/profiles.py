@@ -119,9 +119,7 @@ def _answer(trace: OpTrace, arguments: argparse.Namespace) -> Any:
         _check_known(trace, question)
     if arguments.only_ops:
         lines = [line for question in questions for line in query.answer(trace, question)]
-        return "\n".join(
-            " ".join(listing.clean(text or "-") for text in (line.name, line.type, line.id)) for line in lines
-        )
+        return "\n".join(map(_named, lines))
     if arguments.kernels:
         return _kernels(trace, arguments)
     if arguments.format == "json":
@@ -175,8 +173,7 @@ def _time(text: str | None, flag: str) -> float | None:
 
 def _check_known(trace: OpTrace, question: Question) -> None:
     """Raise UsageError for a question that the profile cannot answer: an empty table would say something else."""
-    timed = query.total(trace, "device") is not None or query.total(trace, "host") is not None
-    if timed and query.total(trace, question.side) is None:
+    if query.is_timed(trace) and not query.has_times(trace, question.side):
         raise UsageError(f"{trace.source}: has no {question.side} times; try --side")
     if question.time == "kern" and not any(
         query.launch_ns(record, question.side) is not None for record in trace.records

@@ -153,6 +153,16 @@ def total(trace: OpTrace, side: Side) -> float | None:
     return _sum(_time(record, side, "end") for record in trace.records if not communicates(record))
 
 
+def has_times(trace: OpTrace, side: Side) -> bool:
+    """Tell whether there is a `total` of that side."""
+    return any(_time(record, side, "end") is not None and not communicates(record) for record in trace.records)
+
+
+def is_timed(trace: OpTrace) -> bool:
+    """Tell whether there is a `total` of any side."""
+    return has_times(trace, "device") or has_times(trace, "host")
+
+
 def communication(trace: OpTrace) -> float | None:
     """Return the sum of the device times of what moves data between devices."""
     return _sum(record.device_ns for record in trace.records if communicates(record))
@@ -164,7 +174,7 @@ def select(trace: OpTrace, question: Question) -> list[OpRecord]:
     An op that has a time on the other side only is not of the side that is asked for.
     """
     records = _joined(trace)
-    if total(trace, "device") is not None or total(trace, "host") is not None:
+    if is_timed(trace):
         records = [record for record in records if _is_of_side(record, question)]
     return [record for record in records if _matches(record, question)]
 

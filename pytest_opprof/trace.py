@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 OUTSIDE = "outside"
 """Label of the step that holds what ran outside of every step; always the last one."""
-_COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
+UNLINKED = "(unlinked)"
+"""In place of an op: the launch is not in the profile."""
+COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
+"""Cores of Ascend that are none: before CANN 8.3, and from it on."""
 By = Literal["type", "name", "shape"]
 
 
@@ -74,7 +77,7 @@ class KernelRecord(NamedTuple):
 
     name: str
     launched_by: str
-    """The op, or ``(unlinked)`` where its launch is not in the profile."""
+    """The op, or `UNLINKED`."""
     step: int = 0
     calls: int = 1
     device_ns: float = 0
@@ -115,22 +118,22 @@ class OpTrace:
         # Imported here, with NumPy behind it: to look at a profile needs neither.
         import numpy as np
 
-        from .model import ABSENT, MemoryUse, OpProfile
+        from .model import ABSENT, MemoryUse, OpProfile, numbered
 
         def column(values: list[float | None]) -> np.typing.NDArray[np.int64]:
             return np.array([ABSENT if value is None else round(value) for value in values], np.int64)
 
         steps = self.steps[:-1] if len(self.steps) > 1 and self.steps[-1] == OUTSIDE else self.steps
         records = [record for record in self.records if record.step < len(steps)]
-        ops = _numbered([label(record, by, aliases) for record in records])
-        raws = _numbered([names.stable(record.type) for record in records])
+        op_names, ops = numbered([label(record, by, aliases) for record in records])
+        raw_names, raws = numbered([names.stable(record.type) for record in records])
         flops = [record.computation for record in records]
         return OpProfile(
             environment=self.environment,
-            op_names=tuple(ops[1]),
-            raw_names=tuple(raws[1]),
-            op=np.array(ops[0], np.int32),
-            raw=np.array(raws[0], np.int32),
+            op_names=op_names,
+            raw_names=raw_names,
+            op=ops,
+            raw=raws,
             counted=np.array([r.calls if r.counted is None else r.counted for r in records], np.int64),
             events=np.array([record.calls for record in records], np.int64),
             device_ns=column([None if communicates(record) else record.device_ns for record in records]),
@@ -145,7 +148,7 @@ class OpTrace:
 
 def communicates(record: OpRecord) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
-    return record.place in _COMMUNICATION_PLACES or record.type.startswith(("hcom_", "ncclKernel", "ncclDevKernel"))
+    return record.place in COMMUNICATION_PLACES or record.type.startswith(("hcom_", "ncclKernel", "ncclDevKernel"))
 
 
 def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
@@ -177,9 +180,3 @@ def _arrow(before: tuple[str, ...], after: tuple[str, ...]) -> str:
     """Return what goes in and comes out, in short: of several alike, one."""
     inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts)) for texts in (before, after))
     return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}"
-
-
-def _numbered(texts: list[str]) -> tuple[list[int], list[str]]:
-    """Return for each text its index among the distinct ones, and those."""
-    index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return [index[text] for text in texts], list(index)

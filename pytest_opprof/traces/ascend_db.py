@@ -175,8 +175,5 @@ def recognises(place: Place) -> bool:
 @contextmanager
 def opened(place: Place) -> Iterator[Database]:
     """Open an export; all that goes wrong is raised as TraceError, also while it is read."""
-    try:
-        with sqlite.opened(place, "sqlite export of CANN") as connection:
-            yield Database(place, connection)
-    except UnicodeDecodeError as error:  # sqlite3 itself, of the message about a broken schema
-        raise TraceError(f"{place}: is a broken sqlite file ({error}); was it copied whole?") from None
+    with sqlite.opened(place, "sqlite export of CANN") as connection:
+        yield Database(place, connection)

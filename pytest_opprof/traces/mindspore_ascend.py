@@ -28,7 +28,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import TraceError
-from ..trace import OpRecord, OpTrace, Shape
+from ..trace import COMMUNICATION_PLACES, OpRecord, OpTrace, Shape
 from . import mindspore_folder as common
 from . import tables
 from .mindspore import host_records
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from . import Options
 
 TITLE = "MindSpore on Ascend, to 2.4"
-_COMMUNICATION = ("HCCL", "COMMUNICATION")
 _NAMES = {"full op name": "name", "full kernel name": "name", "full kernel time": "name"}
 _DETAIL = {**_NAMES, "execution time": "mean", "task duration": "mean"}
 _TYPE = {
@@ -74,7 +73,7 @@ def read(place: Place, options: Options) -> OpTrace:
     if types:
         told = _types(session, types)
         if detail:
-            computed = [record for record in records if record.place not in _COMMUNICATION]
+            computed = [record for record in records if record.place not in COMMUNICATION_PLACES]
             session.check(types.path.name, common.sums(told, "type"), common.sums(computed, "type"))
         records = records or told
     guessed = any(record.name not in nodes for record in records) and detail is not None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..trace import KernelRecord, OpRecord, OpTrace
+from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
 from . import mindspore_folder as common
 from . import tables
 from .mindspore import host_records
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from . import Options
 
 TITLE = "MindSpore on a GPU"
-UNLINKED = "(unlinked)"
 
 
 def recognises(place: Place) -> bool:

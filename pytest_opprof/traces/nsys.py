@@ -27,7 +27,7 @@ from typing import Any
 
 from ..environment import Environment
 from ..errors import TraceError
-from ..trace import KernelRecord, OpRecord, OpTrace
+from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
 from . import Options
 from .place import Place
 from .sqlite import MAGIC, opened, tables
@@ -228,7 +228,7 @@ def _launches(database: _Database) -> Iterator[KernelRecord]:
         if kernel is None:
             around.append((end, str(text)))
             continue
-        launcher = "(unlinked)" if call is None else around[-1][1] if around else api(call)
+        launcher = UNLINKED if call is None else around[-1][1] if around else api(call)
         total = totals[kernel, device, stream, launcher]
         total[0] += 1
         total[1] += ns

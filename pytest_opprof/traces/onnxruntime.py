@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from ..environment import Environment
 from ..errors import TraceError
-from ..trace import OUTSIDE, KernelRecord, OpRecord, OpTrace, Shape
+from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Shape
 from . import Options
 from .events import head, read_events
 from .place import Place
@@ -240,7 +240,7 @@ def _described(text: bytes) -> tuple[tuple[str, ...], tuple[Shape, ...] | None]:
 def _kernels(events: _Events, steps: _Steps) -> Iterator[KernelRecord]:
     launches: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
     for name, op, duration, event in events.kernels:
-        launches[name, op or "(unlinked)", steps.of[event] if event >= 0 else 0].append(duration)
+        launches[name, op or UNLINKED, steps.of[event] if event >= 0 else 0].append(duration)
     for (name, op, step), taken in launches.items():
         yield KernelRecord(name, op, step, len(taken), sum(taken))
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import stable
-from ..trace import KernelRecord, OpRecord, OpTrace
+from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
 from ..vocabulary import COPY
 from . import Options
 from .events import head, read_events
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from .kineto import Call, Events, Kernel
 
 TITLE = "PyTorch profiler trace"
-UNLINKED = "(unlinked)"
-"""In place of an op: the launch is not in the file."""
 NO_OP = "(no op)"
 """In place of an op: the launch was outside of all."""
 _CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
