@@ -15,6 +15,7 @@ from . import __version__, baselines, names, profiles
 from .errors import BaselineError, OpprofError, UsageError
 from .listing import clean
 from .stale import Collected, pruned, stale
+from .store import Store
 
 OK, FINDING, BAD_INPUT = 0, 1, 2
 
@@ -145,15 +146,16 @@ def _prune(arguments: argparse.Namespace) -> int:
             f"pytest collected none of the {len(modules)} modules that have baselines in {arguments.dir}, so nothing"
             " was removed. Run this in the project whose baselines they are, with the same root directory"
         )
+    store = Store(arguments.dir)
     for path in paths:
-        baselines.load(
-            path
-        )  # one that is broken may hold what another test needs: nothing is removed before it is mended
+        # One that is broken may hold what another test needs: nothing is removed before it is mended.
+        if isinstance(content := store.at(path), BaselineError):
+            raise content
     folders = {path.relative_to(arguments.dir).parts[0] for path in paths}
     gone: dict[Path, list[str]] = {}
-    for path, test in stale(arguments.dir, folders, collected, arguments.all_devices):
+    for path, test in stale(arguments.dir, folders, collected, store.at, arguments.all_devices):
         gone.setdefault(path, []).append(test)
-    kept = sum(1 for _ in stale(arguments.dir, folders, collected)) - sum(map(len, gone.values()))
+    kept = sum(1 for _ in stale(arguments.dir, folders, collected, store.at)) - sum(map(len, gone.values()))
     if kept:
         print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
     for path, tests in gone.items():

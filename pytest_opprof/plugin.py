@@ -130,8 +130,8 @@ def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
         pytest.fail(reason, pytrace=False)
     yield Opprof(measurement)
     measurement.recorder.abandon()
-    request.node.stash.setdefault(MEASUREMENT, measurement)
-    del request.node.stash[MEASUREMENT]
+    if MEASUREMENT in request.node.stash:
+        del request.node.stash[MEASUREMENT]
 
 
 def _is_active(options: Any, config: pytest.Config) -> bool:

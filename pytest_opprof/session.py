@@ -312,7 +312,7 @@ class Session:
                 if record.outcome == "passed":
                     gone = self._gone_windows(record, environment, windows)
                     yield from (f"{reports.titled(record.id, window)} [{environment}]" for window in gone)
-        for path, test in stale(self.store.root, folders, self.collected):
+        for path, test in stale(self.store.root, folders, self.collected, self.store.at):
             yield f"{self._shown(path)}: {test}"
 
     def _gone_windows(self, record: TestRecord, environment: Environment, windows: set[str]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,11 @@ class Collected:
 
 
 def stale(
-    root: Path, folders: Iterable[str], collected: Collected, any_device: bool = True
+    root: Path,
+    folders: Iterable[str],
+    collected: Collected,
+    read: Callable[[Path], Baselines | BaselineError],
+    any_device: bool = True,
 ) -> Iterator[tuple[Path, str]]:
     """Yield (file, test) for each baseline in the environment *folders* below *root* whose test is gone.
 
@@ -74,17 +78,11 @@ def stale(
             module = baselines.module_of(root, path)
             if not collected.knows(module):
                 continue
-            content = _loaded(path)
-            tests = sorted(content.tests) if content else []
-            parameters = any_device or (content is not None and content.environment.device == "cpu")
-            yield from ((path, test) for test in tests if collected.is_gone(module, test, parameters))
-
-
-def _loaded(path: Path) -> Baselines | None:
-    try:
-        return baselines.load(path)
-    except BaselineError:
-        return None
+            content = read(path)
+            if isinstance(content, BaselineError):
+                continue
+            parameters = any_device or content.environment.device == "cpu"
+            yield from ((path, test) for test in sorted(content.tests) if collected.is_gone(module, test, parameters))
 
 
 def pruned(content: Baselines, gone: Iterable[str]) -> Baselines:

@@ -59,14 +59,18 @@ class Store:
         """Remove the baseline of a window; `save` writes it."""
         self._change(environment, module, (test, window, None))
 
+    def at(self, path: Path) -> Baselines | BaselineError:
+        """Return what a file holds, or why it cannot be read; each file is read once."""
+        if path not in self._read:
+            self._read[path] = _loaded(path)
+        return self._read[path]
+
     def save(self) -> list[Path]:
         """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
         for path, (environment, changes) in self._changes.items():
             # Read again: another run may have written other tests of the module meanwhile.
-            content = _read(path, environment)
-            if isinstance(content, BaselineError):
-                raise content
-            written = self._read[path] = _with(content, changes)
+            self._read.pop(path, None)
+            written = self._read[path] = _with(self._own(path, environment), changes)
             _write(path, written)
         return list(self._changes)
 
@@ -83,19 +87,25 @@ class Store:
         own = baselines.path_of(self.root, environment, module)
         for path in self._paths.get(module, []):
             if path != own:
-                if path not in self._read:
-                    self._read[path] = _loaded(path)
-                content = self._read[path]
+                content = self.at(path)
                 if isinstance(content, Baselines):
                     yield content
 
     def _content(self, environment: Environment, module: str) -> Baselines:
-        path = baselines.path_of(self.root, environment, module)
-        if path not in self._read:
-            self._read[path] = _read(path, environment)
-        content = self._read[path]
+        return self._own(baselines.path_of(self.root, environment, module), environment)
+
+    def _own(self, path: Path, environment: Environment) -> Baselines:
+        """Return what the file of *environment* holds, nothing if there is none. Raises BaselineError."""
+        if path not in self._read and not path.exists():
+            self._read[path] = Baselines(environment)
+        content = self.at(path)
         if isinstance(content, BaselineError):
             raise content
+        if content.environment != environment:
+            raise BaselineError(
+                f"{path}: holds baselines of {content.environment.full}, but its folder is that of {environment.full}."
+                " Move the file, or delete it and run pytest --opprof-update"
+            )
         return content
 
 
@@ -113,20 +123,6 @@ def _write(path: Path, content: Baselines) -> None:
         baselines.save(path, content)
     else:
         path.unlink(missing_ok=True)
-
-
-def _read(path: Path, environment: Environment) -> Baselines | BaselineError:
-    if not path.exists():
-        return Baselines(environment)
-    content = _loaded(path)
-    if isinstance(content, BaselineError):
-        return content
-    if content.environment != environment:
-        return BaselineError(
-            f"{path}: holds baselines of {content.environment.full}, but its folder is that of {environment.full}."
-            " Move the file, or delete it and run pytest --opprof-update"
-        )
-    return content
 
 
 def _loaded(path: Path) -> Baselines | BaselineError:

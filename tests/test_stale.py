@@ -8,6 +8,7 @@ from pytest_opprof import baselines
 from pytest_opprof.baselines import Baselines, Calls, Entry
 from pytest_opprof.environment import Environment
 from pytest_opprof.stale import Collected, pruned, stale
+from pytest_opprof.store import Store
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
@@ -24,7 +25,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def gone(root: Path, collected: Collected) -> list[str]:
-    found = stale(root / "baselines", [HERE.folder], collected)
+    found = stale(root / "baselines", [HERE.folder], collected, Store(root / "baselines").at)
     return [f"{baselines.module_of(root / 'baselines', path)}::{test}" for path, test in found]
 
 
