@@ -2,7 +2,7 @@
 
 ``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the tests of one module in one environment. Keys
 are sorted, one op a line; calls stand by themselves, so that a changed count is a changed line. Times are kept by
-machine below them, since calls agree between CPU models and times do not.
+machine below them, since calls agree between CPU models and times do not: the raw rounds of several processes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from .environment import Environment
 from .errors import BaselineError
+from .judge import LEAST_ROUNDS, STORED_RULE
+from .samples import Run
 
 if TYPE_CHECKING:
     from .model import OpProfile
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_BYTES = 64 * 2**20
 """Larger files are refused: 64 MiB is some 10,000 tests."""
 _PARENT = "_parent_"
 _CONFLICT = re.compile(r"^(?:<{7} |={7}$|>{7} |\|{7} )", re.MULTILINE)
-_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""For each older schema version, what makes it the next."""
+OUTSIDE = "(outside ops)"
+"""In place of an op: what a round takes on a CPU beside its ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +49,49 @@ class Entry:
     """One window of one test."""
 
     calls: Mapping[str, Calls]
-    device_ns: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
-    """By machine, then by op: device time of each round."""
-
-    def rounds(self, machine: str) -> int:
-        """Return how many rounds were timed on *machine*."""
-        return max((len(samples) for samples in self.device_ns.get(machine, {}).values()), default=0)
+    times: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
+    """By machine: what each process timed."""
 
     @classmethod
-    def of(cls, profile: OpProfile, machine: str) -> Entry:
-        """Return what a baseline keeps of *profile*, measured on *machine*."""
-        times = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
+    def of(cls, profile: OpProfile, machine: str, threads: int = 0, yardstick_ns: int = 0) -> Entry:
+        """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
+        run = run_of(profile, threads, yardstick_ns)
         return cls(
             {stats.op: Calls(stats.fewest_calls, stats.most_calls) for stats in profile.ops},
-            {machine: times} if times else {},
+            {machine: (run,)} if run else {},
         )
-
-    def with_rounds_of(self, other: Entry) -> Entry:
-        """Return this entry with the times of further rounds of the same ops."""
-        times = {
-            machine: {op: samples + other.device_ns.get(machine, {}).get(op, ()) for op, samples in ops.items()}
-            for machine, ops in self.device_ns.items()
-        }
-        return replace(self, device_ns=times)
 
     def updated(self, now: Entry, machine: str, times_changed: bool) -> Entry:
         """Return the entry to keep after a run that did *now*, accepted.
 
-        Where the calls are the same, times of other machines stay, and those of this one unless they are missing, of
-        another number of rounds or *times_changed*: an update writes only what it has something to say about.
+        Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
+        few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
         """
         if self.calls != now.calls:
             return now
-        fresh = machine in now.device_ns and (times_changed or self.rounds(machine) != now.rounds(machine))
-        return replace(self, device_ns={**self.device_ns, **now.device_ns}) if fresh else self
+        fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
+        return replace(self, times={**self.times, **now.times}) if fresh else self
+
+    def _is_unlike(self, now: Entry, machine: str) -> bool:
+        before, after = self.times.get(machine, ()), now.times[machine]
+        few = after[0].rounds >= LEAST_ROUNDS and len(before) < STORED_RULE.least_base_processes
+        return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
+
+
+def run_of(profile: OpProfile, threads: int = 0, yardstick_ns: int = 0, wall: bool = True) -> Run | None:
+    """Return what *profile* timed; None where it has no times.
+
+    On a CPU the whole (if *wall*) is the wall time of a round, and what ops do not take of it is `OUTSIDE`;
+    on an accelerator, which works while the host goes on, it is the time of its ops.
+    """
+    ops = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
+    if not ops:
+        return None
+    total = tuple(map(sum, zip(*ops.values())))
+    if wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0:
+        ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
+        total = profile.host_ns
+    return Run(total, ops, profile.wait_ns, yardstick_ns, threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +153,15 @@ def _contradictions(document: Any) -> Iterator[str]:
     for test, window, entry in _windows(document):
         reversed_ = [op for op, calls in entry["calls"].items() if isinstance(calls, list) and calls[0] > calls[1]]
         yield from (f"[{test!r}][{window!r}]['calls'][{op!r}]: the range is empty" for op in reversed_)
-        for machine, samples in entry.get("device_us", {}).items():
-            if len({len(rounds) for rounds in samples.values()}) > 1:
-                yield f"[{test!r}][{window!r}]: ops timed on {machine!r} have different numbers of rounds"
-            if unknown := samples.keys() - entry["calls"].keys():
-                yield f"[{test!r}][{window!r}]: {min(unknown)!r} is timed on {machine!r}, but has no calls"
+        for machine, times in entry.get("times", {}).items():
+            where = f"[{test!r}][{window!r}]['times'][{machine!r}]"
+            by_round = [times["total_us"], *times["ops_us"].values(), *filter(None, [times.get("wait_us")])]
+            if len({tuple(map(len, processes)) for processes in by_round}) > 1:
+                yield f"{where}: the numbers of processes or rounds differ"
+            if len(times.get("yardstick_us", times["total_us"])) != len(times["total_us"]):
+                yield f"{where}: the yardstick was measured in another number of processes"
+            if unknown := times["ops_us"].keys() - entry["calls"].keys() - {OUTSIDE}:
+                yield f"{where}: {min(unknown)!r} is timed, but has no calls"
 
 
 def _windows(document: Any) -> Iterator[tuple[str, str, Any]]:
@@ -209,17 +224,27 @@ def environment_of(plain: Mapping[str, Any]) -> Environment:
 
 def _plain(entry: Entry) -> dict[str, object]:
     calls = {op: c.most if c.least == c.most else [c.least, c.most] for op, c in entry.calls.items()}
-    times = {
-        machine: {op: [_microseconds(ns) for ns in samples] for op, samples in ops.items()}
-        for machine, ops in entry.device_ns.items()
+    times = {machine: _plain_times(runs) for machine, runs in entry.times.items()}
+    return {"calls": calls, "times": times} if times else {"calls": calls}
+
+
+def _plain_times(runs: Sequence[Run]) -> dict[str, object]:
+    plain: dict[str, object] = {
+        "threads": runs[0].threads,
+        "total_us": [_microseconds(run.total_ns) for run in runs],
+        "ops_us": {op: [_microseconds(run.ops_ns[op]) for run in runs] for op in runs[0].ops_ns},
     }
-    return {"calls": calls, "device_us": times} if times else {"calls": calls}
+    if all(run.wait_ns for run in runs):
+        plain["wait_us"] = [_microseconds(run.wait_ns) for run in runs]
+    if all(run.yardstick_ns for run in runs):
+        plain["yardstick_us"] = _microseconds([run.yardstick_ns for run in runs])
+    return plain
 
 
-def _microseconds(ns: int) -> float:
+def _microseconds(times_ns: Iterable[int]) -> list[float]:
     """Three significant digits: two processes of the same code differ by more."""
-    rounded = float(f"{ns / 1000:.3g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    rounded = (float(f"{ns / 1000:.3g}") for ns in times_ns)
+    return [int(us) if us.is_integer() else us for us in rounded]
 
 
 def _pretty(value: object, indent: str = "") -> str:
@@ -235,11 +260,22 @@ def _entry(plain: Mapping[str, Any]) -> Entry:
     calls = {
         op: Calls(*map(int, c)) if isinstance(c, list) else Calls(int(c), int(c)) for op, c in plain["calls"].items()
     }
-    times = {
-        machine: {op: tuple(round(us * 1000) for us in samples) for op, samples in ops.items()}
-        for machine, ops in plain.get("device_us", {}).items()
-    }
-    return Entry(calls, times)
+    return Entry(calls, {machine: tuple(_runs(times)) for machine, times in plain.get("times", {}).items()})
+
+
+def _runs(times: Mapping[str, Any]) -> Iterator[Run]:
+    for number, total in enumerate(times["total_us"]):
+        yield Run(
+            _nanoseconds(total),
+            {op: _nanoseconds(processes[number]) for op, processes in times["ops_us"].items()},
+            _nanoseconds(times["wait_us"][number]) if "wait_us" in times else (),
+            _nanoseconds(times["yardstick_us"])[number] if "yardstick_us" in times else 0,
+            times["threads"],
+        )
+
+
+def _nanoseconds(times_us: Iterable[float]) -> tuple[int, ...]:
+    return tuple(round(us * 1000) for us in times_us)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -294,6 +330,22 @@ def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return document
 
 
+def _without_times(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of schema 1 without its times: they are of one process, and judge nothing."""
+    for windows in _dicts(document.get("tests")):
+        for entry in _dicts(windows):
+            entry.pop("device_us", None)
+    return document
+
+
+def _dicts(found: object) -> list[dict[str, Any]]:
+    return [value for value in found.values() if isinstance(value, dict)] if isinstance(found, dict) else []
+
+
+_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _without_times}
+"""For each older schema version, what makes it the next."""
+
+
 def _is_sound(document: object) -> bool:
     """Tell, fast, whether JSON Schema would find nothing; False where only it can tell."""
     import msgspec
@@ -310,14 +362,26 @@ def _document_type() -> Any:
     """Return the schema as types. Imported here: only a run with baselines needs msgspec."""
     from typing import Annotated, Literal
 
-    from msgspec import Meta, defstruct
+    from msgspec import UNSET, Meta, UnsetType, defstruct
 
     count = Annotated[int, Meta(ge=1, le=10**15)]
     range_ = Annotated[list[Annotated[int, Meta(ge=0, le=10**15)]], Meta(min_length=2, max_length=2)]
-    times = Annotated[list[Annotated[float, Meta(ge=0, le=1e15)]], Meta(min_length=1)]
+    rounds = Annotated[list[Annotated[float, Meta(ge=0, le=1e15)]], Meta(min_length=1)]
+    processes = Annotated[list[rounds], Meta(min_length=1)]
+    times = defstruct(
+        "Times",
+        [
+            ("ops_us", dict[str, processes]),
+            ("threads", Annotated[int, Meta(ge=0, le=10**6)]),
+            ("total_us", processes),
+            ("wait_us", processes | UnsetType, UNSET),
+            ("yardstick_us", rounds | UnsetType, UNSET),
+        ],
+        forbid_unknown_fields=True,
+    )
     window = defstruct(
         "Window",
-        [("calls", dict[str, count | range_]), ("device_us", dict[str, dict[str, times]], {})],
+        [("calls", dict[str, count | range_]), ("times", dict[str, times], {})],  # type: ignore[valid-type]
         forbid_unknown_fields=True,
     )
     environment = defstruct(
@@ -331,7 +395,7 @@ def _document_type() -> Any:
         forbid_unknown_fields=True,
     )
     tests = dict[str, Annotated[dict[str, window], Meta(min_length=1)]]  # type: ignore[valid-type]
-    fields = [("environment", environment), ("schema", Literal[1]), ("tests", tests)]
+    fields = [("environment", environment), ("schema", Literal[2]), ("tests", tests)]
     return defstruct("Document", fields, forbid_unknown_fields=True)
 
 

@@ -114,7 +114,10 @@ def _list(arguments: argparse.Namespace) -> int:
         print(clean(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
-                timed = ", ".join(f"{entry.rounds(machine)} rounds on {machine}" for machine in sorted(entry.device_ns))
+                timed = ", ".join(
+                    f"{runs[0].rounds} rounds in {len(runs)} process{'es' if len(runs) > 1 else ''} on {machine}"
+                    for machine, runs in sorted(entry.times.items())
+                )
                 calls = sum(calls.most for calls in entry.calls.values())
                 ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
                 print(clean(f"  {test}  {window}: {ops}"))

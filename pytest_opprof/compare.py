@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from .baselines import Calls, Entry
+from .baselines import OUTSIDE, Calls
 from .budgets import Finding
-from .judge import Rule, Verdict
+from .judge import Judgement, Limits, Times, Verdict
 from .units import format_change, format_ns, format_share
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One op before and now; times in ns of the fastest round, None where not known."""
+    """One op before and now; times in ns of what represents the rounds (`judge.Times`), None where not known."""
 
     op: str
     base_calls: Calls | None
@@ -30,6 +30,8 @@ class Row:
     @property
     def from_calls_ns(self) -> int:
         """The part of the change that comes of more (or fewer) calls, at the price each had before."""
+        if self.op == OUTSIDE:
+            return 0
         base = self.base_calls.most if self.base_calls else 0
         now = self.now_calls.most if self.now_calls else 0
         if not base or not self.base_ns:
@@ -44,31 +46,39 @@ class Diff:
     rows: tuple[Row, ...]
     """The most damaging first."""
     total: Row
-    times: str
-    """Why times were not judged; empty where they were."""
-    rule: Rule
+    timing: Judgement
+    limits: Limits
+    wall: bool = False
+    """Whether the total is wall time, not the sum of the ops."""
     top_change: str = ""
-    processes: int = 1
-    """In how many processes the times were taken."""
     unconfirmed: str = ""
     """Why times that look slower were not taken in more processes."""
+
+    @property
+    def times(self) -> str:
+        """Why times were not judged; empty where they were."""
+        return self.timing.why
 
     @property
     def verdict(self) -> Verdict:
         """The worst of all verdicts: counts first, since they have no noise."""
         present = {row.verdict for row in (*self.rows, self.total)}
-        order = (Verdict.NEW, Verdict.MORE, Verdict.SLOWER, Verdict.GONE, Verdict.FEWER, Verdict.FASTER)
-        return next((verdict for verdict in order if verdict in present), Verdict.OK)
+        return next((verdict for verdict in _WORST_FIRST if verdict in present), Verdict.OK)
 
     @property
     def times_changed(self) -> bool:
         """Whether any time is beyond its tolerance, for better or worse."""
         return any(row.verdict in (Verdict.SLOWER, Verdict.FASTER) for row in (*self.rows, self.total))
 
-    def unjudged(self, why: str) -> Diff:
-        """Return this comparison with its times not judged."""
-        rows = [replace(row, verdict=_untimed(row.verdict)) for row in self.rows]
-        return replace(self, rows=tuple(rows), total=replace(self.total, verdict=Verdict.INCOMPARABLE), times=why)
+    @property
+    def culprits(self) -> list[Row]:
+        """The ops that made a slower whole slower, where none is beyond its own limits: those with half of it."""
+        if self.total.verdict is not Verdict.SLOWER or any(row.verdict.is_regression for row in self.rows):
+            return []
+        worse = sorted((row for row in self.rows if row.change_ns > 0), key=lambda row: -row.change_ns)
+        needed = self.total.change_ns / 2
+        before = [sum(row.change_ns for row in worse[:index]) for index in range(len(worse))]
+        return [row for row, so_far in zip(worse, before) if so_far < needed][:3]
 
     def findings(self) -> Iterator[Finding]:
         """Yield each regression, the most damaging first."""
@@ -77,6 +87,8 @@ class Diff:
                 yield Finding(row.verdict.value, row.op, self._line(row))
         if self.total.verdict.is_regression:
             yield Finding(self.total.verdict.value, None, self._line(self.total))
+        for row in self.culprits:
+            yield Finding(Verdict.SLOWER.value, row.op, f"  of that {format_ns(row.change_ns)} in {self._change(row)}")
 
     def improvements(self) -> Iterator[str]:
         """Yield a line for each op (or the whole) that became cheaper."""
@@ -92,47 +104,64 @@ class Diff:
             case Verdict.MORE | Verdict.FEWER:
                 return f"calls{of}: {row.now_calls}, {row.base_calls} in the baseline"
             case _:
-                base, now = row.base_ns or 0, row.now_ns or 0
-                change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
-                confirmed = f", in {self.processes} processes" if self.processes > 1 else ""
+                limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
+                confirmed = f", in {self.timing.processes} processes" if self.timing.processes > 1 else ""
                 confirmed += f" (not measured again: {self.unconfirmed})" if self.unconfirmed else ""
-                return f"device time{of}: {change}, tolerance {format_share(self.rule.tolerance)}{confirmed}"
+                return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
+
+    def _change(self, row: Row) -> str:
+        base, now = row.base_ns or 0, row.now_ns or 0
+        what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
+        what = "time outside ops" if row.op == OUTSIDE else what
+        return f"{what}: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
 
 
-def compare(base: Entry, now: Entry, machine: str, rule: Rule, parallel: bool = False, top: int = 0) -> Diff:
-    """Compare what a window did *now* with its *base*, both for one environment.
+_WORST_FIRST = (
+    Verdict.NEW,
+    Verdict.MORE,
+    Verdict.SLOWER,
+    Verdict.NOISY,
+    Verdict.GONE,
+    Verdict.FEWER,
+    Verdict.FASTER,
+    Verdict.INCOMPARABLE,
+)
 
-    Calls are compared exactly, at the worst round where rounds differ. Times are judged only between runs of the same
-    *machine*, each of enough rounds, not *parallel* with other tests.
+
+def compare(
+    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+) -> Diff:
+    """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
+
+    Calls are compared exactly, at the worst round where rounds differ.
     """
-    reason = _why_not_timed(base, now, machine, rule, parallel)
-    base_times, now_times = base.device_ns.get(machine, {}), now.device_ns.get(machine, {})
-    base_total, now_total = _total(base_times), _total(now_times)
-    whole_ns = min(base_total, default=0)
+    before, after = (times or _UNKNOWN for times in (timing.base, timing.now))
+    # What lost in counts is not blamed for its time as well.
     rows = []
-    for op in sorted({*base.calls, *now.calls}):
-        before, after = base_times.get(op, ()), now_times.get(op, ())
-        verdict = _by_calls(base.calls.get(op), now.calls.get(op))
-        if verdict is Verdict.OK and not reason:
-            verdict = rule.judge(before, after, whole_ns)
-        rows.append(Row(op, base.calls.get(op), now.calls.get(op), _fastest(before), _fastest(after), verdict))
+    for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
+        verdict = _by_calls(base.get(op), now.get(op))
+        if verdict is Verdict.OK:
+            verdict = timing.ops.get(op, Verdict.OK)
+        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict))
+    judged = timing.verdict not in (Verdict.NOISY, Verdict.INCOMPARABLE)
     total = Row(
         "total",
         None,
         None,
-        _fastest(base_total),
-        _fastest(now_total),
-        Verdict.INCOMPARABLE if reason else rule.judge(base_total, now_total),
+        round(timing.base.total_ns) if timing.base else None,
+        round(timing.now.total_ns) if timing.now else None,
+        timing.total if judged else timing.verdict,
     )
-    change = "" if reason else _top_change(base_times, now_times, top)
-    return Diff(tuple(sorted(rows, key=_damage)), total, reason, rule, change)
+    change = _top_change(before, after, top) if judged else ""
+    return Diff(tuple(sorted(rows, key=_damage)), total, timing, limits, OUTSIDE in after.ops_ns, change)
 
 
-def _untimed(verdict: Verdict) -> Verdict:
-    return Verdict.OK if verdict in (Verdict.SLOWER, Verdict.FASTER) else verdict
+_UNKNOWN = Times(0, {})
 
 
 def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
+    if base is None and now is None:
+        return Verdict.OK  # `OUTSIDE` is no op
     if base is None:
         return Verdict.NEW
     if now is None:
@@ -142,38 +171,17 @@ def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
     return Verdict.MORE if now.most > base.most else Verdict.FEWER
 
 
-def _why_not_timed(base: Entry, now: Entry, machine: str, rule: Rule, parallel: bool) -> str:
-    if parallel:
-        return "measured in parallel with other tests"
-    if now.rounds(machine) < rule.min_rounds:
-        return f"{now.rounds(machine)} of {rule.min_rounds} rounds measured"
-    if not base.device_ns:
-        return "the baseline has no times"
-    if machine not in base.device_ns:
-        return f"the baseline was timed on {', '.join(sorted(base.device_ns))}, this is {machine}"
-    if base.rounds(machine) < rule.min_rounds:
-        return f"the baseline has {base.rounds(machine)} of {rule.min_rounds} rounds"
-    return ""
-
-
-def _total(times: Mapping[str, Sequence[int]]) -> list[int]:
-    return [sum(step) for step in zip(*times.values())]
-
-
-def _fastest(samples: Sequence[int]) -> int | None:
-    return min(samples, default=None)
-
-
 def _damage(row: Row) -> tuple[bool, bool, int, str]:
     return (not row.verdict.is_regression, not row.verdict.is_improvement, -row.change_ns, row.op)
 
 
-def _top_change(base: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]], k: int) -> str:
+def _top_change(base: Times, now: Times, k: int) -> str:
     before, after = _top(base, k), _top(now, k)
     if set(before) == set(after):
         return ""
     return f"top {k} ops by device time: {', '.join(after)}; in the baseline {', '.join(before)}"
 
 
-def _top(times: Mapping[str, Sequence[int]], k: int) -> list[str]:
-    return sorted(times, key=lambda op: (-min(times[op]), op))[:k]
+def _top(times: Times, k: int) -> list[str]:
+    ops = [op for op in times.ops_ns if op != OUTSIDE]
+    return sorted(ops, key=lambda op: (-times.ops_ns[op], op))[:k]

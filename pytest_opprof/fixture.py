@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from .backends import Backend, load_all
+from .conditions import threads_limited
 from .errors import BackendError, UsageError
+from .judge import LEAST_ROUNDS
 from .recorder import LEFT, OPEN, Recorder, Window
 from .reports import BODY
 from .settings import Plan, Settings
@@ -23,13 +25,19 @@ if TYPE_CHECKING:
 SETTINGS = pytest.StashKey[Settings]()
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey["Measurement"]()
+SESSION = "opprof-session"
+"""The name under which the plugin that judges is registered."""
 
 
 class Measurement:
     """What one test measures: its recorder and its windows."""
 
-    def __init__(self, plan: Plan, backends: list[Backend], aliases: Mapping[str, str]) -> None:
+    def __init__(self, plan: Plan, backends: list[Backend], aliases: Mapping[str, str], judges: bool) -> None:
+        """*judges*: whether this run compares what it measures."""
         self.plan = plan
+        self.judges = judges
+        self.threads = 0
+        """How many an op may use now; 0: as many as it likes."""
         self.backends = backends
         self.aliases = aliases
         self.recorder = Recorder(backends, plan.options, aliases, explicit=plan.backends is not None)
@@ -53,7 +61,8 @@ class Measurement:
             for backend in cache[plan.backends]:
                 if begin_test := getattr(backend, "begin_test", None):
                     begin_test()
-            item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases)
+            judges = item.config.pluginmanager.hasplugin(SESSION)
+            item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases, judges)
         return item.stash[MEASUREMENT]
 
     def next_name(self, kind: str = "") -> str:
@@ -65,6 +74,24 @@ class Measurement:
         """Number the unnamed windows from the start: the body runs again."""
         self._unnamed.clear()
 
+    @contextmanager
+    def threads_for(self, rounds: int) -> Iterator[None]:
+        """Limit the threads of what runs inside, if so many *rounds* of it are timed to be judged."""
+        threads = self.plan.threads if self.judges and rounds >= LEAST_ROUNDS else 0
+        if not threads or self.threads:
+            yield
+            return
+        with ExitStack() as stack:
+            stack.enter_context(threads_limited(threads))
+            for backend in self.backends:
+                if backend.in_use() and (limit := getattr(backend, "threads_limited", None)):
+                    stack.enter_context(limit(threads))
+            self.threads = threads
+            try:
+                yield
+            finally:
+                self.threads = 0
+
     def opened(self, window: Window) -> None:
         """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""
         __tracebackhide__ = True
@@ -72,6 +99,7 @@ class Measurement:
             raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
         if any(other.name == window.name and other.unfinished == OPEN for other in self.windows):
             raise UsageError(f"window {window.name!r} is open already; give the one inside another name")
+        window.threads = self.threads
         self.windows.append(window)
 
     def forget(self, kept: int = 0) -> None:
@@ -111,12 +139,13 @@ class Opprof:
         except BackendError as error:
             raise type(error)(str(error)) from None  # ends the traceback at the user's line
 
-    def rounds(self, rounds: int, warmup: int = 1, name: str | None = None) -> Rounds:
+    def rounds(self, rounds: int = 30, warmup: int | None = None, name: str | None = None) -> Rounds:
         """Return an iterable that runs a loop body *warmup* + *rounds* times and measures the latter, a step each.
 
         What runs before the first measured round must not change what the others do: the body has to be repeatable.
         """
         __tracebackhide__ = True
+        warmup = (5 if isinstance(rounds, int) and rounds >= LEAST_ROUNDS else 1) if warmup is None else warmup
         for what, value, least in (("rounds", rounds, 1), ("warmup", warmup, 0)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise UsageError(f"opprof.rounds({what}={value!r}): write an int of {least} or more")
@@ -160,6 +189,11 @@ class Rounds(Window):
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
         self._iterated = True
+        with self._measurement.threads_for(self._rounds):
+            yield from self._run()
+
+    def _run(self) -> Iterator[int]:
+        __tracebackhide__ = True
         self._measurement.opened(self)
         self._measurement.rounds.append(self)
         opened = len(self._measurement.windows)

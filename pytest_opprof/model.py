@@ -204,6 +204,8 @@ class OpProfile:
     """Allocation in each step; None where it was not recorded."""
     knows: Callable[[str], bool]
     """Whether a raw name exists in the framework, recorded or not."""
+    wait_ns: tuple[int, ...] = ()
+    """How long threads were ready to run in each step without getting a CPU; empty where not known."""
 
     @property
     def steps(self) -> int:
@@ -284,11 +286,14 @@ class OpProfile:
         return tuple(sums.tolist())
 
 
-def assemble(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], host_ns: Sequence[int]) -> OpProfile:
+def assemble(
+    parts: Sequence[tuple[OpProfile, Mapping[int, int]]], host_ns: Sequence[int], wait_ns: Sequence[int] = ()
+) -> OpProfile:
     """Put a window together from what was recorded while it was open.
 
     Each part is a profile whose steps are intervals and a map from interval to the window's step; intervals that the
     map lacks are not the window's. *host_ns* is the wall time of each of its steps; a step beyond it was cut short.
+    *wait_ns* is how long each of them waited for a CPU, where that is known.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
     recorded = [profile for profile in kept if len(profile.op)] or kept
@@ -311,16 +316,18 @@ def assemble(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], host_ns: Sequ
         host_ns=tuple(host_ns),
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
+        wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
     )
 
 
 def joined(profiles: Sequence[OpProfile]) -> OpProfile:
     """Return the profile whose steps are those of all *profiles*, in order."""
-    parts, host_ns = [], list[int]()
+    parts, host_ns, wait_ns = [], list[int](), list[int]()
     for profile in profiles:
         parts.append((profile, {step: step + len(host_ns) for step in range(profile.steps)}))
         host_ns.extend(profile.host_ns)
-    return assemble(parts, host_ns)
+        wait_ns.extend(profile.wait_ns)
+    return assemble(parts, host_ns, wait_ns)
 
 
 def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) -> OpProfile:

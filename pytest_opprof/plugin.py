@@ -16,14 +16,20 @@ _MARKS = (
     'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
-    "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, baseline=True, top=None): measure the"
-    " test, as said; with rounds its body runs that many times and must be repeatable.",
+    "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None, floor=None, threads=1,"
+    " baseline=True, top=None): measure the test, as said; with rounds its body runs that many times and must be"
+    " repeatable. Times are judged from 10 rounds on; 30 are better.",
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "what records ops: numpy, torch, fake or one you installed (default: auto)"),
     ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
-    ("tolerance", "PERCENT", "how much slower is slower, where 5 rounds or more are measured (default: 50%%)"),
+    ("tolerance", "PERCENT", "how much slower a window may be, where 10 rounds or more are measured (default: 13%%)"),
+    ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%)"),
+    ("floor", "TIME", "what a window has to be slower by to count (default: 2 us)"),
+    ("threads", "N", "how many threads ops may use where times are judged, or all (default: 1)"),
+    ("processes", "N", "in how many processes to measure what is timed (default: 5 for a baseline, else 1)"),
+    ("noise", "ACTION", "what is too noisy to judge: warn (default), fail, or ignore the noise"),
     ("top", "K", "how many ops of a failing test to show beside those that failed it (default: 5)"),
     ("json", "FILE", "write everything measured in this run to FILE"),
 )
@@ -49,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
-        parser.addini(f"opprof_{name}", f"as --opprof-{name}", default="")
+        parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
     parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
 
 
@@ -72,10 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
         return
     from .errors import OpprofError
+    from .fixture import SESSION
     from .session import Session
 
     try:
-        config.pluginmanager.register(Session(config), "opprof-session")
+        config.pluginmanager.register(Session(config), SESSION)
     except OpprofError as error:
         raise pytest.UsageError(str(error)) from error
 

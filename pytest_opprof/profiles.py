@@ -242,20 +242,24 @@ def _kernels(trace: OpTrace, arguments: argparse.Namespace) -> Any:
 def _diff(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind them: to show a profile needs neither.
     from . import reports
-    from .baselines import Entry
+    from .baselines import Entry, run_of
     from .compare import compare
-    from .judge import Rule
+    from .judge import Limits, Rule, judge, unjudged
 
     base_rank, base_steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     (base,) = _one(_read(arguments.base, arguments, base_rank, base_steps), "diff")
     (now,) = _one(_read(arguments.now, arguments, arguments.rank, arguments.steps), "diff")
     floor = _time(arguments.floor, "--floor")
-    rule = Rule(parse_share(arguments.tolerance, "--tolerance"), 1, int(floor or 0), 0.0025)
+    tolerance = parse_share(arguments.tolerance, "--tolerance")
+    limits = Limits(tolerance, int(floor or 0), tolerance, int(floor or 0), 0.0025)
     profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
-    before, after = (Entry.of(profile, _MACHINE) for profile in profiles)
-    diff = compare(before, after, _MACHINE, rule)
-    if diff.times:
-        diff = diff.unjudged("one of the profiles has no times")
+    before, after = (Entry.of(profile, "").calls for profile in profiles)
+    base_run, now_run = ([run] if (run := run_of(profile, wall=False)) else [] for profile in profiles)
+    if base_run and now_run:
+        timing = judge(base_run, now_run, Rule(limits, 1, 1, 1))
+    else:
+        timing = unjudged("one of the profiles has no times", base_run, now_run)
+    diff = compare(before, after, timing, limits)
     window = reports.WindowReport(reports.BODY, profiles[1], diff=diff)
     if arguments.format == "json":
         print(listing.document(_diff_document(base, now, diff)))
@@ -263,9 +267,6 @@ def _diff(arguments: argparse.Namespace) -> bool:
         style = "github" if arguments.format == "markdown" else "simple"
         print("\n".join(map(listing.clean, _diff_text(base, now, window, arguments.top, style))))
     return any(row.verdict.is_regression for row in (*diff.rows, diff.total))
-
-
-_MACHINE = "the machine of the profiles"
 
 
 def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -> Iterator[str]:

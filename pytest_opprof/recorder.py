@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from time import perf_counter_ns
 
 from .backends import Backend, Options
+from .conditions import waited_ns
 from .errors import BackendError, NothingMeasured, UsageError
 from .model import EventLog, OpProfile, OpStats, assemble
 
@@ -28,9 +29,12 @@ class Window:
         self._aliases = aliases
         self._parts: list[tuple[OpProfile, dict[int, int]]] = []
         self._host_ns: list[int] = []
+        self._wait_ns: list[int] = []
         self._profile: OpProfile | None = None
         self.unfinished = OPEN
         """Why it has no numbers; empty once it has."""
+        self.threads = 0
+        """How many an op may use; 0: as many as it likes."""
 
     def __repr__(self) -> str:
         return f"<opprof window {self.name!r}>"
@@ -138,7 +142,7 @@ class Recorder:
         self._stop()
         if self._open:
             self._start()
-        window._profile = assemble(window._parts, window._host_ns)
+        window._profile = assemble(window._parts, window._host_ns, window._wait_ns)
         window.unfinished = ""
         window._parts.clear()
 
@@ -147,10 +151,14 @@ class Recorder:
         """Count what runs inside as one step of an open *window*."""
         self._active[window] = len(window._host_ns)
         self._mark()
+        waited = waited_ns()
         begin, paused = perf_counter_ns(), self._paused_ns
         try:
             yield
             window._host_ns.append(perf_counter_ns() - begin - (self._paused_ns - paused))
+            if waited is not None:
+                # A thread that ended took what it had waited along.
+                window._wait_ns.append(max((waited_ns() or 0) - waited, 0))
         finally:
             del self._active[window]
             if self._live is not None:

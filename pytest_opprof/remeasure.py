@@ -1,4 +1,4 @@
-"""One test measured again in a fresh process: what looked slower once may have been the process or the moment.
+"""Tests measured in fresh processes: what looked slower once may have been the process or the moment.
 
 Two processes of the same code differ more than two rounds of one process do, so more rounds here would not help.
 """
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +21,44 @@ from .baselines import Entry
 from .errors import BackendError
 from .runs import entry_of
 
-LOOKS = 4
-"""How many fresh processes have to agree that a test is slower. Measured on a busy two-core machine, 20 PyTorch tests
-of unchanged code, 40 processes, +50 %: 9.3 % of all comparisons alarm after one process, 0.06 % after five."""
 TIMEOUT_S = 300
 LOOKING_S = 300
 """What one run spends on looking again, at most: what looks slower after that fails as it is."""
-VARIABLE = "OPPROF_LOOK"
-"""In the fresh process, the one test it is to measure: it neither looks again nor writes baselines."""
+VARIABLE = "OPPROF_TESTS"
+"""In a fresh process, the file with the tests it is to measure: it neither looks again nor writes baselines."""
+
+Measured = Mapping[str, Mapping[str, Entry]]
+"""By test, then by window, what a baseline would keep."""
 
 
-def measure_again(config: pytest.Config, node_id: str) -> dict[str, Entry]:
-    """Run one test in a fresh pytest, with this run's options, and return what a baseline would keep, by window.
+def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIMEOUT_S) -> Measured:
+    """Run *tests* (node ids) in a fresh pytest with this run's options, and return what it measured.
 
     Raises BackendError, with the reason, when that gives no measurement.
     """
     with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
-        answer = Path(folder, "run.json")
-        output = _run([*_command(config, folder), f"--opprof-json={answer}"], config.invocation_params.dir, node_id)
+        answer, asked = Path(folder, "run.json"), Path(folder, "tests.json")
+        asked.write_text(json.dumps(list(tests)), encoding="utf-8")
+        command = [*_command(config, folder), f"--opprof-json={answer}"]
+        output = _run(command, config.invocation_params.dir, asked, timeout_s)
         try:
-            tests: list[dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))["tests"]
-            windows = next(test["windows"] for test in tests if test["id"] == node_id)
-            return {window["name"]: entry_of(window) for window in windows}
-        except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+            found: list[dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))["tests"]
+            return {test["id"]: {window["name"]: entry_of(window) for window in test["windows"]} for test in found}
+        except (OSError, ValueError, KeyError, TypeError) as error:
             last = output.strip().splitlines()[-1:] or ["no output"]
             raise BackendError(f"a fresh process gave no measurement ({last[0]})") from error
+
+
+def asked_for() -> frozenset[str] | None:
+    """Return the tests that this process is to measure for another one; None if it is on its own."""
+    path = os.environ.get(VARIABLE)
+    return frozenset(json.loads(Path(path).read_text(encoding="utf-8"))) if path else None
 
 
 def _command(config: pytest.Config, folder: str) -> list[str]:
     """Return this run's command, its files redirected to where they do no harm.
 
-    Its tests stay as they are: which of its words are tests only pytest can tell. `VARIABLE` says which one to run.
+    Its tests stay as they are: which of its words are tests only pytest can tell. `VARIABLE` says which ones to run.
     """
     redirected = [f"--basetemp={folder}/tmp", "-o", f"cache_dir={folder}/cache"]
     for name, option in _FILES.items():
@@ -58,6 +66,8 @@ def _command(config: pytest.Config, folder: str) -> list[str]:
             redirected.append(f"{option}{folder}/{name}")
     if config.pluginmanager.hasplugin("_cov"):
         redirected.append("--no-cov")
+    if config.pluginmanager.hasplugin("xdist"):
+        redirected.append("-n0")
     return [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args), *redirected]
 
 
@@ -71,12 +81,12 @@ _FILES = {
 """Options of pytest and of common plugins that name a file to write."""
 
 
-def _run(command: list[str], folder: Path, node_id: str) -> str:
+def _run(command: list[str], folder: Path, asked: Path, timeout_s: float) -> str:
     """Run *command* to its end and return its output. It and what it started are gone afterwards, whatever happens."""
     with subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, VARIABLE: node_id},
+        env={**os.environ, VARIABLE: str(asked)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -85,9 +95,9 @@ def _run(command: list[str], folder: Path, node_id: str) -> str:
         start_new_session=True,
     ) as process:
         try:
-            return process.communicate(timeout=TIMEOUT_S)[0]
+            return process.communicate(timeout=timeout_s)[0]
         except subprocess.TimeoutExpired:
-            raise BackendError(f"a fresh process took more than {TIMEOUT_S} s") from None
+            raise BackendError(f"a fresh process took more than {timeout_s:.0f} s") from None
         finally:
             _kill(process)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .baselines import Calls, Entry
+from .baselines import OUTSIDE, Calls
 from .budgets import Finding
 from .compare import Diff, Row
 from .environment import Environment
-from .judge import Verdict
+from .judge import LEAST_ROUNDS, Verdict
 from .model import OpProfile
+from .samples import Run
 from .units import format_change, format_ns, format_share
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
-_COLD = "measured once, cold; with opprof(rounds=5) the fastest round counts, after a warm-up"
+_COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _NO_VERDICT = ("", Verdict.OK.value)
 
 
@@ -29,8 +30,8 @@ class WindowReport:
     diff: Diff | None = None
     no_baseline: str = ""
     """Why there is nothing to compare with; empty where there is, or where nobody asked."""
-    seen: Entry | None = None
-    """What all processes together saw, where the test was measured again."""
+    runs: tuple[Run, ...] = ()
+    """What each process timed: this one, and others if the test was measured again."""
     accepted: bool = False
     """Whether this run takes what it measured as the baseline: then no change is a regression."""
 
@@ -56,7 +57,17 @@ class WindowReport:
     @property
     def untimed(self) -> str:
         """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
-        return self.diff.times if self.diff and self.profile.steps >= self.diff.rule.min_rounds else ""
+        return self.diff.times if self.diff and self.profile.steps >= LEAST_ROUNDS else ""
+
+    @property
+    def unconfirmed(self) -> str:
+        """Why a window that looks slower was not measured again; empty where it was, or is not."""
+        return self.diff.unconfirmed if self.diff else ""
+
+    @property
+    def times_judged(self) -> bool:
+        """Whether times were compared with a baseline's."""
+        return self.diff is not None and not self.diff.times
 
     @property
     def findings(self) -> list[Finding]:
@@ -133,7 +144,7 @@ def _diff_row(row: Row, over: bool) -> list[str]:
     verdict = "" if row.verdict in (Verdict.OK, Verdict.INCOMPARABLE) else row.verdict.value
     return [
         row.op,
-        _arrow(_calls(row.base_calls), _calls(row.now_calls)),
+        "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
         _arrow(_time(row.base_ns), _time(row.now_ns)),
         format_change(row.base_ns or 0, row.now_ns or 0) if known else "-",
         ", ".join(filter(None, ["over budget" if over else "", verdict])) or Verdict.OK.value,
@@ -149,10 +160,13 @@ def _total(window: WindowReport) -> list[str]:
     else:
         base, now = window.diff.total.base_ns, window.diff.total.now_ns
         by_calls = sum(row.from_calls_ns for row in window.diff.rows)
-        by_speed = now - base - by_calls
+        outside = next((row.change_ns for row in window.diff.rows if row.op == OUTSIDE), 0)
+        by_speed = now - base - by_calls - outside
+        what = "total time" if window.diff.wall else "total device time"
         lines = [
-            f"total device time: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)}):"
+            f"{what}: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)}):"
             f" {_signed(by_calls, 'more calls', 'fewer calls')}, {_signed(by_speed, 'slower calls', 'faster calls')}"
+            + (f", {_signed(outside, 'outside ops', 'outside ops')}" if window.diff.wall else "")
         ]
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from .baselines import Calls, Entry, plain_environment, write_atomically
 from .errors import UsageError
 from .judge import Verdict
 from .reports import WindowReport
+from .samples import Run
 
 SCHEMA = 1
 Plain = dict[str, Any]
@@ -25,6 +26,7 @@ _STATUS_OF_VERDICT = {
     Verdict.NEW: "more calls",
     Verdict.MORE: "more calls",
     Verdict.SLOWER: "slower",
+    Verdict.NOISY: "too noisy",
     Verdict.NO_BASELINE: "no baseline",
     Verdict.FEWER: "improved",
     Verdict.GONE: "improved",
@@ -36,6 +38,8 @@ _WORDS = {
     "slower": "slower",
     "not measured": "not measured",
     "no baseline": "without baseline",
+    "too noisy": "too noisy to judge",
+    "not compared": "with times not compared",
     "improved": "improved",
 }
 """Statuses, the worst first, and how the summary line says them."""
@@ -65,6 +69,7 @@ def status(windows: Sequence[WindowReport]) -> str:
     """Return the status of a test: the worst of its windows'."""
     present = {"over budget" for window in windows if window.budget}
     present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
+    present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
     return next((word for word in _WORDS if word in present), "ok")
 
 
@@ -91,22 +96,42 @@ def plain_window(window: WindowReport, machine: str, parallel: bool, compared: b
         "verdict": window.verdict.value if compared else None,
         "findings": [str(finding) for finding in window.findings],
         "times_changed": window.diff is not None and window.diff.times_changed,
+        "times_judged": window.times_judged if window.diff else None,
+        "runs": [] if parallel else [plain_run(run) for run in window.runs],
     }
+
+
+def plain_run(run: Run) -> Plain:
+    """Return what a process timed as the JSON of a run has it."""
+    return asdict(run)
 
 
 def entry_of(window: Plain) -> Entry:
     """Return what a baseline keeps of a plain window; times measured in parallel are not kept."""
     calls = {op: Calls(min(stats["calls"]), max(stats["calls"])) for op, stats in window["ops"].items()}
-    times = {op: tuple(stats["device_ns"]) for op, stats in window["ops"].items() if stats["device_ns"]}
-    return Entry(calls, {window["machine"]: times} if times and not window["parallel"] else {})
+    timed = tuple(_run(run) for run in window["runs"])
+    return Entry(calls, {window["machine"]: timed} if timed else {})
 
 
-def summary(records: Iterable[TestRecord]) -> str:
-    """Return the line that counts the tests by status."""
+def _run(plain: Plain) -> Run:
+    return Run(
+        tuple(plain["total_ns"]),
+        {op: tuple(samples) for op, samples in plain["ops_ns"].items()},
+        tuple(plain["wait_ns"]),
+        plain["yardstick_ns"],
+        plain["threads"],
+    )
+
+
+def summary(records: Sequence[TestRecord]) -> str:
+    """Return the line that counts the tests by status, and says if all that was compared are counts."""
     counts = Counter(record.status for record in records)
     total = counts.total()
     parts = [f"{total} test{'s' if total != 1 else ''} measured", f"{counts['ok']} ok"]
     parts += [f"{counts[word]} {said}" for word, said in _WORDS.items() if counts[word]]
+    judged = {window["times_judged"] for record in records for window in record.windows}
+    if False in judged and True not in judged:
+        parts.append("no times judged")
     return f"opprof: {', '.join(parts)}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,15 +15,19 @@ import pytest
 from . import reports, runs
 from .baselines import Entry, environment_of
 from .compare import compare
+from .conditions import yardstick_ns
 from .environment import Environment, machine
 from .errors import BackendError, NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, Measurement, settings_of
-from .judge import Verdict
+from .judge import BASE_PROCESSES, LEAST_ROUNDS, Judgement, Verdict, judge, unjudged
 from .model import OpProfile, joined
 from .recorder import LEFT, OPEN, Window
-from .remeasure import LOOKING_S, LOOKS, VARIABLE, measure_again
+from .recording import is_timed
+from .recording import record as recorded
+from .remeasure import LOOKING_S, asked_for, measure
 from .reports import BODY, WindowReport
 from .runs import TestRecord
+from .samples import Run
 from .settings import Plan
 from .stale import Collected, split_id, stale
 from .store import Store
@@ -49,7 +52,7 @@ class Session:
         self.config = config
         self.settings = settings_of(config)
         self.is_worker = hasattr(config, "workerinput")
-        self.look_at = os.environ.get(VARIABLE)
+        self.look_at = asked_for()
         self.store = Store(self.settings.baselines)
         self.collected = Collected(
             config.rootpath,
@@ -80,13 +83,14 @@ class Session:
         """Collect only the module of the test that this process is to measure again, if it is."""
         if self.look_at is None or collection_path.is_dir():
             return None
-        return True if collection_path != self.config.rootpath / split_id(self.look_at)[0] else None
+        wanted = {self.config.rootpath / split_id(test)[0] for test in self.look_at}
+        return None if collection_path in wanted else True
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
         if self.look_at is not None:
-            items[:] = [item for item in items if item.nodeid == self.look_at]
+            items[:] = [item for item in items if item.nodeid in self.look_at]
         errors = []
         for item in items:
             try:
@@ -125,7 +129,11 @@ class Session:
         with _told_plainly(item):
             measurement = Measurement.of(item)
         try:
-            result = (yield from _measure_body(item, measurement)) if plan.measured else (yield)
+            if plan.measured:
+                with measurement.threads_for(plan.rounds):
+                    result = yield from _measure_body(item, measurement)
+            else:
+                result = yield
             with _told_plainly(item):
                 _check_finished(measurement)
                 windows = self._looked_again(item, plan, list(self._judge(item, measurement)))
@@ -155,9 +163,11 @@ class Session:
         """Yield the report of each window. Raises what makes judging impossible."""
         plan = measurement.plan
         profiles: dict[str, list[OpProfile]] = {}
+        threads: dict[str, int] = {}
         for window in measurement.windows:
             if not window.unfinished:
                 profiles.setdefault(window.name, []).append(window.profile)
+                threads[window.name] = window.threads
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
             # In a marked test that runs its own rounds, they are what the marks are about.
@@ -170,20 +180,42 @@ class Session:
                     continue
                 if not plan.budget.allows_nothing:
                     raise NothingMeasured(_NO_OP)
-            yield self._report(item, plan, name, profile, limited)
+            yield self._report(item, plan, name, profile, limited, threads[name])
 
-    def _report(self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool) -> WindowReport:
+    def _report(
+        self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
+    ) -> WindowReport:
         where = (profile.environment, *split_id(item.nodeid))
         base = self.store.entry(*where, name) if plan.baseline and self.look_at is None else None
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self.settings.aliases, known) if limited else []
-        report = WindowReport(name, profile, broken, accepted=self.settings.update == "all")
+        timed = Entry.of(profile, machine(), threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
+        runs = timed.times.get(machine(), ())
+        report = WindowReport(name, profile, broken, accepted=self.settings.update == "all", runs=runs)
         if base:
-            now = Entry.of(profile, machine())
-            return replace(report, diff=compare(base, now, machine(), plan.rule, self.is_worker, plan.top))
+            return self._compared(report, base, timed, plan)
         if not plan.baseline or self.settings.update:
             return report
         return replace(report, no_baseline=reports.no_baseline(where[0], self.store.other_environments(*where)))
+
+    def _compared(self, report: WindowReport, base: Entry, now: Entry, plan: Plan) -> WindowReport:
+        diff = compare(base.calls, now.calls, self._timing(base, report.runs, plan), plan.rule.limits, plan.top)
+        if diff.verdict in (Verdict.NEW, Verdict.MORE) and not diff.times:
+            # More calls take more time: that alone would be called slower, too.
+            timing = unjudged("its calls changed", base.times.get(machine(), ()), report.runs)
+            diff = compare(base.calls, now.calls, timing, plan.rule.limits, plan.top)
+        return replace(report, diff=diff)
+
+    def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
+        before = base.times.get(machine(), ())
+        if self.is_worker:
+            return unjudged("measured in parallel with other tests", before, runs)
+        if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
+            here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
+            return unjudged(here, before, runs)
+        if self.settings.noise == "ignore":
+            before, runs = (tuple(replace(run, wait_ns=(), yardstick_ns=0) for run in side) for side in (before, runs))
+        return judge(before, runs, plan.rule)
 
     def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
@@ -192,14 +224,12 @@ class Session:
         """
         if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
             return windows
-        for look in range(LOOKS):
-            if all(window.verdict is not Verdict.SLOWER for window in windows):
-                break
+        while any(map(_unsettled, windows)):
             try:
                 again = self._measured_again(item)
             except BackendError as error:
                 return [_unconfirmed(window, str(error)) for window in windows]
-            windows = [self._with(again, item, plan, window, look + 2) for window in windows]
+            windows = [self._with(again, item, plan, window) for window in windows]
         return windows
 
     def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
@@ -207,23 +237,22 @@ class Session:
             raise BackendError(f"this run has spent {LOOKING_S} s on measuring again")
         begin = monotonic()
         try:
-            return measure_again(self.config, item.nodeid)
+            return measure(self.config, [item.nodeid]).get(item.nodeid, {})
         finally:
             self.looking_s += monotonic() - begin
 
-    def _with(
-        self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport, processes: int
-    ) -> WindowReport:
-        """Return the report of a window that is slower with the rounds of one more process."""
-        if window.verdict is not Verdict.SLOWER:
-            return window
+    def _with(self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
+        """Return the report of a window that looks slower with what one more process timed."""
         base = self.store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
-        now = window.seen or Entry.of(window.profile, machine())
-        if base is None or window.name not in again or again[window.name].calls != now.calls:
+        if base is None or not _unsettled(window):
+            return window
+        now = Entry.of(window.profile, machine())
+        if window.name not in again or again[window.name].calls != now.calls:
             return _unconfirmed(window, "a fresh process ran other ops")
-        now = now.with_rounds_of(again[window.name])
-        diff = replace(compare(base, now, machine(), plan.rule, top=plan.top), processes=processes)
-        return replace(window, diff=diff, seen=now)
+        runs = (*window.runs, *again[window.name].times.get(machine(), ()))
+        if len(runs) == len(window.runs):
+            return _unconfirmed(window, "a fresh process timed nothing")
+        return self._compared(replace(window, runs=runs), base, now, plan)
 
     def _conclude(
         self, item: pytest.Item, windows: Sequence[WindowReport], plan: Plan, broken: Mapping[str, str]
@@ -252,6 +281,37 @@ class Session:
         missing = next((window.no_baseline for window in windows if window.no_baseline), "")
         if missing and self.settings.strict:
             raise Failed(f"{missing}: record it with pytest {shlex.quote(item.nodeid)} --opprof-update-new")
+
+    # --- more processes
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Measure what is timed in further processes, for a baseline or because the user asks for it."""
+        result = yield
+        wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
+        if wanted > 1 and not self.is_worker and self.look_at is None:
+            tests = [record for record in self.records.values() if self._wants_times(record)]
+            self.errors += recorded(self.config, tests, wanted, self.settings.noise, self._say) if tests else ()
+        return result
+
+    def _wants_times(self, record: TestRecord) -> bool:
+        """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
+        timed = [window for window in record.windows if is_timed(window) and window["verdict"] is not None]
+        if record.outcome != "passed" or not timed:
+            return False
+        return not self.settings.update or any(self._lacks_times(record.id, window) for window in timed)
+
+    def _lacks_times(self, node_id: str, window: dict[str, Any]) -> bool:
+        if window["runs"]:
+            return self._entry_to_put(node_id, window) is not None
+        base = self.store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
+        return base is None or (self.settings.update == "all" and window["machine"] not in base.times)
+
+    def _say(self, line: str) -> None:
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and self.config.get_verbosity() >= 0:
+            terminal.ensure_newline()
+            terminal.write_line(line)
 
     # --- the end of the run
 
@@ -347,15 +407,24 @@ class Session:
         return dropped
 
     def _put(self, node_id: str, window: dict[str, Any]) -> str:
+        entry = self._entry_to_put(node_id, window)
+        if entry is None:
+            return "unchanged"
+        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
+        word = "changed" if self.store.entry(*where) else "new"
+        self.store.put(*where, entry)
+        return word
+
+    def _entry_to_put(self, node_id: str, window: dict[str, Any]) -> Entry | None:
+        """Return the new baseline of a window, None if the old one stays."""
         where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
         base, now = self.store.entry(*where), runs.entry_of(window)
-        if base and self.settings.update == "new":
-            return "unchanged"
-        entry = base.updated(now, window["machine"], window["times_changed"]) if base else now
-        if entry == base:
-            return "unchanged"
-        self.store.put(*where, entry)
-        return "changed" if base else "new"
+        if base is None:
+            return now
+        if self.settings.update == "new":
+            return None
+        entry = base.updated(now, window["machine"], window["times_changed"])
+        return None if entry == base else entry
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -413,6 +482,7 @@ def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None
         _run_once(item)
     measurement.forget()
     body = Window(BODY, measurement.aliases)
+    body.threads = measurement.threads
     running = False
     try:
         with measurement.recorder.open(body):
@@ -471,8 +541,12 @@ def _check_finished(measurement: Measurement) -> None:
             )
 
 
+def _unsettled(window: WindowReport) -> bool:
+    return window.diff is not None and not window.accepted and not window.diff.timing.settled and not window.unconfirmed
+
+
 def _unconfirmed(window: WindowReport, why: str) -> WindowReport:
-    if window.verdict is not Verdict.SLOWER or window.diff is None:
+    if not _unsettled(window) or window.diff is None:
         return window
     return replace(window, diff=replace(window.diff, unconfirmed=why))
 

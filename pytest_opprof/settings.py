@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,10 +14,13 @@ from . import names
 from .backends import Options, Timing, find
 from .budgets import Budget
 from .errors import UsageError
-from .judge import Rule
-from .units import parse_share
+from .judge import LEAST_ROUNDS, STORED, Limits, Rule
+from .units import parse, parse_share
 
 Update = Literal["", "all", "new"]
+Noise = Literal["warn", "fail", "ignore"]
+_WARMUP = 5
+"""Rounds before those that are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,12 @@ class Settings:
     backends: tuple[str, ...] | None
     """None: chosen by what the process uses."""
     timing: Timing
-    rule: Rule
+    limits: Limits
+    threads: int
+    """How many an op may use where times are judged; 0: as many as it likes."""
+    processes: int | None
+    """In how many to measure what is timed; None: `BASE_PROCESSES` for a baseline, else 1."""
+    noise: Noise
     top: int
     everything: bool
     strict: bool
@@ -45,7 +53,16 @@ class Settings:
             baselines=_folder(config),
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
-            rule=_rule(_value(config, "tolerance") or None, "--opprof-tolerance"),
+            limits=_limits(
+                STORED,
+                {key: _value(config, key) or None for key in _LIMITS},
+                lambda key: f"--opprof-{key.replace('_', '-')}",
+            ),
+            threads=_threads(_value(config, "threads") or "1", "--opprof-threads"),
+            processes=_count(_value(config, "processes"), "--opprof-processes", 1)
+            if _value(config, "processes")
+            else None,
+            noise=_noise(_value(config, "noise") or "warn"),
             top=_count(_value(config, "top") or "5", "--opprof-top", 0),
             everything=bool(_value(config, "all")),
             strict=bool(_value(config, "strict")),
@@ -68,6 +85,7 @@ class Plan:
     backends: tuple[str, ...] | None
     options: Options
     rule: Rule
+    threads: int
     top: int
     baseline: bool
 
@@ -113,10 +131,11 @@ class Plan:
             marked=marked,
             measured=marked or settings.everything,
             rounds=rounds,
-            warmup=_count(given.get("warmup", 1 if rounds > 1 else 0), "opprof(warmup=)", 0),
+            warmup=_count(given.get("warmup", _warmup(rounds)), "opprof(warmup=)", 0),
             backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
             options=Options(timing, flops=budget.needs_flops, memory=budget.needs_memory),
-            rule=_rule(given["tolerance"], "opprof(tolerance=)") if "tolerance" in given else settings.rule,
+            rule=Rule(_limits(settings.limits, given, lambda key: f"opprof({key}=)")),
+            threads=_threads(given.get("threads", settings.threads), "opprof(threads=)"),
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
             baseline=baseline,
         )
@@ -129,7 +148,8 @@ def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
     return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))
 
 
-_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "tolerance", "baseline", "top")
+_LIMITS = ("tolerance", "op_tolerance", "floor")
+_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", *_LIMITS, "threads", "baseline", "top")
 
 
 def _value(config: pytest.Config, name: str) -> Any:
@@ -170,8 +190,45 @@ def _timing(value: object, what: str) -> Timing:
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
 
 
-def _rule(value: object, what: str) -> Rule:
-    return Rule() if value is None else replace(Rule(), tolerance=parse_share(value, what))
+def _noise(value: object) -> Noise:
+    if value in ("warn", "fail", "ignore"):
+        return value
+    raise UsageError(
+        f"--opprof-noise is {value!r}; write 'warn' (what is too noisy to judge passes with a warning), 'fail' (it"
+        " fails) or 'ignore' (no look at who else uses the machine)"
+    )
+
+
+def _threads(value: object, what: str) -> int:
+    return 0 if value in ("all", 0) else _count(value, f"{what} ('all', or a number of threads)", 1)
+
+
+def _warmup(rounds: int) -> int:
+    return _WARMUP if rounds >= LEAST_ROUNDS else 1 if rounds > 1 else 0
+
+
+def _limits(limits: Limits, given: Mapping[str, Any], what: Callable[[str], str]) -> Limits:
+    """Return *limits* with those that are *given*; a wider tolerance of the whole is one of each op, too."""
+    if given.get("tolerance") is not None:
+        tolerance = parse_share(given["tolerance"], what("tolerance"))
+        limits = replace(limits, tolerance=tolerance, op_tolerance=max(tolerance, limits.op_tolerance))
+    if given.get("floor") is not None:
+        limits = replace(limits, floor_ns=_time(given["floor"], what("floor")))
+    match given.get("op_tolerance"):
+        case None:
+            return limits
+        case Mapping() as by_op:
+            shares = {op: parse_share(share, f"{what('op_tolerance')} of {op!r}") for op, share in by_op.items()}
+            return replace(limits, of_op={**limits.of_op, **shares})
+        case share:
+            return replace(limits, op_tolerance=parse_share(share, what("op_tolerance")), of_op={})
+
+
+def _time(value: object, what: str) -> int:
+    quantity = parse(value) if isinstance(value, str) else None
+    if quantity is None or quantity.dimension != "time":
+        raise UsageError(f"{what} is {value!r}; write a time, such as '5 us'")
+    return int(quantity.value)
 
 
 def _count(value: object, what: str, least: int) -> int:

@@ -17,7 +17,7 @@ SHARED_BY_FORMATS = (
 )
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files"},
-    {"units", "names"},
+    {"units", "names", "samples", "conditions"},
     {"attribution", "environment", "judge"},
     {"model"},
     {"trace"},
@@ -30,12 +30,12 @@ LAYERS = [
     {"reports"},
     {"runs", "profiles"},
     {"settings", "remeasure"},
-    {"fixture"},
+    {"fixture", "recording"},
     {"session"},
     {"plugin", "cli", "collected"},
     {"__main__"},
 ]
-PYTEST_ALLOWED = {"settings", "remeasure", "fixture", "session", "plugin", "collected"}
+PYTEST_ALLOWED = {"settings", "remeasure", "recording", "fixture", "session", "plugin", "collected"}
 FRAMEWORKS = {"torch", "cupy", "mindspore", "jax", "onnxruntime"}
 MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
 

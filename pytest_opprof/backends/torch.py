@@ -44,6 +44,18 @@ class TorchBackend:
         """The profiler shows its own marks: an empty window is an empty window."""
 
     @contextmanager
+    def threads_limited(self, threads: int) -> Iterator[None]:
+        """Let ops use so many threads; PyTorch has a number of its own for the thread that runs backward passes."""
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 

@@ -1,0 +1,127 @@
+"""Under what conditions times are taken: whether threads wait for a CPU, what the machine can do, who else uses it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from time import monotonic, perf_counter_ns
+
+_TASKS = Path("/proc/self/task")
+_YARDSTICK_BYTES = 96 * 1024
+_YARDSTICK_TRIES = 5
+BUSY = 0.25
+"""Share of a machine's cores in use by others from which times recorded on it are no baseline: a busy loop on one of
+two cores made unchanged code up to 14 % slower."""
+
+
+def waited_ns() -> int | None:
+    """Return how long this process's threads were ready to run without getting a CPU; None where nothing tells.
+
+    Linux, second field of schedstat, ns. 15 us for the first thread and 7 for each further one.
+    """
+    try:
+        threads = os.listdir(_TASKS)
+    except OSError:
+        return None
+    waits = [wait for thread in threads if (wait := _waited_ns(thread)) is not None]
+    return sum(waits) if waits else None
+
+
+def _waited_ns(thread: str) -> int | None:
+    try:
+        with open(f"{_TASKS}/{thread}/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None  # the thread has ended, or the kernel keeps no statistics
+
+
+def yardstick_ns() -> int:
+    """Return how long a fixed piece of work takes here, at best: the SHA-256 of 96 KiB."""
+    data = bytes(_YARDSTICK_BYTES)
+    return min(_timed(data) for _ in range(_YARDSTICK_TRIES))
+
+
+def _timed(data: bytes) -> int:
+    begin = perf_counter_ns()
+    hashlib.sha256(data).digest()
+    return perf_counter_ns() - begin
+
+
+@contextmanager
+def threads_limited(threads: int) -> Iterator[None]:
+    """Let BLAS and OpenMP use so many threads: two that share a core wait for each other, up to 130 times as long."""
+    # Imported here: only tests whose times are judged need it.
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(threads):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    at_s: float
+    busy_s: float
+    """CPU time of all processes of the machine."""
+    own_s: float
+    """That of this process and its children that have ended."""
+    by_process: dict[tuple[int, str], float]
+
+
+class Watch:
+    """Looks who else uses the machine, from when it is made on."""
+
+    def __init__(self) -> None:
+        self._begin = _usage()
+
+    def busy(self) -> str:
+        """Say what used the machine beside this process and its children; empty if little did, or nothing tells."""
+        begin, end = self._begin, _usage()
+        if begin is None or end is None or end.at_s <= begin.at_s:
+            return ""
+        passed = end.at_s - begin.at_s
+        others = (end.busy_s - begin.busy_s - (end.own_s - begin.own_s)) / passed
+        cores = os.cpu_count() or 1
+        if others <= BUSY * cores:
+            return ""
+        used = {who: (s - begin.by_process.get(who, 0.0)) / passed for who, s in end.by_process.items()}
+        worst = sorted(used.items(), key=lambda item: -item[1])[:3]
+        named = [f"{name} (process {pid}) {share:.1f}" for (pid, name), share in worst if share > 0.05]
+        return f"other processes used {others:.1f} of {cores} cores" + (f": {', '.join(named)}" if named else "")
+
+
+def _usage() -> _Usage | None:
+    try:
+        fields = [int(text) for text in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    user, nice, system, _idle, _iowait, irq, softirq, _steal = fields
+    own = os.times()
+    return _Usage(
+        monotonic(),
+        (user + nice + system + irq + softirq) / _ticks(),
+        own.user + own.system + own.children_user + own.children_system,
+        dict(_others()),
+    )
+
+
+def _others() -> Iterator[tuple[tuple[int, str], float]]:
+    """Yield the CPU time of every other process that can be seen."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                name, _, rest = (entry / "stat").read_text(errors="replace").partition(" (")[2].rpartition(") ")
+            except OSError:
+                continue  # it has ended
+            fields = rest.split()
+            if len(fields) > 12:
+                yield (int(entry.name), name), (int(fields[11]) + int(fields[12])) / _ticks()
+
+
+@cache
+def _ticks() -> int:
+    return os.sysconf("SC_CLK_TCK")

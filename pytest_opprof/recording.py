@@ -1,0 +1,85 @@
+"""The times of a baseline: what is timed is measured in further processes, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
+
+import pytest
+
+from .baselines import Entry
+from .conditions import Watch
+from .errors import BackendError
+from .judge import CLEAN_SHARE, LEAST_CLEAN, LEAST_ROUNDS, STORED_RULE
+from .remeasure import measure
+from .reports import titled
+from .runs import Plain, TestRecord, entry_of, plain_run
+
+_PATIENCE = 10
+"""A process that takes so many times as long as the tests took before hangs."""
+_LEAST_PATIENCE_S = 300
+_AGAIN = "Their calls were kept, their times were not: record them again when it is quiet, or say --opprof-noise=ignore"
+
+
+def is_timed(window: Plain) -> bool:
+    """Tell whether a window has rounds enough to be judged."""
+    return window["rounds"] >= LEAST_ROUNDS and any(stats["device_ns"] for stats in window["ops"].values())
+
+
+def record(
+    config: pytest.Config, tests: Sequence[TestRecord], processes: int, noise: str, say: Callable[[str], None]
+) -> Iterator[str]:
+    """Measure *tests* until each of their timed windows has the times of so many *processes*.
+
+    Yields what went wrong; the times of what it went wrong for are gone then. Raises KeyboardInterrupt.
+    """
+    windows = [(test, window) for test in tests for window in test.windows if is_timed(window)]
+    watch, took_s = Watch(), 0.0
+    for number in range(min(len(window["runs"]) for _, window in windows), processes):
+        estimate = f", about {took_s:.0f} s each" if took_s else ""
+        what = f"{len(tests)} timed test{'s' if len(tests) > 1 else ''}"
+        say(f"opprof: measuring {what}, process {number + 1} of {processes}{estimate}")
+        begin = monotonic()
+        try:
+            measured = measure(config, [test.id for test in tests], max(_PATIENCE * took_s, _LEAST_PATIENCE_S))
+        except BackendError as error:
+            yield f"times were not recorded: {error}"
+            return _forget(windows)
+        took_s = monotonic() - begin
+        for test, window in windows:
+            if why := _add(window, measured.get(test.id, {}).get(window["name"])):
+                yield f"{titled(test.id, window['name'])}: its times were not recorded: {why} in process {number + 1}"
+                _forget([(test, window)])
+    if noise != "ignore":
+        yield from _refused(windows, watch.busy())
+
+
+def _add(window: Plain, entry: Entry | None) -> str:
+    """Add what a process timed of *window*; return why that cannot be."""
+    if entry is None:
+        return "it was not measured"
+    if entry.calls != entry_of(window).calls:
+        return "other ops ran"
+    window["runs"] += [plain_run(run) for runs in entry.times.values() for run in runs]
+    return ""
+
+
+def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator[str]:
+    """Yield why times are no baseline, and drop them."""
+    if busy:
+        yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
+        return _forget(windows)
+    for test, window in windows:
+        runs = [run for runs in entry_of(window).times.values() for run in runs]
+        clean = sum(len(run.clean(CLEAN_SHARE)) >= LEAST_CLEAN for run in runs)
+        if runs and clean < STORED_RULE.least_base_processes:
+            yield (
+                f"{titled(test.id, window['name'])}: in {len(runs) - clean} of {len(runs)} processes its rounds waited"
+                f" for a CPU. {_AGAIN}"
+            )
+            _forget([(test, window)])
+
+
+def _forget(windows: Sequence[tuple[TestRecord, Mapping[str, list[object]]]]) -> None:
+    for _, window in windows:
+        window["runs"].clear()
