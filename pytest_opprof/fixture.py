@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SETTINGS = pytest.StashKey[Settings]()
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey["Measurement"]()
+TURN = pytest.StashKey[Callable[[], None]]()
+"""Where two versions take turns: what waits for this one's turn to run a round."""
 SESSION = "opprof-session"
 """The name under which the plugin that judges is registered."""
 
@@ -62,7 +64,8 @@ class Measurement:
                 if begin_test := getattr(backend, "begin_test", None):
                     begin_test()
             judges = item.config.pluginmanager.hasplugin(SESSION)
-            item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases, judges)
+            measurement = item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases, judges)
+            measurement.recorder.turn = item.config.stash.get(TURN, None)
         return item.stash[MEASUREMENT]
 
     def next_name(self, kind: str = "") -> str:

@@ -159,20 +159,19 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     """
     if why := _too_little(base, now, rule) or _incomparable([*base, *now]):
         return unjudged(why, base, now)
-    before, after = _fastest(base), _fastest(now)
-    if before is None:
+    before, clean = _fastest(base), _fastest(now)
+    # Waiting only adds time: what is fast enough all the same is.
+    after = clean or _fastest(now, math.inf)
+    if before is None or after is None:
         why = "the baseline was recorded while the machine was busy: record it again"
-        return Judgement(Verdict.NOISY, why, None, after, len(now))
-    settled = len(now) >= rule.processes
-    if after is None:
-        why = f"no process of {len(now)} had {LEAST_CLEAN} rounds that did not wait for a CPU"
-        return Judgement(Verdict.NOISY, why, before, None, len(now), settled)
+        return Judgement(Verdict.NOISY, why, before, after, len(now))
     found = _judged(before, after, rule.limits, len(now))
     if found.verdict is not Verdict.SLOWER:
         return found
-    if slower_machine := _yardstick(base, now):
-        return Judgement(Verdict.NOISY, slower_machine, before, after, len(now), settled)
-    return Judgement(Verdict.SLOWER, "", before, after, len(now), settled, found.total, found.ops)
+    why = "" if clean else f"no process of {len(now)} had {LEAST_CLEAN} rounds that did not wait for a CPU"
+    if why := why or _yardstick(base, now):
+        found = Judgement(Verdict.NOISY, why, before, after, len(now))
+    return replace(found, settled=len(now) >= rule.processes)
 
 
 def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
@@ -187,17 +186,18 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     """
     if why := _incomparable([run for pair in pairs for run in pair]):
         return Judgement(Verdict.INCOMPARABLE, why)
-    ratios = [ratio for before, after in pairs if (ratio := _Ratios.of(before, after))]
+    ratios = [_Ratios.of(before, after) for before, after in pairs]
     last = len(pairs) >= looks[1]
-    if not ratios or (last and len(ratios) < looks[0]):
-        why = f"{len(ratios)} of {len(pairs)} pairs had {LEAST_CLEAN} rounds that did not wait for a CPU"
-        return Judgement(Verdict.NOISY, why, processes=len(pairs), settled=last)
     total = math.exp(hodges_lehmann([ratio.total for ratio in ratios]))
     base = _typical([before for before, _ in pairs])
     now = Times(base.total_ns * total, {op: ns * _op_ratio(ratios, op) for op, ns in base.ops_ns.items()})
     found = _judged(base, now, limits, len(pairs))
     if not last:
-        return replace(found, settled=abs(total - 1) < SUSPICIOUS and not found.ops)
+        return replace(found, settled=len(pairs) >= looks[0] and abs(total - 1) < SUSPICIOUS and not found.ops)
+    clean = sum(ratio.clean for ratio in ratios)
+    if found.verdict is not Verdict.OK and clean < looks[0]:
+        why = f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"
+        return Judgement(Verdict.NOISY, why, base, now, len(pairs))
     ops = {op: verdict for op, verdict in found.ops.items() if _ops_agree(ratios, op, verdict)}
     agreed = found.total is Verdict.OK or _agree([r.total for r in ratios], found.total, AGREE, AGREE_BY)
     if not agreed and Verdict.SLOWER not in ops.values():
@@ -221,17 +221,19 @@ class _Ratios:
 
     total: float
     ops: Mapping[str, float]
+    clean: bool
 
     @classmethod
-    def of(cls, before: Run, after: Run) -> _Ratios | None:
-        """Return them from the rounds in which neither waited for a CPU; None where those are too few."""
+    def of(cls, before: Run, after: Run) -> _Ratios:
+        """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few."""
         rounds = sorted({*before.clean(CLEAN_SHARE)} & {*after.clean(CLEAN_SHARE)})
-        if len(rounds) < LEAST_CLEAN:
-            return None
+        clean = len(rounds) >= LEAST_CLEAN
+        rounds = rounds if clean else list(range(before.rounds))
         ops = before.ops_ns.keys() & after.ops_ns.keys()
         return cls(
             _log_ratio(before.total_ns, after.total_ns, rounds),
             {op: _log_ratio(before.ops_ns[op], after.ops_ns[op], rounds) for op in ops},
+            clean,
         )
 
 

@@ -50,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--opprof-strict", action="store_true", default=None, help="fail for a missing baseline, and for a stale one"
     )
+    group.addoption(
+        "--opprof-against", metavar="REV", default=None, help="compare with another git revision, both taking turns"
+    )
+    group.addoption(
+        "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
+    )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
     for name in ("all", "strict"):
         parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
@@ -82,7 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
     from .session import Session
 
     try:
-        config.pluginmanager.register(Session(config), SESSION)
+        session = Session(config)
+        config.pluginmanager.register(session, SESSION)
+        session.register_companions()
     except OpprofError as error:
         raise pytest.UsageError(str(error)) from error
 

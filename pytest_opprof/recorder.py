@@ -8,7 +8,7 @@ closes (its numbers are wanted at once) while an outer one is open.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from time import perf_counter_ns
 
@@ -116,6 +116,8 @@ class Recorder:
         self._logs: list[EventLog] = []
         self._intervals: list[dict[Window, int]] = []
         self._paused_ns = 0
+        self.turn: Callable[[], None] | None = None
+        """Called before each outermost step, where this process has to wait for its turn."""
 
     @contextmanager
     def open(self, window: Window) -> Iterator[Window]:
@@ -149,6 +151,8 @@ class Recorder:
     @contextmanager
     def step(self, window: Window) -> Iterator[None]:
         """Count what runs inside as one step of an open *window*."""
+        if self.turn and not self._active:
+            self.turn()
         self._active[window] = len(window._host_ns)
         self._mark()
         waited = waited_ns()

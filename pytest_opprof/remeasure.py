@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIME
     with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
         answer, asked = Path(folder, "run.json"), Path(folder, "tests.json")
         asked.write_text(json.dumps(list(tests)), encoding="utf-8")
-        command = [*_command(config, folder), f"--opprof-json={answer}"]
-        output = _run(command, config.invocation_params.dir, asked, timeout_s)
+        output = _run(
+            [*command(config, folder), f"--opprof-json={answer}"], config.invocation_params.dir, asked, timeout_s
+        )
         try:
             found: list[dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))["tests"]
             return {test["id"]: {window["name"]: entry_of(window) for window in test["windows"]} for test in found}
@@ -55,8 +57,8 @@ def asked_for() -> frozenset[str] | None:
     return frozenset(json.loads(Path(path).read_text(encoding="utf-8"))) if path else None
 
 
-def _command(config: pytest.Config, folder: str) -> list[str]:
-    """Return this run's command, its files redirected to where they do no harm.
+def command(config: pytest.Config, folder: str) -> list[str]:
+    """Return this run's command, its files redirected to *folder*, where they do no harm.
 
     Its tests stay as they are: which of its words are tests only pytest can tell. `VARIABLE` says which ones to run.
     """
@@ -77,13 +79,14 @@ _FILES = {
     "htmlpath": "--html=",
     "report_log": "--report-log=",
     "json_report_file": "--json-report-file=",
+    "opprof_json": "--opprof-json=",
 }
 """Options of pytest and of common plugins that name a file to write."""
 
 
 def _run(command: list[str], folder: Path, asked: Path, timeout_s: float) -> str:
     """Run *command* to its end and return its output. It and what it started are gone afterwards, whatever happens."""
-    with subprocess.Popen(
+    process = subprocess.Popen(
         command,
         cwd=folder,
         env={**os.environ, VARIABLE: str(asked)},
@@ -93,20 +96,23 @@ def _run(command: list[str], folder: Path, asked: Path, timeout_s: float) -> str
         text=True,
         errors="replace",
         start_new_session=True,
-    ) as process:
+    )
+    with ended(process):
         try:
             return process.communicate(timeout=timeout_s)[0]
         except subprocess.TimeoutExpired:
             raise BackendError(f"a fresh process took more than {timeout_s:.0f} s") from None
-        finally:
-            _kill(process)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    if hasattr(os, "killpg"):
+@contextmanager
+def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """End *process*, started in a session of its own, and what it started, whatever happens."""
+    with process:
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    else:
-        process.kill()
+            yield
+        finally:
+            if hasattr(os, "killpg"):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()

@@ -93,7 +93,7 @@ def failure(
             lines.append(f"  ({_COLD})")
     for window in broken:
         lines += ["", *table(window, top, every_op, more=more)]
-    if any(window.regressions for window in broken):
+    if accept and any(window.regressions for window in broken):
         lines += ["", f"if this is meant: {accept}"]
     return "\n".join(lines)
 

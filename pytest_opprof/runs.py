@@ -12,10 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import __version__
-from .baselines import Calls, Entry, plain_environment, write_atomically
+from .baselines import Calls, Entry, environment_of, plain_environment, write_atomically
 from .errors import UsageError
 from .judge import Verdict
+from .model import ABSENT, OpProfile
 from .reports import WindowReport
 from .samples import Run
 
@@ -99,6 +102,31 @@ def plain_window(window: WindowReport, machine: str, parallel: bool, compared: b
         "times_judged": window.times_judged if window.diff else None,
         "runs": [] if parallel else [plain_run(run) for run in window.runs],
     }
+
+
+def profile_of(window: Plain) -> OpProfile:
+    """Return the profile that a plain window came of, as far as reports need it: an event an op and round."""
+    rounds, ops = window["rounds"], window["ops"]
+
+    def column(key: str) -> np.typing.NDArray[np.int64]:
+        return np.array([ops[op][key] or [ABSENT] * rounds for op in ops], np.int64).reshape(-1)
+
+    return OpProfile(
+        environment=environment_of(window["environment"]),
+        op_names=tuple(ops),
+        raw_names=tuple(ops),
+        op=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
+        raw=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
+        counted=column("calls"),
+        events=column("calls"),
+        device_ns=column("device_ns"),
+        bytes=column("bytes"),
+        flops=None,
+        step=np.tile(np.arange(rounds, dtype=np.int32), len(ops)),
+        host_ns=tuple(window["host_ns"]),
+        memory=None,
+        knows=lambda name: False,
+    )
 
 
 def plain_run(run: Run) -> Plain:

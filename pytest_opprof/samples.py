@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +35,8 @@ class Run:
         if not self.wait_ns:
             return tuple(range(self.rounds))
         return tuple(i for i, (ns, wait) in enumerate(zip(self.total_ns, self.wait_ns)) if wait <= share * ns)
+
+
+def without_noise(run: Run) -> Run:
+    """Return *run* without what tells how noisy it was: all of its rounds count."""
+    return replace(run, wait_ns=(), yardstick_ns=0)

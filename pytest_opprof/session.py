@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -14,12 +14,13 @@ import pytest
 
 from . import reports, runs
 from .baselines import Entry, environment_of
-from .compare import compare
+from .compare import compare_counts_first
+from .conclusion import concluded
 from .conditions import yardstick_ns
 from .environment import Environment, machine
 from .errors import BackendError, NothingMeasured, OpprofError, UsageError
-from .fixture import MEASUREMENT, Measurement, settings_of
-from .judge import BASE_PROCESSES, LEAST_ROUNDS, Judgement, Verdict, judge, unjudged
+from .fixture import MEASUREMENT, TURN, Measurement, settings_of
+from .judge import BASE_PROCESSES, LEAST_ROUNDS, Judgement, Rule, Verdict, judge, unjudged
 from .model import OpProfile, joined
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
@@ -27,8 +28,9 @@ from .recording import record as recorded
 from .remeasure import LOOKING_S, asked_for, measure
 from .reports import BODY, WindowReport
 from .runs import TestRecord
-from .samples import Run
+from .samples import Run, without_noise
 from .settings import Plan
+from .side import VARIABLE as SIDE
 from .stale import Collected, split_id, stale
 from .store import Store
 
@@ -53,6 +55,8 @@ class Session:
         self.settings = settings_of(config)
         self.is_worker = hasattr(config, "workerinput")
         self.look_at = asked_for()
+        self.is_apart = self.look_at is not None or os.environ.get(SIDE) is not None
+        """Whether another run judges what this one measures."""
         self.store = Store(self.settings.baselines)
         self.collected = Collected(
             config.rootpath,
@@ -68,6 +72,18 @@ class Session:
         self.lines: list[str] = []
         """What to say at the end, beside the tests' own remarks."""
 
+    def register_companions(self) -> None:
+        """Register what makes this run a comparison of two versions, or one side of it."""
+        from .against import Against
+        from .side import plugin
+
+        if side := plugin(self.config):
+            self.config.pluginmanager.register(side, "opprof-side")
+            self.config.stash[TURN] = side.turn
+        elif self.settings.against and not self.config.option.collectonly:
+            against = Against(self.config, self.settings.against, self.settings.against_python)
+            self.config.pluginmanager.register(against, "opprof-against")
+
     # --- what is asked
 
     def pytest_report_header(self) -> str:
@@ -75,9 +91,8 @@ class Session:
         settings = self.settings
         backends = ",".join(settings.backends) if settings.backends else "auto"
         update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
-        return (
-            f"opprof: backend {backends}, timing {settings.timing}, baselines in {self._shown(self.store.root)}{update}"
-        )
+        compared = f"against {settings.against}" if settings.against else f"baselines in {self._shown(self.store.root)}"
+        return f"opprof: backend {backends}, timing {settings.timing}, {compared}{update}"
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Collect only the module of the test that this process is to measure again, if it is."""
@@ -186,7 +201,7 @@ class Session:
         self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
     ) -> WindowReport:
         where = (profile.environment, *split_id(item.nodeid))
-        base = self.store.entry(*where, name) if plan.baseline and self.look_at is None else None
+        base = self.store.entry(*where, name) if plan.baseline and not self.is_apart else None
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self.settings.aliases, known) if limited else []
         timed = Entry.of(profile, machine(), threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
@@ -194,17 +209,13 @@ class Session:
         report = WindowReport(name, profile, broken, accepted=self.settings.update == "all", runs=runs)
         if base:
             return self._compared(report, base, timed, plan)
-        if not plan.baseline or self.settings.update:
+        if not plan.baseline or self.settings.update or self.is_apart:
             return report
         return replace(report, no_baseline=reports.no_baseline(where[0], self.store.other_environments(*where)))
 
     def _compared(self, report: WindowReport, base: Entry, now: Entry, plan: Plan) -> WindowReport:
-        diff = compare(base.calls, now.calls, self._timing(base, report.runs, plan), plan.rule.limits, plan.top)
-        if diff.verdict in (Verdict.NEW, Verdict.MORE) and not diff.times:
-            # More calls take more time: that alone would be called slower, too.
-            timing = unjudged("its calls changed", base.times.get(machine(), ()), report.runs)
-            diff = compare(base.calls, now.calls, timing, plan.rule.limits, plan.top)
-        return replace(report, diff=diff)
+        timing = self._timing(base, report.runs, plan)
+        return replace(report, diff=compare_counts_first(base.calls, now.calls, timing, plan.limits, plan.top))
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
         before = base.times.get(machine(), ())
@@ -214,8 +225,8 @@ class Session:
             here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
             return unjudged(here, before, runs)
         if self.settings.noise == "ignore":
-            before, runs = (tuple(replace(run, wait_ns=(), yardstick_ns=0) for run in side) for side in (before, runs))
-        return judge(before, runs, plan.rule)
+            before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
+        return judge(before, runs, Rule(plan.limits))
 
     def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
@@ -262,25 +273,11 @@ class Session:
         *broken* are the windows without numbers, and why.
         """
         verbosity = getattr(self.config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
-        titled = {reports.titled(item.nodeid, window.name): window for window in windows}
-        item.stash[_RECORD] = TestRecord(
-            id=item.nodeid,
-            status=runs.status(windows) if windows else "not measured",
-            windows=[runs.plain_window(window, machine(), self.is_worker, plan.baseline) for window in windows],
-            remarks=[f"{title}: {remark}" for title, window in titled.items() for remark in window.remarks],
-            missing={title: window.no_baseline for title, window in titled.items() if window.no_baseline},
-            untimed={
-                **{title: f"times not judged, {window.untimed}" for title, window in titled.items() if window.untimed},
-                **{reports.titled(item.nodeid, name): f"not judged, the window {why}" for name, why in broken.items()},
-            },
-            table=[line for window in windows for line in reports.table(window, 0, True)] if verbosity > 1 else [],
+        item.stash[_RECORD], failure = concluded(
+            item.nodeid, windows, plan, self.settings, verbosity, broken, self.is_worker
         )
-        if any(window.findings for window in windows):
-            accept = f"pytest {shlex.quote(item.nodeid)} --opprof-update"
-            raise Failed(reports.failure(item.nodeid, windows, plan.top, verbosity > 0, accept))
-        missing = next((window.no_baseline for window in windows if window.no_baseline), "")
-        if missing and self.settings.strict:
-            raise Failed(f"{missing}: record it with pytest {shlex.quote(item.nodeid)} --opprof-update-new")
+        if failure:
+            raise Failed(failure)
 
     # --- more processes
 
@@ -289,7 +286,7 @@ class Session:
         """Measure what is timed in further processes, for a baseline or because the user asks for it."""
         result = yield
         wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
-        if wanted > 1 and not self.is_worker and self.look_at is None:
+        if wanted > 1 and not self.is_worker and not self.is_apart:
             tests = [record for record in self.records.values() if self._wants_times(record)]
             self.errors += recorded(self.config, tests, wanted, self.settings.noise, self._say) if tests else ()
         return result
@@ -342,7 +339,7 @@ class Session:
         if self.config.option.collectonly:
             return
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        looks_only = interrupted or self.look_at is not None
+        looks_only = interrupted or self.is_apart
         with self._told_at_the_end():
             if self.settings.update and not looks_only:
                 self._update()

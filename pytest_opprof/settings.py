@@ -14,7 +14,7 @@ from . import names
 from .backends import Options, Timing, find
 from .budgets import Budget
 from .errors import UsageError
-from .judge import LEAST_ROUNDS, STORED, Limits, Rule
+from .judge import LEAST_ROUNDS, PAIRS, STORED, Limits
 from .units import parse, parse_share
 
 Update = Literal["", "all", "new"]
@@ -37,6 +37,9 @@ class Settings:
     processes: int | None
     """In how many to measure what is timed; None: `BASE_PROCESSES` for a baseline, else 1."""
     noise: Noise
+    against: str
+    """The revision to compare with, empty for the stored baselines."""
+    against_python: str
     top: int
     everything: bool
     strict: bool
@@ -54,7 +57,7 @@ class Settings:
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
             limits=_limits(
-                STORED,
+                PAIRS if config.option.opprof_against else STORED,
                 {key: _value(config, key) or None for key in _LIMITS},
                 lambda key: f"--opprof-{key.replace('_', '-')}",
             ),
@@ -63,6 +66,8 @@ class Settings:
             if _value(config, "processes")
             else None,
             noise=_noise(_value(config, "noise") or "warn"),
+            against=_against(config),
+            against_python=config.option.opprof_against_python or "",
             top=_count(_value(config, "top") or "5", "--opprof-top", 0),
             everything=bool(_value(config, "all")),
             strict=bool(_value(config, "strict")),
@@ -84,7 +89,7 @@ class Plan:
     warmup: int
     backends: tuple[str, ...] | None
     options: Options
-    rule: Rule
+    limits: Limits
     threads: int
     top: int
     baseline: bool
@@ -134,7 +139,7 @@ class Plan:
             warmup=_count(given.get("warmup", _warmup(rounds)), "opprof(warmup=)", 0),
             backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
             options=Options(timing, flops=budget.needs_flops, memory=budget.needs_memory),
-            rule=Rule(_limits(settings.limits, given, lambda key: f"opprof({key}=)")),
+            limits=_limits(settings.limits, given, lambda key: f"opprof({key}=)"),
             threads=_threads(given.get("threads", settings.threads), "opprof(threads=)"),
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
             baseline=baseline,
@@ -188,6 +193,28 @@ def _timing(value: object, what: str) -> Timing:
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
+
+
+def _against(config: pytest.Config) -> str:
+    """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
+    options = config.option
+    if options.opprof_against is None:
+        if options.opprof_against_python:
+            raise UsageError(
+                "--opprof-against-python: says with which Python to run --opprof-against=REV, which is missing"
+            )
+        return ""
+    others = {
+        "--opprof-update": options.opprof_update or options.opprof_update_new,
+        "-n": getattr(options, "numprocesses", None) or hasattr(config, "workerinput"),
+        "--opprof-processes": _value(config, "processes"),
+    }
+    for flag, given in others.items():
+        if given:
+            raise UsageError(
+                f"--opprof-against and {flag}: two versions that take turns leave no room for it; leave one out"
+            )
+    return str(options.opprof_against)
 
 
 def _noise(value: object) -> Noise:

@@ -17,7 +17,7 @@ SHARED_BY_FORMATS = (
 )
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files"},
-    {"units", "names", "samples", "conditions"},
+    {"units", "names", "samples", "conditions", "worktree"},
     {"attribution", "environment", "judge"},
     {"model"},
     {"trace"},
@@ -30,7 +30,9 @@ LAYERS = [
     {"reports"},
     {"runs", "profiles"},
     {"settings", "remeasure"},
-    {"fixture", "recording"},
+    {"side"},
+    {"fixture", "recording", "conclusion", "pairs"},
+    {"against"},
     {"session"},
     {"plugin", "cli", "collected"},
     {"__main__"},

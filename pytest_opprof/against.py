@@ -1,0 +1,246 @@
+"""``--opprof-against=REV``: the tests at another revision and in the working tree, compared while both run in turns."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import pairs, runs
+from .compare import compare, compare_counts_first
+from .conclusion import concluded
+from .errors import OpprofError, UsageError
+from .fixture import settings_of
+from .judge import LEAST_ROUNDS, LOOKS, PAIRS, Judgement, Limits, Verdict, judge_pairs, unjudged
+from .pairs import Answer, Command
+from .remeasure import command
+from .reports import WindowReport
+from .runs import Plain
+from .samples import Run, without_noise
+from .settings import Plan
+from .worktree import Worktree, worktree
+
+_HERE = "the working tree"
+
+
+class Against:
+    """The hooks of a run that compares two versions: it runs no test itself, and reports what both sides did."""
+
+    def __init__(self, config: pytest.Config, revision: str, python: str) -> None:
+        self._config = config
+        self._revision = revision
+        self._python = python
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out the tests that measure nothing."""
+        settings = settings_of(self._config)
+        measuring = [item for item in items if Plan.of(item, settings).measured or "opprof" in _fixtures(item)]
+        idle = [item for item in items if item not in measuring]
+        if idle:
+            self._config.hook.pytest_deselected(items=idle)
+            items[:] = measuring
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run both sides, and report each test. Raises pytest.UsageError where that cannot be."""
+        options = session.config.option
+        if options.collectonly or (session.testsfailed and not options.continue_on_collection_errors):
+            return None  # pytest lists the tests, or says what was wrong with them
+        try:
+            found = self._measured(session.items)
+        except OpprofError as error:
+            raise pytest.UsageError(str(error)) from error
+        self._say_what_is_only_there(found)
+        for item in session.items:
+            self._report(item, found)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+        return True
+
+    def _measured(self, items: Sequence[pytest.Item]) -> Found:
+        with ExitStack() as stack:
+            tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
+            self._say(
+                f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
+                f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run"
+            )
+            found = Found(self._revision, self._config)
+            sides = _commands(self._config, tree, folder, self._python)
+            wanted = [item.nodeid for item in items]
+            for number in range(LOOKS[1]):
+                if number in (1, LOOKS[0]):
+                    wanted = [test for test in wanted if found.is_open(test)]
+                if not wanted:
+                    break
+                tests = f"{len(wanted)} test{'s' if len(wanted) > 1 else ''}"
+                self._say(f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {tests}")
+                found.add(pairs.run(sides, wanted, bool(number % 2)))
+            return found
+
+    def _say_what_is_only_there(self, found: Found) -> None:
+        for test in found.only_there:
+            self._say(f"opprof: only {self._revision} has {test}")
+
+    def _report(self, item: pytest.Item, found: Found) -> None:
+        hook = item.ihook
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in found.reports(item):
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+    def _say(self, line: str) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and self._config.get_verbosity() >= 0:
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
+def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
+    """Return how to start the two sides: the revision, and the working tree."""
+    root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
+    for path in (root, here):
+        if not path.is_relative_to(tree.top):
+            raise UsageError(f"--opprof-against: {path} is not in the repository {tree.top}")
+    lines = []
+    for name in ("there", "here"):
+        Path(folder, name).mkdir()
+        lines.append([*command(config, f"{folder}/{name}"), "--opprof-baselines="])
+    there = [word.replace(str(tree.top), str(tree.path)) for word in lines[0][1:]]
+    other = tree.twin(here)
+    if not other.is_dir():
+        raise UsageError(f"--opprof-against: {tree.commit[:10]} has no folder {here.relative_to(tree.top)}")
+    return [
+        Command(
+            f"{tree.commit[:10]}",
+            [python or sys.executable, *there],
+            other,
+            {} if python else _path_first(tree.twin(root)),
+            {"own": str(tree.path), "own_first": "" if python else str(tree.twin(root)), "other": str(tree.top)},
+        ),
+        Command(
+            _HERE,
+            lines[1],
+            here,
+            _path_first(root),
+            {"own": str(tree.top), "own_first": str(root), "other": str(tree.path)},
+        ),
+    ]
+
+
+def _path_first(root: Path) -> dict[str, str]:
+    """Return the environment in which packages come from below *root* if it has them."""
+    folders = [str(path) for path in (root / "src", root) if path.is_dir()]
+    return {"PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+class Found:
+    """What the pairs of processes did."""
+
+    def __init__(self, revision: str, config: pytest.Config) -> None:
+        self._revision = revision
+        self._config = config
+        self._settings = settings_of(config)
+        self._pairs: list[tuple[Answer, Answer]] = []
+
+    def add(self, answers: Sequence[Answer]) -> None:
+        """Add what a pair of processes did."""
+        before, after = answers
+        self._pairs.append((before, after))
+
+    @property
+    def only_there(self) -> list[str]:
+        """The tests that only the revision has."""
+        before, after = self._pairs[0]
+        return sorted({*before.collected} - {*after.collected})
+
+    def is_open(self, test: str) -> bool:
+        """Tell whether more pairs could change what is to be said of *test*."""
+        windows = self._windows(test)
+        before, after = windows[0] if windows else ({}, {})
+        return any(
+            not self._timing(test, name).settled and not _has_more_calls(before[name], after[name])
+            for name in before.keys() & after.keys()
+        )
+
+    def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+        """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
+        for plain in self._pairs[0][1].reports.get(item.nodeid, []):
+            report = self._config.hook.pytest_report_from_serializable(config=self._config, data=plain)
+            if report.when == "call" and report.passed and hasattr(report, "opprof"):
+                self._conclude(item, report)
+            yield report
+
+    def _conclude(self, item: pytest.Item, report: Any) -> None:
+        plan = Plan.of(item, self._settings)
+        windows = [self._compared(item.nodeid, plain, plan) for plain in report.opprof["windows"]]
+        verbosity = self._config.get_verbosity()
+        record, failure = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        if failure:
+            report.outcome, report.longrepr = "failed", failure
+        report.opprof = asdict(replace(record, outcome=report.outcome))
+
+    def _compared(self, test: str, plain: Plain, plan: Plan) -> WindowReport:
+        """Return the report of a window."""
+        name = plain["name"]
+        window = WindowReport(name, runs.profile_of(plain), runs=tuple(after for _, after in self._runs(test, name)))
+        before = self._windows(test)[0][0].get(name)
+        if before is None:
+            return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
+        base, now = runs.entry_of(before), runs.entry_of(plain)
+        timing = self._timing(test, name, plan.limits)
+        return replace(window, diff=compare_counts_first(base.calls, now.calls, timing, plan.limits, plan.top))
+
+    def _lacks(self, test: str) -> str:
+        before = self._pairs[0][0]
+        if test not in before.collected:
+            return "does not have the test"
+        outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
+        return f"has it {min(outcomes)}" if outcomes else "does not have the window"
+
+    def _timing(self, test: str, window: str, limits: Limits = PAIRS) -> Judgement:
+        pairs = self._runs(test, window)
+        if min((run.rounds for pair in pairs for run in pair), default=0) < LEAST_ROUNDS:
+            return (
+                unjudged(f"fewer than {LEAST_ROUNDS} rounds", *zip(*pairs)) if pairs else unjudged("no times", [], [])
+            )
+        if self._settings.noise == "ignore":
+            pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
+        return judge_pairs(pairs, limits)
+
+    def _runs(self, test: str, window: str) -> list[tuple[Run, Run]]:
+        """Return what each pair of processes timed of a window."""
+        both = [(sides[0].get(window), sides[1].get(window)) for sides in self._windows(test)]
+        timed = [(_run(before), _run(after)) for before, after in both if before and after]
+        return [(before, after) for before, after in timed if before and after]
+
+    def _windows(self, test: str) -> list[tuple[dict[str, Plain], dict[str, Plain]]]:
+        """Return the windows of both sides, for each pair that ran the test."""
+        ran = [pair for pair in self._pairs if test in pair[1].reports]
+        return [(_windows(before.reports.get(test, [])), _windows(after.reports[test])) for before, after in ran]
+
+
+def _windows(reports: Sequence[dict[str, Any]]) -> dict[str, Plain]:
+    windows = [window for report in reports for window in report.get("opprof", {}).get("windows", [])]
+    return {window["name"]: window for window in windows}
+
+
+def _has_more_calls(before: Plain, after: Plain) -> bool:
+    base, now = runs.entry_of(before), runs.entry_of(after)
+    return compare(base.calls, now.calls, unjudged("", [], []), PAIRS).verdict in (Verdict.NEW, Verdict.MORE)
+
+
+def _run(window: Plain) -> Run | None:
+    return next((run for runs_ in runs.entry_of(window).times.values() for run in runs_), None)

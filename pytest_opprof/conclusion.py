@@ -1,0 +1,55 @@
+"""What becomes of a test: the record that is kept of it, and why it fails if it does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from . import reports, runs
+from .environment import machine
+from .judge import Verdict
+from .reports import WindowReport
+from .runs import TestRecord
+from .settings import Plan, Settings
+
+
+def concluded(
+    test: str,
+    windows: Sequence[WindowReport],
+    plan: Plan,
+    settings: Settings,
+    verbosity: int,
+    broken: Mapping[str, str] | None = None,
+    parallel: bool = False,
+    recorded: bool = True,
+) -> tuple[TestRecord, str]:
+    """Return the record of *test*, and the message it fails with, empty if it passes.
+
+    *broken* are the windows without numbers, and why; *recorded*: whether a baseline can be recorded to keep what it
+    did.
+    """
+    titled = {reports.titled(test, window.name): window for window in windows}
+    record = TestRecord(
+        id=test,
+        status=runs.status(windows) if windows else "not measured",
+        windows=[runs.plain_window(window, machine(), parallel, plan.baseline) for window in windows],
+        remarks=[f"{title}: {remark}" for title, window in titled.items() for remark in window.remarks],
+        missing={title: window.no_baseline for title, window in titled.items() if window.no_baseline},
+        untimed={
+            **{title: f"times not judged, {window.untimed}" for title, window in titled.items() if window.untimed},
+            **{reports.titled(test, name): f"not judged, the window {why}" for name, why in (broken or {}).items()},
+        },
+        table=[line for window in windows for line in reports.table(window, 0, True)] if verbosity > 1 else [],
+    )
+    update = f"pytest {shlex.quote(test)} --opprof-update"
+    if any(window.findings for window in windows):
+        return record, reports.failure(test, windows, plan.top, verbosity > 0, update if recorded else "")
+    missing = next((window.no_baseline for window in windows if window.no_baseline), "")
+    if missing and settings.strict:
+        return record, f"{missing}: record it with {update}-new"
+    for title, window in titled.items():
+        noisy = window.verdict is Verdict.NOISY
+        if (noisy and settings.noise == "fail") or (window.untimed and not noisy and settings.strict):
+            why = "--opprof-noise=fail" if noisy else "--opprof-strict"
+            return record, f"{title}: times not judged, {window.untimed} ({why})"
+    return record, ""
