@@ -126,7 +126,7 @@ def load(path: Path) -> Baselines:
     Raises BaselineError, with what to do, for one that cannot be used. Returns at once for a file that is no baseline:
     size is bounded, nesting too.
     """
-    document = _upgraded(_document(path), path)
+    document = _upgraded(read_document(path, "baseline file"), path)
     # JSON Schema takes 3 s a megabyte: it is asked what is wrong, not whether.
     if problem := next(_contradictions(document) if _is_sound(document) else problems(document), None):
         raise BaselineError(f"{path}: {problem}. Restore the file, or delete it and run pytest --opprof-update")
@@ -278,10 +278,11 @@ def _nanoseconds(times_us: Iterable[float]) -> tuple[int, ...]:
     return tuple(round(us * 1000) for us in times_us)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def read_document(path: Path, what: str) -> dict[str, Any]:
+    """Return the JSON object that *path* holds, which is to be a *what*. Raises BaselineError."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise BaselineError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no baseline file")
+            raise BaselineError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no {what}")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -300,7 +301,7 @@ def _document(path: Path) -> dict[str, Any]:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise BaselineError(f"{path}{where}: is not JSON: {reason}. Restore the file") from error
     if not isinstance(document, dict):
-        raise BaselineError(f"{path}: is no baseline file: it holds a {type(document).__name__}, not an object")
+        raise BaselineError(f"{path}: is no {what}: it holds a {type(document).__name__}, not an object")
     return document
 
 

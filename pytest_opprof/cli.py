@@ -59,6 +59,16 @@ def _parser() -> argparse.ArgumentParser:
 
     profiles.add(commands)
 
+    judge = commands.add_parser("judge", help="compare two --opprof-json files; exit 1 when the second is worse")
+    judge.add_argument("base", type=Path, help="the run before, measured with --opprof-processes=5")
+    judge.add_argument("now", type=Path, help="the run after, measured with --opprof-processes=6")
+    judge.add_argument("--tolerance", metavar="PERCENT", help="how much slower a window may be (default: 13%%)")
+    judge.add_argument("--op-tolerance", metavar="PERCENT", help="how much slower a single op may be (default: 25%%)")
+    judge.add_argument("--floor", metavar="TIME", help="what a window has to be slower by to count (default: 2 us)")
+    judge.add_argument("--ignore-noise", action="store_true", help="let rounds that waited for a CPU count, too")
+    judge.add_argument("-t", "--top", type=int, default=5, metavar="K", help="unchanged ops to show (default: 5)")
+    judge.set_defaults(run=_judge)
+
     kept = commands.add_parser("baselines", help="list, check or prune baseline files")
     actions = kept.add_subparsers(metavar="ACTION", required=True)
     for name, run, text in (
@@ -93,6 +103,13 @@ def _ops(arguments: argparse.Namespace) -> int:
         if not names.possible_ops(name):
             print(f"{name}: no op of its own; the ops inside it count")
     return OK
+
+
+def _judge(arguments: argparse.Namespace) -> bool:
+    # Imported here, with NumPy behind it.
+    from .two_runs import judge_runs
+
+    return judge_runs(arguments)
 
 
 def _backends(arguments: argparse.Namespace) -> int:

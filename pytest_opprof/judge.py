@@ -303,7 +303,9 @@ def _beyond(base_ns: float, now_ns: float, tolerance: float, floor_ns: float) ->
 
 def _too_little(base: Sequence[Run], now: Sequence[Run], rule: Rule) -> str:
     """Return what was not measured often enough."""
-    rounds = min((run.rounds for run in now), default=0)
+    if not now:
+        return "no times were measured"
+    rounds = min(run.rounds for run in now)
     if rounds < rule.least_rounds:
         return f"{rounds} of {rule.least_rounds} rounds measured"
     if not base:

@@ -56,8 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
     )
+    group.addoption(
+        "--opprof-serialize",
+        action="store_true",
+        default=None,
+        help="let workers of pytest-xdist measure one at a time, so that times are judged (needs filelock)",
+    )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict"):
+    for name in ("all", "strict", "serialize"):
         parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)

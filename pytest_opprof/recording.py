@@ -14,6 +14,7 @@ from .judge import CLEAN_SHARE, LEAST_CLEAN, LEAST_ROUNDS, STORED_RULE
 from .remeasure import measure
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
+from .settings import Settings
 
 _PATIENCE = 10
 """A process that takes so many times as long as the tests took before hangs."""
@@ -27,7 +28,7 @@ def is_timed(window: Plain) -> bool:
 
 
 def record(
-    config: pytest.Config, tests: Sequence[TestRecord], processes: int, noise: str, say: Callable[[str], None]
+    config: pytest.Config, tests: Sequence[TestRecord], processes: int, settings: Settings, say: Callable[[str], None]
 ) -> Iterator[str]:
     """Measure *tests* until each of their timed windows has the times of so many *processes*.
 
@@ -50,7 +51,7 @@ def record(
             if why := _add(window, measured.get(test.id, {}).get(window["name"])):
                 yield f"{titled(test.id, window['name'])}: its times were not recorded: {why} in process {number + 1}"
                 _forget([(test, window)])
-    if noise != "ignore":
+    if settings.update and settings.noise != "ignore":
         yield from _refused(windows, watch.busy())
 
 

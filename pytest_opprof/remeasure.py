@@ -70,7 +70,10 @@ def command(config: pytest.Config, folder: str) -> list[str]:
         redirected.append("--no-cov")
     if config.pluginmanager.hasplugin("xdist"):
         redirected.append("-n0")
-    return [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args), *redirected]
+    # A worker of pytest-xdist has no arguments of its own.
+    worker: dict[str, list[str]] = getattr(config, "workerinput", {})
+    words = worker["mainargv"][1:] if worker else map(str, config.invocation_params.args)
+    return [sys.executable, "-m", "pytest", *words, *redirected]
 
 
 _FILES = {

@@ -57,7 +57,9 @@ class WindowReport:
     @property
     def untimed(self) -> str:
         """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
-        return self.diff.times if self.diff and self.profile.steps >= LEAST_ROUNDS else ""
+        if self.diff is None or self.profile.steps < LEAST_ROUNDS or self.diff.verdict.is_regression:
+            return ""
+        return self.diff.times
 
     @property
     def unconfirmed(self) -> str:
@@ -166,7 +168,7 @@ def _total(window: WindowReport) -> list[str]:
         lines = [
             f"{what}: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)}):"
             f" {_signed(by_calls, 'more calls', 'fewer calls')}, {_signed(by_speed, 'slower calls', 'faster calls')}"
-            + (f", {_signed(outside, 'outside ops', 'outside ops')}" if window.diff.wall else "")
+            + (f", {_signed(outside, 'outside ops', 'outside ops')}" if outside else "")
         ]
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")

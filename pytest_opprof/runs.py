@@ -35,7 +35,7 @@ _STATUS_OF_VERDICT = {
     Verdict.GONE: "improved",
     Verdict.FASTER: "improved",
 }
-_WORDS = {
+WORDS = {
     "over budget": "over budget",
     "more calls": "with more calls",
     "slower": "slower",
@@ -73,7 +73,7 @@ def status(windows: Sequence[WindowReport]) -> str:
     present = {"over budget" for window in windows if window.budget}
     present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
     present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
-    return next((word for word in _WORDS if word in present), "ok")
+    return next((word for word in WORDS if word in present), "ok")
 
 
 def plain_window(window: WindowReport, machine: str, parallel: bool, compared: bool) -> Plain:
@@ -156,7 +156,7 @@ def summary(records: Sequence[TestRecord]) -> str:
     counts = Counter(record.status for record in records)
     total = counts.total()
     parts = [f"{total} test{'s' if total != 1 else ''} measured", f"{counts['ok']} ok"]
-    parts += [f"{counts[word]} {said}" for word, said in _WORDS.items() if counts[word]]
+    parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
     judged = {window["times_judged"] for record in records for window in record.windows}
     if False in judged and True not in judged:
         parts.append("no times judged")

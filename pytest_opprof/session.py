@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import monotonic
@@ -35,6 +36,7 @@ from .stale import Collected, split_id, stale
 from .store import Store
 
 _RECORD = pytest.StashKey[TestRecord]()
+_LOCK = "opprof-lock"
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
 
@@ -54,6 +56,7 @@ class Session:
         self.config = config
         self.settings = settings_of(config)
         self.is_worker = hasattr(config, "workerinput")
+        self.is_parallel = self.is_worker and not self.settings.serialize
         self.look_at = asked_for()
         self.is_apart = self.look_at is not None or os.environ.get(SIDE) is not None
         """Whether another run judges what this one measures."""
@@ -64,6 +67,7 @@ class Session:
             config.invocation_params.dir,
             partial=bool(config.getoption("lf", False) or config.getoption("pyargs", False)),
         )
+        self.lock_folder: tempfile.TemporaryDirectory[str] | None = None
         self.looking_s = 0.0
         self.failed: set[str] = set()
         self.records: dict[str, TestRecord] = {}
@@ -141,6 +145,10 @@ class Session:
             plan = Plan.of(item, self.settings)  # again: a fixture may have added marks
         if not plan.measured and MEASUREMENT not in item.stash:
             return (yield)
+        with self._alone():
+            return (yield from self._measured(item, plan))
+
+    def _measured(self, item: pytest.Item, plan: Plan) -> Generator[None, object, object]:
         with _told_plainly(item):
             measurement = Measurement.of(item)
         try:
@@ -160,6 +168,22 @@ class Session:
         if windows or broken:
             self._conclude(item, windows, plan, broken)
         return result
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Wait until no other worker measures, where they are to do it one at a time."""
+        if not self.is_worker or not self.settings.serialize:
+            return nullcontext()
+        # Imported here: an extra of its own.
+        from filelock import FileLock
+
+        return FileLock(self.config.workerinput[_LOCK])  # type: ignore[attr-defined]  # xdist's
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist where the lock is that lets one measure at a time."""
+        if self.settings.serialize:
+            self.lock_folder = self.lock_folder or tempfile.TemporaryDirectory(prefix="opprof-")
+            node.workerinput[_LOCK] = f"{self.lock_folder.name}/lock"
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -219,8 +243,9 @@ class Session:
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
         before = base.times.get(machine(), ())
-        if self.is_worker:
-            return unjudged("measured in parallel with other tests", before, runs)
+        if self.is_parallel:
+            why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
+            return unjudged(why, before, runs)
         if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
             here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
             return unjudged(here, before, runs)
@@ -274,7 +299,7 @@ class Session:
         """
         verbosity = getattr(self.config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
         item.stash[_RECORD], failure = concluded(
-            item.nodeid, windows, plan, self.settings, verbosity, broken, self.is_worker
+            item.nodeid, windows, plan, self.settings, verbosity, broken, self.is_parallel
         )
         if failure:
             raise Failed(failure)
@@ -288,7 +313,7 @@ class Session:
         wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
         if wanted > 1 and not self.is_worker and not self.is_apart:
             tests = [record for record in self.records.values() if self._wants_times(record)]
-            self.errors += recorded(self.config, tests, wanted, self.settings.noise, self._say) if tests else ()
+            self.errors += recorded(self.config, tests, wanted, self.settings, self._say) if tests else ()
         return result
 
     def _wants_times(self, record: TestRecord) -> bool:
@@ -336,6 +361,8 @@ class Session:
         if self.is_worker:
             self.config.workeroutput["opprof"] = self.collected.plain()  # type: ignore[attr-defined]  # xdist's
             return
+        if self.lock_folder:
+            self.lock_folder.cleanup()
         if self.config.option.collectonly:
             return
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED

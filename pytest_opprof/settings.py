@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,8 @@ class Settings:
     against: str
     """The revision to compare with, empty for the stored baselines."""
     against_python: str
+    serialize: bool
+    """Whether workers of pytest-xdist measure one at a time."""
     top: int
     everything: bool
     strict: bool
@@ -68,6 +71,7 @@ class Settings:
             noise=_noise(_value(config, "noise") or "warn"),
             against=_against(config),
             against_python=config.option.opprof_against_python or "",
+            serialize=_serialize(config),
             top=_count(_value(config, "top") or "5", "--opprof-top", 0),
             everything=bool(_value(config, "all")),
             strict=bool(_value(config, "strict")),
@@ -193,6 +197,13 @@ def _timing(value: object, what: str) -> Timing:
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
+
+
+def _serialize(config: pytest.Config) -> bool:
+    wanted = bool(_value(config, "serialize"))
+    if wanted and find_spec("filelock") is None:
+        raise UsageError("--opprof-serialize needs filelock: pip install 'pytest-opprof[xdist]'")
+    return wanted
 
 
 def _against(config: pytest.Config) -> str:

@@ -94,7 +94,8 @@ def format_change(before: float, after: float) -> str:
     """Write a relative change with its sign: ``+12.5%``; an infinite one as ``new``."""
     if before <= 0:
         return "new" if after > 0 else "+0%"
-    return f"{(after / before - 1) * 100:+.3g}%"
+    percent = (after / before - 1) * 100
+    return f"{percent:+.3g}%" if abs(percent) < 1000 else f"{percent:+.0f}%"
 
 
 def _scaled(value: float, units: dict[str, int], digits: int) -> str:

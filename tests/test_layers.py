@@ -29,6 +29,7 @@ LAYERS = [
     {"compare", "stale", "store", "recorder", "listing"},
     {"reports"},
     {"runs", "profiles"},
+    {"two_runs"},
     {"settings", "remeasure"},
     {"side"},
     {"fixture", "recording", "conclusion", "pairs"},
@@ -37,7 +38,7 @@ LAYERS = [
     {"plugin", "cli", "collected"},
     {"__main__"},
 ]
-PYTEST_ALLOWED = {"settings", "remeasure", "recording", "fixture", "session", "plugin", "collected"}
+PYTEST_ALLOWED = {"settings", "remeasure", "recording", "side", "against", "fixture", "session", "plugin", "collected"}
 FRAMEWORKS = {"torch", "cupy", "mindspore", "jax", "onnxruntime"}
 MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
 

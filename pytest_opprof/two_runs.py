@@ -1,0 +1,157 @@
+"""``opprof judge``: two runs that were measured apart, each kept by ``pytest --opprof --opprof-json=FILE``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from . import reports, runs
+from .baselines import Entry, environment_of, read_document
+from .compare import Diff, compare_counts_first
+from .errors import BaselineError, UsageError
+from .judge import STORED, Judgement, Limits, Rule, Verdict, judge, unjudged
+from .listing import clean
+from .reports import WindowReport
+from .runs import Plain
+from .samples import without_noise
+from .units import parse, parse_share
+
+_OK = "ok"
+_Windows = dict[tuple[str, str], Plain]
+"""By test and window."""
+
+
+def judge_runs(arguments: argparse.Namespace) -> bool:
+    """Print the comparison; return whether the second run is worse."""
+    base, now = _load(arguments.base), _load(arguments.now)
+    both = [key for key in now if key in base]
+    if not both:
+        raise UsageError(f"{arguments.base} and {arguments.now}: have no window of any test in common")
+    limits = _limits(arguments)
+    windows = {
+        key: WindowReport(key[1], runs.profile_of(now[key]), diff=_diff(base[key], now[key], limits, arguments))
+        for key in both
+    }
+    for line in _report(windows, arguments.top):
+        print(clean(line))
+    for path, others in ((arguments.base, base.keys() - now), (arguments.now, now.keys() - base)):
+        for key in sorted(others):
+            print(clean(f"only in {path}: {reports.titled(*key)}"))
+    print(_summary(windows))
+    return any(window.findings for window in windows.values())
+
+
+def _diff(before: Plain, after: Plain, limits: Limits, arguments: argparse.Namespace) -> Diff:
+    base, now = runs.entry_of(before), runs.entry_of(after)
+    timing = _timing(base, now, before, after, limits, arguments.ignore_noise)
+    return compare_counts_first(base.calls, now.calls, timing, limits, arguments.top)
+
+
+def _timing(base: Entry, now: Entry, before: Plain, after: Plain, limits: Limits, ignore_noise: bool) -> Judgement:
+    old, new = ([run for timed in entry.times.values() for run in timed] for entry in (base, now))
+    if ignore_noise:
+        old, new = list(map(without_noise, old)), list(map(without_noise, new))
+    for what in ("environment", "machine"):
+        if before[what] != after[what]:
+            why = f"the runs differ in their {what}: {_said(before[what])}, then {_said(after[what])}"
+            return unjudged(why, old, new)
+    found = judge(old, new, Rule(limits))
+    if not found.settled and found.verdict is Verdict.SLOWER:
+        needed = Rule().processes
+        why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
+        return Judgement(Verdict.NOISY, why, found.base, found.now, found.processes)
+    return found
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else environment_of(value).full
+
+
+def _report(windows: dict[tuple[str, str], WindowReport], top: int) -> Iterator[str]:
+    for (test, _), window in windows.items():
+        title = reports.titled(test, window.name)
+        if window.findings:
+            yield from [*reports.failure(test, [window], top, False, "", "-t 0 shows them").splitlines(), ""]
+        elif window.verdict is Verdict.NOISY:
+            yield f"{title}: {window.verdict.value}: {window.untimed}"
+        elif window.untimed:
+            yield f"{title}: times not compared: {window.untimed}"
+        yield from (f"{title}: {line}" for line in window.remarks)
+
+
+def _summary(windows: dict[tuple[str, str], WindowReport]) -> str:
+    words = [runs.status([window]) for window in windows.values()]
+    counted = [f"{words.count(word)} {said}" for word, said in runs.WORDS.items() if word in words]
+    judged = sum(window.times_judged for window in windows.values())
+    total = f"{len(windows)} window{'s' if len(windows) > 1 else ''} compared, {judged} by time"
+    return f"opprof: {', '.join([total, f'{words.count(_OK)} ok', *counted])}"
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    limits = STORED
+    if arguments.tolerance:
+        tolerance = parse_share(arguments.tolerance, "--tolerance")
+        limits = replace(limits, tolerance=tolerance, op_tolerance=max(tolerance, limits.op_tolerance))
+    if arguments.op_tolerance:
+        limits = replace(limits, op_tolerance=parse_share(arguments.op_tolerance, "--op-tolerance"))
+    if arguments.floor:
+        limits = replace(limits, floor_ns=int(parse(arguments.floor).value))
+    return limits
+
+
+def _load(path: Path) -> _Windows:
+    """Return the windows of a run, by test and name. Raises BaselineError for a file that is none."""
+    import msgspec
+
+    document = read_document(path, "JSON of a run")
+    try:
+        msgspec.convert(document, _run_type())
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BaselineError(f"{path}: is not what --opprof-json writes: {error}") from None
+    return {(test["id"], window["name"]): window for test in document["tests"] for window in test["windows"]}
+
+
+@cache
+def _run_type() -> Any:
+    """Return as types what is used of schema/run-1.json."""
+    from typing import Annotated, Literal
+
+    from msgspec import Meta, defstruct
+
+    count = Annotated[int, Meta(ge=0, le=10**18)]
+    times = dict[str, list[count]]
+    run = defstruct(
+        "Run",
+        [
+            ("total_ns", list[count]),
+            ("ops_ns", times),
+            ("wait_ns", list[count]),
+            ("yardstick_ns", count),
+            ("threads", count),
+        ],
+    )
+    calls = Annotated[list[count], Meta(min_length=1)]
+    op = defstruct(
+        "Op", [("calls", calls), ("device_ns", calls | None), ("bytes", calls | None), ("flops", calls | None)]
+    )
+    environment = defstruct(
+        "Environment", [("arch", str), ("device", str), ("frameworks", dict[str, str]), ("timing", str)]
+    )
+    window = defstruct(
+        "Window",
+        [
+            ("name", str),
+            ("environment", environment),
+            ("machine", str),
+            ("rounds", Annotated[int, Meta(ge=1, le=10**6)]),
+            ("host_ns", list[int]),
+            ("ops", dict[str, op]),  # type: ignore[valid-type]
+            ("runs", list[run]),  # type: ignore[valid-type]
+        ],
+    )
+    test = defstruct("Test", [("id", str), ("windows", list[window])])  # type: ignore[valid-type]
+    return defstruct("Document", [("schema", Literal[1]), ("tests", list[test])])  # type: ignore[valid-type]
