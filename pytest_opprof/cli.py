@@ -131,7 +131,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print(clean(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
-                timed = ", ".join(
+                timed = "; ".join(
                     f"{runs[0].rounds} rounds in {len(runs)} process{'es' if len(runs) > 1 else ''} on {machine}"
                     for machine, runs in sorted(entry.times.items())
                 )

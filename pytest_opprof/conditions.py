@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from time import monotonic, perf_counter_ns
 
-_TASKS = Path("/proc/self/task")
+_PROC = Path("/proc")
+_TASKS = _PROC / "self" / "task"
 _YARDSTICK_BYTES = 96 * 1024
 _YARDSTICK_TRIES = 5
 BUSY = 0.25
@@ -96,10 +97,10 @@ class Watch:
 
 def _usage() -> _Usage | None:
     try:
-        fields = [int(text) for text in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+        line = (_PROC / "stat").read_text(encoding="ascii").partition("\n")[0]
+        user, nice, system, _idle, _iowait, irq, softirq, _steal = map(int, line.split()[1:9])
     except (OSError, ValueError):
         return None
-    user, nice, system, _idle, _iowait, irq, softirq, _steal = fields
     own = os.times()
     return _Usage(
         monotonic(),
@@ -111,7 +112,7 @@ def _usage() -> _Usage | None:
 
 def _others() -> Iterator[tuple[tuple[int, str], float]]:
     """Yield the CPU time of every other process that can be seen."""
-    for entry in Path("/proc").iterdir():
+    for entry in _PROC.iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
                 name, _, rest = (entry / "stat").read_text(errors="replace").partition(" (")[2].rpartition(") ")

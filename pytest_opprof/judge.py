@@ -176,7 +176,8 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
 
 def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
     """Return what there is to show of samples that are not judged."""
-    return Judgement(Verdict.INCOMPARABLE, why, _fastest(base, math.inf), _fastest(now, math.inf), len(now))
+    before, after = (_fastest([replace(run, wait_ns=()) for run in side]) for side in (base, now))
+    return Judgement(Verdict.INCOMPARABLE, why, before, after, len(now))
 
 
 def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks: tuple[int, int] = LOOKS) -> Judgement:
@@ -203,7 +204,8 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     if not agreed and Verdict.SLOWER not in ops.values():
         why = f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}"
         return Judgement(Verdict.NOISY, why, base, now, len(pairs))
-    return replace(found, verdict=_worst(found.total, ops), ops=ops)
+    total_verdict = found.total if agreed else Verdict.OK
+    return replace(found, verdict=_worst(total_verdict, ops), total=total_verdict, ops=ops)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
@@ -265,9 +267,9 @@ def _typical(runs: Sequence[Run]) -> Times:
     )
 
 
-def _fastest(runs: Sequence[Run], share: float = CLEAN_SHARE) -> Times | None:
+def _fastest(runs: Sequence[Run]) -> Times | None:
     """Return the fastest clean round of all processes that have enough of them, for the window and each op."""
-    clean = [(run, rounds) for run in runs if len(rounds := run.clean(share)) >= min(LEAST_CLEAN, run.rounds)]
+    clean = [(run, rounds) for run in runs if len(rounds := run.clean(CLEAN_SHARE)) >= min(LEAST_CLEAN, run.rounds)]
     if not clean:
         return None
     ops = sorted({op for run, _ in clean for op in run.ops_ns})

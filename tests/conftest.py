@@ -56,15 +56,20 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
-    """Run pytest on the files of pytester with the fake device, in this process."""
+    """Run pytest on the files of pytester with the fake device, in this process.
+
+    How busy the machine is does not matter, and a baseline has the fewest processes that can be judged.
+    """
     pytester.makeini(
         # hypothesis would be imported again at the end of each run: 1 s.
-        "[pytest]\nopprof_backend = fake\naddopts = -p no:cacheprovider -p no:hypothesispytest\n"
+        "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\n"
+        "addopts = -p no:cacheprovider -p no:hypothesispytest\n"
         "asyncio_default_fixture_loop_scope = function\n"
     )
 
     def run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_inprocess(*arguments)
+        few = ["--opprof-processes=3"] if {"--opprof-update", "--opprof-update-new"} & {*arguments} else []
+        return pytester.runpytest_inprocess(*few, *arguments)
 
     return run
 

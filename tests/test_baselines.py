@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof import baselines
-from pytest_opprof.baselines import Baselines, Calls, Entry
+from pytest_opprof.baselines import OUTSIDE, Baselines, Calls, Entry, run_of
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BaselineError
+from pytest_opprof.samples import Run
 
-from .conftest import profile_of
+from .conftest import ENVIRONMENT, profile_of
 
 HERE = "CPU, 2 cores"
 TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
@@ -22,7 +24,19 @@ SOME = Baselines(
     TORCH,
     {
         "test_b[fp16]": {"body": Entry({"MatMul": Calls(3, 3), "Cast": Calls(10, 12)})},
-        "TestA::test_a": {"prefill": Entry({"Add": Calls(1, 1)}, {HERE: {"Add": (41_234, 40_999)}})},
+        "TestA::test_a": {
+            "prefill": Entry(
+                {"Add": Calls(1, 1)},
+                {
+                    HERE: (
+                        Run(
+                            (50_449, 50_449), {"Add": (41_234, 40_999), OUTSIDE: (9_216, 9_450)}, (0, 7_125), 30_120, 1
+                        ),
+                        Run((51_000, 52_000), {"Add": (41_000, 40_000), OUTSIDE: (10_000, 12_000)}, (0, 0), 29_000, 1),
+                    )
+                },
+            )
+        },
     },
 )
 
@@ -36,16 +50,23 @@ TEXT = """\
   },
   "timing": ""
  },
- "schema": 1,
+ "schema": 2,
  "tests": {
   "TestA::test_a": {
    "prefill": {
     "calls": {
      "Add": 1
     },
-    "device_us": {
+    "times": {
      "CPU, 2 cores": {
-      "Add": [41.2, 41]
+      "ops_us": {
+       "(outside ops)": [[9.22, 9.45], [10, 12]],
+       "Add": [[41.2, 41], [41, 40]]
+      },
+      "threads": 1,
+      "total_us": [[50.4, 50.4], [51, 52]],
+      "wait_us": [[0, 7.12], [0, 0]],
+      "yardstick_us": [30.1, 29]
      }
     }
    }
@@ -110,6 +131,10 @@ def edited(edit: Callable[[dict[str, object]], object]) -> bytes:
     return json.dumps(document).encode()
 
 
+def times(edit: Callable[[dict[str, list[object]]], object]) -> bytes:
+    return edited(lambda d: edit(d["tests"]["TestA::test_a"]["prefill"]["times"][HERE]))  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -120,8 +145,8 @@ def edited(edit: Callable[[dict[str, object]], object]) -> bytes:
         (b"[1]", r"is no baseline file: it holds a list"),
         (b"{}", r"has no schema version; this is no baseline file"),
         (b'{"schema": true}', r"has no schema version"),
-        (b'{"schema": 99}', r"has schema version 99, this pytest-opprof reads up to 1. Upgrade pytest-opprof"),
-        (b'{"schema": 1, "schema": 1}', r"the key 'schema' is there twice"),
+        (b'{"schema": 99}', r"has schema version 99, this pytest-opprof reads up to 2. Upgrade pytest-opprof"),
+        (b'{"schema": 2, "schema": 2}', r"the key 'schema' is there twice"),
         (b'{"schema": NaN}', r"NaN is no number"),
         (b"[" * 100_000, r"is not JSON"),
         (b'{"schema": ' + b"9" * 10_000 + b"}", r"is not JSON|has schema version"),
@@ -129,16 +154,26 @@ def edited(edit: Callable[[dict[str, object]], object]) -> bytes:
             b'{"a": 1,\n<<<<<<< HEAD\n"b": 2\n=======\n"b": 3\n>>>>>>> other\n}',
             r"a.json:2: has git merge conflict markers",
         ),
-        (TEXT.replace("[41.2, 41]", "[1e400, 41]").encode(), r"inf is greater than the maximum"),
+        (TEXT.replace("41.2", "1e400").encode(), r"inf is greater than the maximum"),
         (TEXT.replace("[10, 12]", "[12, 10]").encode(), r"\['Cast'\]: the range is empty"),
-        (TEXT.replace('"Add": [41.2', '"Mul": [41.2').encode(), r"'Mul' is timed on 'CPU, 2 cores', but has no calls"),
+        (
+            TEXT.replace('"Add": [[41.2', '"Mul": [[41.2').encode(),
+            r"\['TestA::test_a'\]\['prefill'\]\['times'\]\['CPU, 2 cores'\]: 'Mul' is timed, but has no calls",
+        ),
         (edited(lambda d: d.pop("tests")), r"the file: 'tests' is a required property"),
         (edited(lambda d: d["tests"]["test_b[fp16]"]["body"]["calls"].update(Cast="x")), r"\['calls'\]\['Cast'\]"),  # type: ignore[index]
         (edited(lambda d: d["tests"]["test_b[fp16]"]["body"]["calls"].update(Cast=-1)), r"\['calls'\]\['Cast'\]"),  # type: ignore[index]
-        (
-            edited(lambda d: d["tests"]["TestA::test_a"]["prefill"]["device_us"][HERE].update(Exp=[1])),  # type: ignore[index]
-            r"have different numbers of rounds",
-        ),
+        (times(lambda t: t["total_us"].pop()), r"\['CPU, 2 cores'\]: the numbers of processes or rounds differ"),
+        (times(lambda t: t["ops_us"]["Add"][1].pop()), r"the numbers of processes or rounds differ"),
+        (times(lambda t: t["ops_us"].update(Add=[[1]])), r"the numbers of processes or rounds differ"),
+        (times(lambda t: t["wait_us"].pop()), r"the numbers of processes or rounds differ"),
+        (times(lambda t: t["yardstick_us"].pop()), r"the yardstick was measured in another number of processes"),
+        (times(lambda t: t.pop("threads")), r"'threads' is a required property"),
+        (times(lambda t: t.update(threads=-1)), r"\['threads'\]: -1 is less than the minimum"),
+        (times(lambda t: t.update(total_us=[])), r"\['total_us'\]: \[\] should be non-empty"),
+        (times(lambda t: t.update(total_us=[[], []])), r"\['total_us'\]\[0\]: \[\] should be non-empty"),
+        (times(lambda t: t["ops_us"].update(Add=[41.2, 41])), r"\['Add'\]\[0\]: 41.2 is not of type 'array'"),
+        (times(lambda t: t.update(device_us=[1])), r"'device_us' was unexpected"),
     ],
 )
 def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
@@ -164,54 +199,137 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
         baselines.load(tmp_path / "a.json")
 
 
-def test_an_older_schema_is_upgraded_step_by_step_and_written_as_the_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "env" / "a.json"
-    baselines.save(path, SOME)
-    old = json.loads(TEXT)
-    old["cases"] = old.pop("tests")
-    path.write_text(json.dumps(old))
-    monkeypatch.setattr(baselines, "SCHEMA", 2)
-    monkeypatch.setattr(baselines, "_UPGRADES", {1: lambda document: {**document, "tests": document.pop("cases")}})
-    monkeypatch.setattr(baselines, "_is_sound", lambda document: True)  # there is no schema 2
+OLD_TEXT = """\
+{
+ "environment": {"arch": "x86_64", "device": "cpu", "frameworks": {"torch": "2.13.0"}, "timing": ""},
+ "schema": 1,
+ "tests": {
+  "TestA::test_a": {"prefill": {"calls": {"Add": 1}, "device_us": {"CPU, 2 cores": {"Add": [41.2, 41]}}}},
+  "test_b[fp16]": {"body": {"calls": {"Cast": [10, 12], "MatMul": 3}}}
+ }
+}
+"""
+
+
+def test_an_older_schema_keeps_its_calls_and_loses_the_times_of_its_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(OLD_TEXT)
     content = baselines.load(path)
-    assert (content.environment, content.tests["test_b[fp16]"]) == (SOME.environment, SOME.tests["test_b[fp16]"])
+    assert content.environment == SOME.environment
+    assert content.tests == {
+        test: {window: Entry(entry.calls) for window, entry in windows.items()} for test, windows in SOME.tests.items()
+    }
     assert '"schema": 2' in baselines.dump(content)
-    assert json.loads(path.read_text()) == old  # reading rewrites nothing
+    assert path.read_text() == OLD_TEXT  # reading rewrites nothing
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "message"),
+    [
+        ('"calls": {"Add": 1}', '"calls": {"Add": 0}', r"\['calls'\]\['Add'\]"),
+        ('"tests": {', '"tests": 7, "x": {', r"the file: "),
+        ('"TestA::test_a": {', '"TestA::test_a": [], "x": {', r"\['tests'\]\['TestA::test_a'\]"),
+    ],
+)
+def test_an_older_file_that_is_broken_is_one_clear_error(
+    tmp_path: Path, there: str, instead: str, message: str
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(OLD_TEXT.replace(there, instead))
+    with pytest.raises(BaselineError, match=message):
+        baselines.load(path)
+
+
+def test_upgrades_go_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(OLD_TEXT.replace('"tests"', '"cases"'))
+    oldest = json.loads(path.read_text()) | {"schema": 1}
+    monkeypatch.setattr(baselines, "SCHEMA", 3)
+    monkeypatch.setattr(
+        baselines,
+        "_UPGRADES",
+        {1: lambda old: {**old, "second": old.pop("cases")}, 2: lambda old: {**old, "tests": old.pop("second")}},
+    )
+    assert baselines._upgraded(oldest, path)["schema"] == 3
+    assert "test_b[fp16]" in baselines._upgraded(json.loads(path.read_text()), path)["tests"]
 
 
 def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round() -> None:
     profile = profile_of([("Cast", 5), ("Add", 7)], [("Cast", 6), ("Cast", 7), ("Add", 8)])
-    entry = Entry.of(profile, HERE)
+    entry = Entry.of(profile, HERE, threads=1, yardstick_ns=9)
     assert entry.calls == {"Cast": Calls(1, 2), "Add": Calls(1, 1)}
-    assert entry.device_ns == {HERE: {"Cast": (5, 13), "Add": (7, 8)}}
-    assert (entry.rounds(HERE), entry.rounds("another machine")) == (2, 0)
+    assert entry.times == {HERE: (Run((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, (), 9, 1),)}
     assert str(entry.calls["Cast"]) == "1..2"
 
 
-OLD = Entry({"Add": Calls(1, 1)}, {HERE: {"Add": (10,)}, "Other": {"Add": (99,)}})
+CPU = replace(ENVIRONMENT, device="cpu")
+
+
+def test_on_a_cpu_the_whole_is_wall_time_and_what_its_ops_do_not_take_is_outside() -> None:
+    profile = profile_of([("Add", 4_000)], [("Add", 11_000)], environment=CPU)  # of 10 us each
+    run = run_of(profile)
+    assert run is not None
+    assert run.total_ns == (10_000, 10_000)
+    assert run.ops_ns == {"Add": (4_000, 11_000), OUTSIDE: (6_000, 0)}
+    of_ops = run_of(profile, wall=False)
+    assert of_ops is not None
+    assert (of_ops.total_ns, set(of_ops.ops_ns)) == ((4_000, 11_000), {"Add"})
+
+
+def test_wall_time_that_is_not_known_is_no_whole() -> None:
+    run = run_of(replace(profile_of([("Add", 4_000)], environment=CPU), host_ns=(-1,)))
+    assert run is not None
+    assert (run.total_ns, set(run.ops_ns)) == ((4_000,), {"Add"})
+
+
+def test_a_profile_without_times_has_none_to_keep() -> None:
+    profile = profile_of([("Add", -1)])
+    assert run_of(profile) is None
+    assert Entry.of(profile, HERE).times == {}
+
+
+def runs(ns: int, rounds: int = 10, processes: int = 3, threads: int = 1) -> tuple[Run, ...]:
+    return (Run((ns,) * rounds, {"Add": (ns,) * rounds}, threads=threads),) * processes
+
+
+OLD = Entry({"Add": Calls(1, 1)}, {HERE: runs(10), "Other": runs(99)})
 
 
 def test_an_update_with_other_calls_drops_every_time() -> None:
-    now = Entry({"Add": Calls(2, 2)}, {HERE: {"Add": (20,)}})
+    now = Entry({"Add": Calls(2, 2)}, {HERE: runs(20)})
     assert OLD.updated(now, HERE, times_changed=False) == now
 
 
 def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
-    now = Entry(OLD.calls, {HERE: {"Add": (11,)}})
-    assert OLD.updated(now, HERE, times_changed=False) == OLD
+    assert OLD.updated(Entry(OLD.calls, {HERE: runs(11)}), HERE, times_changed=False) == OLD
 
 
-@pytest.mark.parametrize(("samples", "changed"), [((30,), True), ((10, 11), False)])
-def test_an_update_of_times_keeps_those_of_other_machines(samples: tuple[int, ...], changed: bool) -> None:
-    now = Entry(OLD.calls, {HERE: {"Add": samples}})
-    assert OLD.updated(now, HERE, changed).device_ns == {HERE: {"Add": samples}, "Other": {"Add": (99,)}}
+@pytest.mark.parametrize(
+    ("before", "now", "changed"),
+    [
+        (runs(10), runs(30), True),
+        (runs(10), runs(10, rounds=30), False),
+        (runs(10), runs(10, threads=0), False),
+        (runs(10, processes=2), runs(10), False),
+        ((), runs(10), False),
+    ],
+    ids=["slower", "other rounds", "other threads", "too few processes", "none"],
+)
+def test_an_update_of_times_keeps_those_of_other_machines(
+    before: tuple[Run, ...], now: tuple[Run, ...], changed: bool
+) -> None:
+    old = Entry(OLD.calls, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
+    assert old.updated(Entry(OLD.calls, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
+
+
+def test_times_of_too_few_rounds_to_be_judged_are_not_taken_again_for_more_processes() -> None:
+    old = Entry(OLD.calls, {HERE: runs(10, rounds=9, processes=1)})
+    assert old.updated(Entry(OLD.calls, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False) == old
 
 
 def test_an_update_on_another_machine_is_kept_beside() -> None:
-    now = Entry(OLD.calls, {"Third": {"Add": (5,)}})
-    assert set(OLD.updated(now, "Third", times_changed=False).device_ns) == {HERE, "Other", "Third"}
+    now = Entry(OLD.calls, {"Third": runs(5)})
+    assert set(OLD.updated(now, "Third", times_changed=False).times) == {HERE, "Other", "Third"}
 
 
 def test_an_update_without_times_keeps_those_there_are() -> None:
@@ -222,12 +340,24 @@ names = st.text(max_size=12)
 calls = st.builds(lambda least, more: Calls(least, least + more), st.integers(1, 10**6), st.integers(0, 9))
 
 
+rounded_ns = st.builds(lambda digits, power: digits * 10**power, st.integers(0, 999), st.integers(0, 9))
+"""Of three digits, which is what a file keeps."""
+
+
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     counted = draw(st.dictionaries(names, calls, max_size=4))
-    rounds = draw(st.integers(1, 4))
-    times = st.lists(st.integers(0, 10**12), min_size=rounds, max_size=rounds).map(tuple)
-    return Entry(counted, {HERE: {op: draw(times) for op in counted}} if counted else {})
+    rounds, processes = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    samples = st.lists(rounded_ns, min_size=rounds, max_size=rounds).map(tuple)
+    waits = draw(st.sampled_from([samples, st.just(())]))
+    yardstick = draw(st.sampled_from([st.integers(1, 999), st.just(0)]))
+    threads = draw(st.integers(0, 64))
+    timed = [*counted, *draw(st.sampled_from([[], [OUTSIDE]]))]
+    measured = tuple(
+        Run(draw(samples), {op: draw(samples) for op in timed}, draw(waits), draw(yardstick), threads)
+        for _ in range(processes)
+    )
+    return Entry(counted, {HERE: measured} if draw(st.booleans()) else {})
 
 
 @given(st.dictionaries(names, st.dictionaries(names, entries(), min_size=1, max_size=2), max_size=3))
@@ -235,11 +365,9 @@ def test_any_baselines_survive_a_round_trip(tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("round-trip") / "a.json"
     baselines.save(path, Baselines(TORCH, tests))  # type: ignore[arg-type]
     once = baselines.load(path)
-    assert {test: {w: e.calls for w, e in windows.items()} for test, windows in once.tests.items()} == {
-        test: {w: e.calls for w, e in windows.items()}  # type: ignore[attr-defined]
-        for test, windows in tests.items()
-    }
+    assert once.tests == tests
     assert baselines.dump(once) == path.read_text(encoding="utf-8")
+    assert list(baselines.problems(json.loads(path.read_text(encoding="utf-8")))) == []
 
 
 @given(st.binary(max_size=200))

@@ -11,9 +11,11 @@ import pytest_opprof
 from pytest_opprof import baselines, cli
 from pytest_opprof.baselines import Baselines, Calls, Entry
 from pytest_opprof.environment import Environment
+from pytest_opprof.samples import Run
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
-TIMED = Entry({"MatMul": Calls(3, 3), "Cast": Calls(1, 2)}, {"CPU, 2 cores": {"MatMul": (1, 2), "Cast": (3, 4)}})
+RUN = Run((4, 6), {"MatMul": (1, 2), "Cast": (3, 4)})
+TIMED = Entry({"MatMul": Calls(3, 3), "Cast": Calls(1, 2)}, {"CPU, 2 cores": (RUN,) * 3, "CPU, 8 cores": (RUN,)})
 
 
 @pytest.fixture
@@ -64,7 +66,8 @@ def test_list_shows_environments_tests_and_rounds(kept: Path, capsys: pytest.Cap
     assert cli.main(["baselines", "list"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{Path('baselines/torch-2.13.0-cpu-x86_64/test_m.py.json')}  [torch 2.13.0, cpu (x86_64)]",
-        "  test_a  body: 5 calls of 2 ops; 2 rounds on CPU, 2 cores",
+        "  test_a  body: 5 calls of 2 ops; 2 rounds in 3 processes on CPU, 2 cores;"
+        " 2 rounds in 1 process on CPU, 8 cores",
     ]
 
 
@@ -75,7 +78,7 @@ def test_check_passes_what_the_schema_allows(kept: Path, capsys: pytest.CaptureF
 
 def test_check_names_every_wrong_file_and_exits_with_1(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = kept / "baselines" / HERE.folder
-    (folder / "test_n.py.json").write_text('{"schema": 1}')
+    (folder / "test_n.py.json").write_text('{"schema": 2}')
     moved = kept / "baselines" / "torch-9-cpu" / "test_m.py.json"
     moved.parent.mkdir()
     moved.write_bytes((folder / "test_m.py.json").read_bytes())

@@ -1,23 +1,35 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.baselines import Calls, Entry
+from pytest_opprof.baselines import OUTSIDE, Calls
 from pytest_opprof.compare import Diff, compare
-from pytest_opprof.judge import Rule, Verdict
+from pytest_opprof.judge import STORED, Judgement, Rule, Verdict, judge, unjudged
+from pytest_opprof.samples import Run
 
-HERE = "CPU, 2 cores"
-
-
-def entry(machine: str = HERE, **ops: tuple[int, list[int]]) -> Entry:
-    calls = {op: Calls(n, n) for op, (n, _) in ops.items()}
-    times = {op: tuple(us * 1_000 for us in samples) for op, (_, samples) in ops.items() if samples}
-    return Entry(calls, {machine: times} if times else {})
+Table = dict[str, tuple[int, int]]
+"""By op: calls, and the time of each round in us; 0: not known."""
+LIMITS = replace(STORED, op_share=0.0)
+ROUNDS = 10
 
 
-def diff(base: Entry, now: Entry, parallel: bool = False, top: int = 2) -> Diff:
-    return compare(base, now, HERE, Rule(tolerance=0.25), parallel, top)
+def counted(table: Table) -> dict[str, Calls]:
+    return {op: Calls(calls, calls) for op, (calls, _) in table.items()}
+
+
+def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[Run]:
+    """Return the processes that timed what *table* says; none where it says nothing."""
+    ops = {op: (us * 1_000,) * ROUNDS for op, (_, us) in table.items() if us}
+    total = tuple(map(sum, zip(*ops.values()))) if not total_us else (total_us * 1_000,) * ROUNDS
+    return [Run(total, ops, threads=1)] * processes if ops else []
+
+
+def diff(base: Table, now: Table, top: int = 2, processes: int = 6) -> Diff:
+    timing = judge(timed(base, 3), timed(now, processes), Rule(LIMITS))
+    return compare(counted(base), counted(now), timing, LIMITS, top)
 
 
 def findings(found: Diff) -> list[str]:
@@ -25,78 +37,160 @@ def findings(found: Diff) -> list[str]:
 
 
 def test_calls_are_compared_exactly() -> None:
-    found = diff(entry(Cast=(10, []), Add=(4, []), Exp=(1, [])), entry(Cast=(12, []), Add=(3, []), Log=(1, [])))
+    found = diff({"Cast": (10, 0), "Add": (4, 0), "Exp": (1, 0)}, {"Cast": (12, 0), "Add": (3, 0), "Log": (1, 0)})
     assert findings(found) == ["calls of Cast: 12, 10 in the baseline", "calls of Log: 1, none in the baseline"]
     assert list(found.improvements()) == ["calls of Add: 3, 4 in the baseline", "calls of Exp: none, 1 in the baseline"]
     assert found.verdict is Verdict.NEW
 
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
-    base = Entry({"Cast": Calls(8, 10)})
-    assert diff(base, Entry({"Cast": Calls(10, 10)})).verdict is Verdict.OK
-    assert findings(diff(base, Entry({"Cast": Calls(8, 11)}))) == ["calls of Cast: 8..11, 8..10 in the baseline"]
-
-
-def test_times_are_judged_by_the_fastest_of_enough_rounds() -> None:
-    base, now = entry(MatMul=(1, [400, 410, 420, 430, 440])), entry(MatMul=(1, [600, 610, 620, 630, 640]))
-    assert findings(diff(base, now)) == [
-        "device time of MatMul: 400 us -> 600 us (+50%), tolerance 25%",
-        "device time: 400 us -> 600 us (+50%), tolerance 25%",
+    untimed = unjudged("one round", [], [])
+    base = {"Cast": Calls(8, 10)}
+    assert compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
+    assert findings(compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS)) == []
+    assert findings(compare(base, {"Cast": Calls(8, 11)}, untimed, LIMITS)) == [
+        "calls of Cast: 8..11, 8..10 in the baseline"
     ]
-    assert list(diff(now, base).improvements()) == [
-        "device time of MatMul: 600 us -> 400 us (-33.3%), tolerance 25%",
-        "device time: 600 us -> 400 us (-33.3%), tolerance 25%",
+
+
+def test_a_slower_time_says_how_much_the_limit_and_how_many_processes_agree() -> None:
+    base: Table = {"MatMul": (1, 400)}
+    now: Table = {"MatMul": (1, 600)}
+    assert findings(diff(base, now)) == [
+        "device time of MatMul: 400 us -> 600 us (+50%), limit 25%, in 6 processes",
+        "device time: 400 us -> 600 us (+50%), limit 13%, in 6 processes",
+    ]
+    assert list(diff(now, base, processes=1).improvements()) == [
+        "device time of MatMul: 600 us -> 400 us (-33.3%), limit 25%",
+        "device time: 600 us -> 400 us (-33.3%), limit 13%",
     ]
     assert diff(base, now).times_changed
+    assert not diff(base, base).times_changed
 
 
-def test_times_that_cannot_be_judged_say_why() -> None:
-    base, now = entry(Add=(1, [400] * 5)), entry(Add=(1, [900] * 5))
-    assert diff(base, now, parallel=True).times == "measured in parallel with other tests"
-    assert diff(base, entry(Add=(1, [900] * 4))).times == "4 of 5 rounds measured"
-    assert diff(entry(Add=(1, [400] * 3)), now).times == "the baseline has 3 of 5 rounds"
-    assert diff(entry(Add=(1, [])), now).times == "the baseline has no times"
-    elsewhere = entry("Other, 8 cores", Add=(1, [400] * 5))
-    assert diff(elsewhere, now).times == "the baseline was timed on Other, 8 cores, this is CPU, 2 cores"
-    for found in (diff(base, now, parallel=True), diff(elsewhere, now)):
-        assert found.verdict is Verdict.OK
+def test_the_limit_that_is_said_is_that_of_the_op() -> None:
+    limits = replace(LIMITS, of_op={"MatMul": 0.4})
+    base, now = timed({"MatMul": (1, 400)}, 3), timed({"MatMul": (1, 600)})
+    calls = {"MatMul": Calls(1, 1)}
+    (of_op, _) = findings(compare(calls, calls, judge(base, now, Rule(limits)), limits))
+    assert of_op == "device time of MatMul: 400 us -> 600 us (+50%), limit 40%"
+
+
+def test_what_was_not_confirmed_says_why() -> None:
+    found = replace(diff({"Add": (1, 400)}, {"Add": (1, 600)}, processes=1), unconfirmed="it crashed")
+    assert findings(found)[1] == "device time: 400 us -> 600 us (+50%), limit 13% (not measured again: it crashed)"
+
+
+def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -> None:
+    base, now = {"Add": (1, 400)}, {"Add": (1, 900)}
+    for timing in (
+        unjudged("in parallel", timed(base, 3), timed(now)),
+        replace(judge(timed(base, 3), timed(now, 6)), verdict=Verdict.NOISY, why="in parallel"),
+    ):
+        found = compare(counted(base), counted(now), replace(timing, ops={}), LIMITS, 2)
+        assert (found.times, found.verdict) == ("in parallel", timing.verdict)
+        assert (found.total.base_ns, found.total.now_ns) == (400_000, 900_000)
+        assert (findings(found), list(found.improvements()), found.times_changed) == ([], [], False)
+
+
+def test_calls_are_judged_though_times_are_not() -> None:
+    found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", [], []), LIMITS)
+    assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")
+
+
+def test_what_lost_in_calls_is_not_blamed_for_its_time_as_well() -> None:
+    found = diff({"Cast": (10, 100), "Add": (1, 900)}, {"Cast": (12, 150), "Add": (1, 900)})
+    assert findings(found) == ["calls of Cast: 12, 10 in the baseline"]
 
 
 def test_the_most_damaging_op_comes_first() -> None:
-    base = entry(A=(1, [100] * 5), B=(1, [100] * 5), C=(2, [100] * 5), D=(1, [10] * 5))
-    now = entry(A=(1, [900] * 5), B=(1, [300] * 5), C=(1, [90] * 5), D=(2, [20] * 5))
+    base: Table = {"A": (1, 100), "B": (1, 100), "C": (2, 100), "D": (1, 10)}
+    now: Table = {"A": (1, 900), "B": (1, 300), "C": (1, 90), "D": (2, 20)}
     assert [row.op for row in diff(base, now).rows] == ["A", "B", "D", "C"]
 
 
 def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
-    row = diff(entry(Cast=(10, [100] * 5)), entry(Cast=(12, [150] * 5))).rows[0]
+    row = diff({"Cast": (10, 100)}, {"Cast": (12, 150)}).rows[0]
     assert (row.change_ns, row.from_calls_ns) == (50_000, 20_000)
-    new = diff(entry(), entry(Cast=(1, [30] * 5))).rows[0]
-    assert (new.change_ns, new.from_calls_ns) == (30_000, 30_000)
-    gone = diff(entry(Cast=(1, [30] * 5)), entry()).rows[0]
-    assert (gone.change_ns, gone.from_calls_ns) == (-30_000, -30_000)
+    there_and_gone: Table = {"Add": (1, 5), "Cast": (1, 30)}
+    new = diff({"Add": (1, 5)}, there_and_gone).rows[0]
+    assert (new.op, new.change_ns, new.from_calls_ns) == ("Cast", 30_000, 30_000)
+    gone = diff(there_and_gone, {"Add": (1, 5)}).rows[0]
+    assert (gone.op, gone.change_ns, gone.from_calls_ns) == ("Cast", -30_000, -30_000)
 
 
 def test_a_change_of_the_top_ops_is_told() -> None:
-    base = entry(A=(1, [300] * 5), B=(1, [200] * 5), C=(1, [100] * 5))
-    now = entry(A=(1, [300] * 5), B=(1, [110] * 5), C=(1, [120] * 5))
+    base: Table = {"A": (1, 300), "B": (1, 200), "C": (1, 100)}
+    now: Table = {"A": (1, 300), "B": (1, 110), "C": (1, 120)}
     assert diff(base, now).top_change == "top 2 ops by device time: A, C; in the baseline A, B"
     assert diff(base, base).top_change == ""
 
 
-tables = st.dictionaries(st.sampled_from("ABCD"), st.tuples(st.integers(1, 9), st.just([1] * 5)), min_size=1)
+# --- a slower whole, and which ops are to blame
+
+
+def whole(base: Table, now: Table, base_us: int, now_us: int) -> Diff:
+    """Compare rounds whose wall time is more than that of their ops."""
+    outside = [
+        {**table, OUTSIDE: (1, us - sum(ns for _, ns in table.values()))}
+        for table, us in ((base, base_us), (now, now_us))
+    ]
+    timing = judge(timed(outside[0], 3, base_us), timed(outside[1], 6, now_us), Rule(STORED))
+    return compare(counted(base), counted(now), timing, STORED)
+
+
+def test_a_slower_whole_names_the_ops_that_made_half_of_it() -> None:
+    base: Table = {"A": (1, 300), "B": (1, 300), "C": (1, 300)}
+    now: Table = {"A": (1, 370), "B": (1, 360), "C": (1, 310)}
+    found = whole(base, now, 1_000, 1_150)
+    assert findings(found) == [
+        "time: 1 ms -> 1.15 ms (+15%), limit 13%, in 6 processes",
+        "  of that 70 us in device time of A: 300 us -> 370 us (+23.3%)",
+        "  of that 60 us in device time of B: 300 us -> 360 us (+20%)",
+    ]
+    assert found.verdict is Verdict.SLOWER
+
+
+def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
+    found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
+    assert findings(found)[1:] == ["  of that 150 us in time outside ops: 700 us -> 850 us (+21.4%)"]
+    (row,) = (row for row in found.rows if row.op == OUTSIDE)
+    assert (row.from_calls_ns, row.base_calls, row.now_calls) == (0, None, None)
+    assert found.wall
+
+
+def test_an_op_that_failed_by_itself_needs_no_further_blame() -> None:
+    found = whole({"A": (1, 300), "B": (1, 500)}, {"A": (1, 480), "B": (1, 510)}, 1_000, 1_200)
+    assert [finding.op for finding in found.findings()] == ["A", None]
+
+
+tables = st.dictionaries(st.sampled_from("ABCD"), st.tuples(st.integers(1, 9), st.just(1)), min_size=1)
 
 
 @given(tables, tables)
-def test_a_regression_one_way_is_an_improvement_the_other_way(one: dict[str, object], other: dict[str, object]) -> None:
-    there, back = diff(entry(**one), entry(**other)), diff(entry(**other), entry(**one))  # type: ignore[arg-type]
+def test_a_regression_one_way_is_an_improvement_the_other_way(one: Table, other: Table) -> None:
+    there, back = diff(one, other), diff(other, one)
     assert {row.op for row in there.rows if row.verdict.is_regression} == {
         row.op for row in back.rows if row.verdict.is_improvement
     }
 
 
 @given(tables)
-def test_nothing_changed_is_ok(table: dict[str, object]) -> None:
-    found = diff(entry(**table), entry(**table))  # type: ignore[arg-type]
+def test_nothing_changed_is_ok(table: Table) -> None:
+    found = diff(table, table)
     assert found.verdict is Verdict.OK
     assert not findings(found)
+
+
+verdicts = st.sampled_from([Verdict.OK, Verdict.SLOWER, Verdict.FASTER])
+
+
+@given(tables, st.dictionaries(st.sampled_from("ABCD"), verdicts), verdicts)
+def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str, Verdict], total: Verdict) -> None:
+    ops = {op: verdict for op, verdict in ops.items() if op in table and verdict is not Verdict.OK}
+    side = judge(timed(table, 3), timed(table)).base
+    found = compare(counted(table), counted(table), Judgement(total, "", side, side, 1, True, total, ops), LIMITS)
+    slower = {op for op, verdict in ops.items() if verdict is Verdict.SLOWER} | {
+        None for _ in "1" if total is Verdict.SLOWER
+    }
+    assert {finding.op for finding in found.findings() if not finding.text.startswith("  of")} == slower

@@ -1,54 +1,424 @@
+"""The rules of `judge.py`: a stored baseline, and pairs of processes that took turns."""
+
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.judge import Rule, Verdict
+from pytest_opprof.judge import (
+    AGREE,
+    LEAST_CLEAN,
+    LEAST_ROUNDS,
+    LOOKS,
+    OPS_AGREE,
+    PAIRS,
+    PROCESSES,
+    STORED,
+    YARDSTICK,
+    Judgement,
+    Limits,
+    Rule,
+    Verdict,
+    hodges_lehmann,
+    judge,
+    judge_pairs,
+    unjudged,
+)
+from pytest_opprof.samples import Run
 
-RULE = Rule(tolerance=0.25, floor_ns=50_000)
-BASE = [1_000_000, 1_100_000, 1_050_000, 1_900_000, 1_020_000]
-samples = st.lists(st.integers(1_000, 10**9), min_size=5, max_size=9)
+US = 1_000
+NO_FLOORS = Limits(tolerance=0.13, floor_ns=0, op_tolerance=0.25, op_floor_ns=0, op_share=0.0)
+JUDGED = {Verdict.OK, Verdict.SLOWER, Verdict.FASTER, Verdict.NOISY, Verdict.INCOMPARABLE}
+
+
+def run(total_us: float = 1_000, ops_us: Mapping[str, float] | None = None, rounds: int = LEAST_ROUNDS) -> Run:
+    """Return a process whose rounds are all the same."""
+    ops = {op: (round(us * US),) * rounds for op, us in (ops_us or {}).items()}
+    return Run((round(total_us * US),) * rounds, ops, threads=1)
+
+
+BASE = [run(1_000), run(1_050), run(1_020)]
+
+
+def looked(now: Run, base: Sequence[Run] = BASE, limits: Limits = STORED) -> Judgement:
+    """Return the judgement after as many processes as can change it."""
+    return judge(base, [now] * PROCESSES, Rule(limits))
+
+
+# --- limits
 
 
 @pytest.mark.parametrize(
-    ("factor", "verdict"),
-    [(1.0, Verdict.OK), (1.24, Verdict.OK), (1.26, Verdict.SLOWER), (0.81, Verdict.OK), (0.79, Verdict.FASTER)],
+    ("now_us", "verdict"),
+    [(1_000, "OK"), (1_129, "OK"), (1_131, "SLOWER"), (886, "OK"), (884, "FASTER")],
 )
-def test_the_fastest_rounds_are_compared_with_the_tolerance(factor: float, verdict: Verdict) -> None:
-    assert RULE.judge(BASE, [round(ns * factor) for ns in BASE]) is verdict
+def test_the_fastest_round_of_all_processes_is_compared_with_the_tolerance(now_us: int, verdict: str) -> None:
+    assert looked(run(now_us)).verdict is Verdict[verdict]
+    assert looked(run(now_us)).total is Verdict[verdict]
 
 
 def test_a_change_below_the_floor_is_no_change() -> None:
-    assert RULE.judge([10_000] * 5, [59_000] * 5) is Verdict.OK
-    assert RULE.judge([10_000] * 5, [61_000] * 5) is Verdict.SLOWER
+    assert looked(run(11.9), [run(10)] * 3).verdict is Verdict.OK
+    assert looked(run(12.1), [run(10)] * 3).verdict is Verdict.SLOWER
 
 
-def test_a_change_of_an_op_that_is_small_beside_its_window_is_no_change() -> None:
-    assert RULE.judge(BASE, [ns * 2 for ns in BASE], whole_ns=20_000_000) is Verdict.OK
-    assert RULE.judge(BASE, [ns * 3 for ns in BASE], whole_ns=20_000_000) is Verdict.SLOWER
+@pytest.mark.parametrize(
+    ("base_us", "now_us", "whole_us", "verdict"),
+    [
+        (400, 499, 1_000, "OK"),  # 25 % of the op
+        (400, 501, 1_000, "SLOWER"),
+        (12, 16.9, 50, "OK"),  # 5 us
+        (12, 17.1, 50, "SLOWER"),
+        (100, 179, 1_000, "OK"),  # 8 % of the window
+        (100, 181, 1_000, "SLOWER"),
+        (501, 400, 1_000, "FASTER"),
+    ],
+)
+def test_an_op_has_a_relative_limit_an_absolute_one_and_one_relative_to_its_window(
+    base_us: float, now_us: float, whole_us: float, verdict: str
+) -> None:
+    found = looked(run(whole_us, {"MatMul": now_us}), [run(whole_us, {"MatMul": base_us})] * 3)
+    assert found.total is Verdict.OK
+    assert found.ops == ({} if verdict == "OK" else {"MatMul": Verdict[verdict]})
+    assert found.verdict is Verdict[verdict]
 
 
-def test_fewer_than_five_rounds_judge_nothing() -> None:
-    assert RULE.judge(BASE[:4], BASE) is Verdict.INCOMPARABLE
-    assert RULE.judge(BASE, BASE[:4]) is Verdict.INCOMPARABLE
+def test_a_limit_of_one_op_is_no_limit_of_another() -> None:
+    limits = replace(STORED, of_op={"Cast": 1.1})
+    base, now = run(1_000, {"Cast": 100, "Add": 100}), run(1_000, {"Cast": 205, "Add": 205})
+    assert looked(now, [base] * 3, limits).ops == {"Add": Verdict.SLOWER}
 
 
-@given(samples)
-def test_the_same_samples_are_ok(ns: list[int]) -> None:
-    assert RULE.judge(ns, ns) is Verdict.OK
+def test_an_op_that_one_side_does_not_time_is_not_judged() -> None:
+    assert looked(run(1_000, {"Exp": 900}), [run(1_000, {"Log": 10})] * 3).verdict is Verdict.OK
 
 
-@given(samples, samples)
-def test_swapping_the_sides_swaps_the_verdict(base: list[int], now: list[int]) -> None:
-    opposite = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER, Verdict.OK: Verdict.OK}
-    assert RULE.judge(now, base) is opposite[RULE.judge(base, now)]
-
-
-@given(samples, samples, st.integers(0, 10**9))
-def test_a_further_slower_round_changes_nothing(base: list[int], now: list[int], more: int) -> None:
-    assert RULE.judge(base, [*now, min(now) + more]) is RULE.judge(base, now)
+def test_an_op_that_became_slower_outweighs_a_whole_that_became_faster() -> None:
+    found = looked(run(600, {"Cast": 300}), [run(1_000, {"Cast": 100})] * 3)
+    assert (found.verdict, found.total) == (Verdict.SLOWER, Verdict.FASTER)
 
 
 def test_regressions_and_improvements_are_different_verdicts() -> None:
     assert not any(verdict.is_regression and verdict.is_improvement for verdict in Verdict)
+
+
+# --- a stored baseline
+
+
+def test_slower_is_settled_only_when_enough_processes_agree() -> None:
+    for processes in range(1, PROCESSES + 1):
+        found = judge(BASE, [run(2_000)] * processes)
+        assert (found.verdict, found.processes) == (Verdict.SLOWER, processes)
+        assert found.settled is (processes == PROCESSES)
+
+
+@pytest.mark.parametrize("us", [1_000, 500])
+def test_what_is_not_slower_is_settled_by_one_process(us: int) -> None:
+    assert judge(BASE, [run(us)]).settled
+
+
+def test_one_process_within_the_limits_is_enough_for_a_pass() -> None:
+    found = judge(BASE, [run(2_000), run(2_100), run(1_100)])
+    assert (found.verdict, found.settled, found.processes) == (Verdict.OK, True, 3)
+    assert found.change == pytest.approx(0.1)
+
+
+def test_the_fastest_round_of_an_op_may_be_another_processes() -> None:
+    now = [run(2_000, {"Cast": 100, "Add": 900}), run(1_000, {"Cast": 900, "Add": 100})]
+    assert judge([run(1_000, {"Cast": 100, "Add": 100})] * 3, now).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "why"),
+    [
+        ([], [run()], "the baseline has no times"),
+        (BASE[:2], [run()], "the baseline has the times of 2 of 3 processes"),
+        (BASE, [], "0 of 10 rounds measured"),
+        (BASE, [run(rounds=LEAST_ROUNDS - 1)], "9 of 10 rounds measured"),
+        (BASE, [run(), run(rounds=5)], "5 of 10 rounds measured"),
+        (BASE, [run(rounds=30)], "the baseline has 10 rounds, this run 30"),
+        (BASE, [replace(run(), threads=0)], "the baseline has 1 threads, this run all"),
+        ([replace(each, threads=0) for each in BASE], [run()], "the baseline has all threads, this run 1"),
+    ],
+)
+def test_what_cannot_be_compared_says_why_and_is_never_slower(
+    base: Sequence[Run], now: Sequence[Run], why: str
+) -> None:
+    found = judge(base, [replace(each, total_ns=tuple(9 * ns for ns in each.total_ns)) for each in now])
+    assert (found.verdict, found.why, found.settled) == (Verdict.INCOMPARABLE, why, True)
+    assert found.ops == {}
+
+
+def test_what_is_not_compared_is_shown_all_the_same() -> None:
+    waited = replace(run(2_000, {"Cast": 7}), wait_ns=(10**9,) * LEAST_ROUNDS)
+    found = unjudged("in parallel", BASE, [waited])
+    assert (found.verdict, found.why) == (Verdict.INCOMPARABLE, "in parallel")
+    assert found.base is not None
+    assert found.now is not None
+    assert (found.base.total_ns, found.now.total_ns, found.now.ns("Cast")) == (1_000 * US, 2_000 * US, 7 * US)
+    assert unjudged("nothing", [], []).change is None
+
+
+def test_a_round_of_no_time_that_waited_is_shown_all_the_same() -> None:
+    waited = Run((0,) * LEAST_ROUNDS, {"View": (0,) * LEAST_ROUNDS}, wait_ns=(5,) * LEAST_ROUNDS)
+    assert unjudged("in parallel", [], [waited]).now is not None
+
+
+# --- conditions
+
+
+def test_rounds_that_waited_for_a_cpu_do_not_count() -> None:
+    fast, slow = 500 * US, 1_500 * US
+    times = (fast,) * 5 + (slow,) * 5
+    waits = (fast // 100 + 1,) * 5 + (slow // 100,) * 5
+    found = looked(Run(times, {"Cast": times}, waits, threads=1), [run(1_000, {"Cast": 1_000})] * 3)
+    assert (found.verdict, found.ops) == (Verdict.SLOWER, {"Cast": Verdict.SLOWER})
+    assert found.change == pytest.approx(0.5)
+
+
+def waiting(clean: int, us: int = 2_000) -> Run:
+    return replace(run(us), wait_ns=(0,) * clean + (us * US,) * (LEAST_ROUNDS - clean))
+
+
+def test_a_process_with_too_few_rounds_that_count_does_not_count() -> None:
+    assert judge(BASE, [waiting(LEAST_CLEAN)]).verdict is Verdict.SLOWER
+    found = judge(BASE, [waiting(LEAST_CLEAN - 1)])
+    assert (found.verdict, found.settled) == (Verdict.NOISY, False)
+    assert found.why == "no process of 1 had 5 rounds that did not wait for a CPU"
+    assert judge(BASE, [waiting(LEAST_CLEAN - 1)] * PROCESSES).settled
+    assert judge(BASE, [waiting(0), run(1_000)]).verdict is Verdict.OK
+
+
+def test_a_baseline_of_a_busy_machine_judges_nothing_and_asks_for_another() -> None:
+    found = judge([waiting(0)] * 3, [run()])
+    assert (found.verdict, found.settled) == (Verdict.NOISY, True)
+    assert found.why == "the baseline was recorded while the machine was busy: record it again"
+
+
+def test_a_machine_that_is_slower_by_its_yardstick_is_noisy_not_slower() -> None:
+    base = [replace(each, yardstick_ns=100_000) for each in BASE]
+    slower = round(100_000 * YARDSTICK) + 1
+    found = judge(base, [replace(run(2_000), yardstick_ns=slower)])
+    assert (found.verdict, found.settled) == (Verdict.NOISY, False)
+    assert found.why == "the machine itself is 25% slower: a fixed piece of work took 100 us, now 125 us"
+    assert judge(base, [replace(run(2_000), yardstick_ns=slower)] * PROCESSES).settled
+    for same in (slower - 1, 0):
+        assert judge(base, [replace(run(2_000), yardstick_ns=same)]).verdict is Verdict.SLOWER
+
+
+@pytest.mark.parametrize("us", [1_000, 500])
+def test_a_slower_machine_is_no_excuse_that_a_pass_needs(us: int) -> None:
+    base = [replace(each, yardstick_ns=100_000) for each in BASE]
+    verdict = judge(base, [replace(run(us), yardstick_ns=900_000)]).verdict
+    assert verdict is (Verdict.OK if us == 1_000 else Verdict.FASTER)
+
+
+# --- pairs
+
+
+def pairs(*factors: float, **op: float) -> list[tuple[Run, Run]]:
+    """Return pairs whose later process takes so many times as long; an op half as long as the whole too, if given."""
+    ops = {"Cast": 500} if op else {}
+    factor = op.get("op", 1.0)
+    return [(run(1_000, ops), run(1_000 * by, {name: us * factor for name, us in ops.items()})) for by in factors]
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.05, "OK"), (1.06, "SLOWER"), (1 / 1.05, "OK"), (1 / 1.06, "FASTER")]
+)
+def test_pairs_see_what_a_stored_baseline_does_not(factor: float, verdict: str) -> None:
+    found = judge_pairs(pairs(*[factor] * LOOKS[1]))
+    assert (found.verdict, found.processes, found.settled) == (Verdict[verdict], LOOKS[1], True)
+    assert found.change == pytest.approx(factor - 1, abs=1e-6)
+
+
+@pytest.mark.parametrize(("factor", "settled"), [(1.0, True), (1.03, True), (1.05, False), (1.2, False), (0.8, False)])
+def test_the_first_look_at_pairs_settles_what_is_not_suspicious(factor: float, settled: bool) -> None:
+    assert judge_pairs(pairs(*[factor] * LOOKS[0])).settled is settled
+    assert judge_pairs(pairs(*[factor] * LOOKS[1])).settled
+
+
+def test_an_op_alone_makes_the_first_look_suspicious() -> None:
+    found = judge_pairs(pairs(*[1.0] * LOOKS[0], op=1.3))
+    assert (found.settled, found.ops, found.total) == (False, {"Cast": Verdict.SLOWER}, Verdict.OK)
+
+
+def test_the_median_round_counts_and_a_bad_one_does_not() -> None:
+    jumps = replace(run(), total_ns=(1_000 * US,) * 6 + (9_000 * US,) * 4)
+    assert judge_pairs([(run(), jumps)] * LOOKS[1]).change == 0
+
+
+def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> None:
+    needed = math.ceil(AGREE * LOOKS[1])
+    assert needed == 7
+    assert judge_pairs(pairs(*[1.3] * needed, *[1.0] * (9 - needed))).verdict is Verdict.SLOWER
+    few = judge_pairs(pairs(*[1.3] * (needed - 1), *[1.01] * (10 - needed)))
+    assert (few.verdict, few.settled) == (Verdict.NOISY, True)
+    assert few.why == "the 9 pairs of processes do not agree whether it is slower"
+    faster = judge_pairs(pairs(*[0.7] * (needed - 1), *[1.0] * (10 - needed)))
+    assert faster.why == "the 9 pairs of processes do not agree whether it is faster"
+
+
+def test_a_change_of_an_op_is_one_only_if_eight_pairs_of_nine_see_it() -> None:
+    needed = math.ceil(OPS_AGREE * LOOKS[1])
+    assert needed == 8
+    for agreeing, ops in ((needed, {"Cast": Verdict.SLOWER}), (needed - 1, {})):
+        found = judge_pairs([*pairs(*[1.0] * agreeing, op=1.5), *pairs(*[1.0] * (9 - agreeing), op=1.04)])
+        assert found.ops == ops
+        assert found.verdict is (Verdict.SLOWER if ops else Verdict.OK)
+
+
+def test_an_op_that_is_surely_slower_is_slower_though_the_pairs_disagree_about_the_whole() -> None:
+    found = judge_pairs(pairs(*[1.3] * 6, *[1.0] * 3, op=1.5))
+    assert (found.verdict, found.ops, found.total) == (Verdict.SLOWER, {"Cast": Verdict.SLOWER}, Verdict.OK)
+
+
+def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
+    def busy(us: int, rounds: range) -> Run:
+        return replace(run(us), wait_ns=tuple(us * US * (n in rounds) for n in range(LEAST_ROUNDS)))
+
+    half, other = busy(1_000, range(5)), busy(1_000, range(5, 10))
+    assert judge_pairs([(half, half)] * 9).verdict is Verdict.OK
+    none = judge_pairs([(half, other)] * 9)
+    assert (none.verdict, none.settled) == (Verdict.NOISY, True)
+    assert none.why == "0 of 9 pairs had 5 rounds that did not wait for a CPU"
+    assert not judge_pairs([(half, other)] * 5).settled
+    some = [*[(half, other)] * 5, *[(half, half)] * 4]
+    assert judge_pairs(some).why == "4 of 9 pairs had 5 rounds that did not wait for a CPU"
+
+
+def test_pairs_of_other_rounds_or_threads_are_not_compared() -> None:
+    assert judge_pairs([(run(), run(rounds=30))]).why == "the baseline has 10 rounds, this run 30"
+    assert judge_pairs([(run(), replace(run(), threads=2))]).why == "the baseline has 1 threads, this run 2"
+
+
+def test_no_pairs_give_no_verdict() -> None:
+    assert judge_pairs([]).verdict is Verdict.NOISY
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+def test_the_hodges_lehmann_mean_lies_within_and_turns_with_its_values(values: list[float]) -> None:
+    mean = hodges_lehmann(values)
+    assert min(values) <= mean <= max(values)
+    assert hodges_lehmann([-value for value in values]) == -mean
+
+
+@given(st.lists(st.floats(-1, 1), min_size=9, max_size=9), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_two_bad_values_of_nine_do_not_move_the_hodges_lehmann_mean_out_of_the_others(
+    values: list[float], one: float, other: float
+) -> None:
+    assert -1 <= hodges_lehmann([*values[:7], one, other]) <= 1
+
+
+# --- whatever the samples are
+
+# No ratio of two of these is a limit exactly (1.02, 1.05, 1.055): rounding could decide it either way.
+times = st.integers(1_000, 100_000).map(lambda ns: 10 * ns + 1)
+levels = st.tuples(times, times, times)
+
+
+def process(of: tuple[int, int, int]) -> Run:
+    """Return a process of one slow round and nine alike: of the whole, and of two ops."""
+    whole, cast, add = ((2 * level + 1, *[level] * (LEAST_ROUNDS - 1)) for level in of)
+    return Run(whole, {"Cast": cast, "Add": add}, threads=1)
+
+
+def processes(least: int, most: int) -> st.SearchStrategy[list[Run]]:
+    return st.lists(levels.map(process), min_size=least, max_size=most)
+
+
+def scaled(one: Run, by: int) -> Run:
+    return replace(
+        one,
+        total_ns=tuple(ns * by for ns in one.total_ns),
+        ops_ns={op: tuple(ns * by for ns in samples) for op, samples in one.ops_ns.items()},
+        wait_ns=tuple(ns * by for ns in one.wait_ns),
+    )
+
+
+def verdicts(found: Judgement) -> object:
+    return found.verdict, found.total, found.ops, found.settled
+
+
+powers = st.integers(1, 20).map(lambda n: 2**n)
+"""Exact in floating point."""
+
+
+@given(processes(3, 5), processes(1, 6), powers)
+def test_other_units_change_no_verdict(base: list[Run], now: list[Run], by: int) -> None:
+    rule = Rule(NO_FLOORS)
+    there = judge([scaled(run, by) for run in base], [scaled(run, by) for run in now], rule)
+    assert verdicts(there) == verdicts(judge(base, now, rule))
+
+
+@given(processes(5, 9), processes(9, 9), powers)
+def test_other_units_change_no_verdict_of_pairs(before: list[Run], after: list[Run], by: int) -> None:
+    taken = list(zip(before, after))
+    there = judge_pairs([(scaled(one, by), scaled(other, by)) for one, other in taken], NO_FLOORS)
+    assert verdicts(there) == verdicts(judge_pairs(taken, NO_FLOORS))
+
+
+TURNED = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
+
+
+@given(processes(5, 9), processes(9, 9))
+def test_swapping_the_sides_of_pairs_turns_the_verdict_and_the_sign(before: list[Run], after: list[Run]) -> None:
+    there = judge_pairs(list(zip(before, after)), NO_FLOORS)
+    back = judge_pairs(list(zip(after, before)), NO_FLOORS)
+    assert there.change is not None
+    assert back.change is not None
+    assert math.log1p(back.change) == pytest.approx(-math.log1p(there.change), abs=1e-9)
+    if Verdict.NOISY in (there.verdict, back.verdict):
+        return  # the pairs do not agree about the whole; an op that is surely slower fails all the same
+    assert back.total is TURNED.get(there.total, there.total)
+    assert back.ops == {op: TURNED[verdict] for op, verdict in there.ops.items()}
+    if len({there.total, *there.ops.values()} - {Verdict.OK}) < 2:  # where both happened, slower goes first
+        assert back.verdict is TURNED.get(there.verdict, there.verdict)
+
+
+@given(processes(3, 5), processes(1, 5), st.integers(0, 1_000_000))
+def test_a_further_slower_process_changes_no_verdict(base: list[Run], now: list[Run], more: int) -> None:
+    slower = replace(
+        now[0],
+        total_ns=tuple(ns + more for ns in now[0].total_ns),
+        ops_ns={op: tuple(ns + more for ns in samples) for op, samples in now[0].ops_ns.items()},
+    )
+    there, back = judge(base, [*now, slower]), judge(base, now)
+    assert (there.verdict, there.total, there.ops) == (back.verdict, back.total, back.ops)
+
+
+@given(processes(3, 5), processes(2, 6))
+def test_no_further_process_makes_a_verdict_worse(base: list[Run], now: list[Run]) -> None:
+    assert judge(base, now).verdict is not Verdict.SLOWER or judge(base, now[:-1]).verdict is Verdict.SLOWER
+
+
+@given(processes(3, 5))
+def test_the_same_samples_are_ok(taken: list[Run]) -> None:
+    assert judge(taken, taken).verdict is Verdict.OK
+    assert judge_pairs([(run, run) for run in taken] * 3).verdict is Verdict.OK
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> Run:
+    rounds = draw(st.sampled_from([1, 9, 10, 10, 10, 10]))
+    samples = st.lists(st.integers(0, 10**7), min_size=rounds, max_size=rounds).map(tuple)
+    ops = draw(st.dictionaries(st.sampled_from("ABC"), samples, max_size=2))
+    waits = draw(st.one_of(st.just(()), samples))
+    return Run(
+        draw(samples), ops, waits, draw(st.sampled_from([0, 0, 50_000, 90_000])), draw(st.sampled_from([1, 1, 0]))
+    )
+
+
+@given(st.lists(anything(), max_size=5), st.lists(anything(), max_size=6))
+def test_whatever_is_measured_has_a_verdict_and_a_reason_where_it_has_none(base: list[Run], now: list[Run]) -> None:
+    for found in (judge(base, now), judge_pairs(list(zip(base, now)), PAIRS)):
+        assert found.verdict in JUDGED
+        assert bool(found.why) == (found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE))
+        assert {*found.ops.values()} <= {Verdict.SLOWER, Verdict.FASTER}
+        if found.verdict is Verdict.SLOWER:
+            assert found.change is not None

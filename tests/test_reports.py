@@ -1,33 +1,43 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_opprof import reports
-from pytest_opprof.baselines import Calls, Entry
+from pytest_opprof.baselines import Entry, run_of
 from pytest_opprof.budgets import Budget
-from pytest_opprof.compare import compare
-from pytest_opprof.judge import Rule, Verdict
+from pytest_opprof.compare import Diff, compare
+from pytest_opprof.judge import STORED, Verdict, judge
+from pytest_opprof.model import OpProfile
 from pytest_opprof.reports import WindowReport
+from pytest_opprof.samples import Run
 
 from .conftest import ENVIRONMENT, Launch, profile_of
 
-HERE = "CPU, 2 cores"
 BASE: list[Launch] = [("Cast", 1_000)] * 10 + [("MatMul", 400_000), ("Add", 5_000)]
 WORSE: list[Launch] = [("Cast", 1_100)] * 12 + [("MatMul", 300_000), ("Add", 5_000), ("Exp", 9_000)]
 ACCEPT = "pytest test_m.py::test_a --opprof-update"
+
+
+def timed(profile: OpProfile, processes: int) -> list[Run]:
+    run = run_of(profile)
+    return [run] * processes if run else []
+
+
+def diff_of(base: OpProfile, now: OpProfile) -> Diff:
+    timing = judge(timed(base, 3), timed(now, 6))
+    return compare(Entry.of(base, "").calls, Entry.of(now, "").calls, timing, STORED, top=1)
 
 
 def report(
     base: list[Launch] | None, now: list[Launch], rounds: int = 1, name: str = "body", **limits: object
 ) -> WindowReport:
     profile = profile_of(*[now] * rounds)
-    diff = None
-    if base is not None:
-        kept = Entry.of(profile_of(*[base] * rounds), HERE)
-        diff = compare(kept, Entry.of(profile, HERE), HERE, Rule(tolerance=0.25), top=1)
+    diff = None if base is None else diff_of(profile_of(*[base] * rounds), profile)
     return WindowReport(name, profile, Budget.parse([], limits).check(profile), diff)
 
 
 def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
-    text = reports.failure("test_m.py::test_a", [report(BASE, WORSE, rounds=5, Cast=10)], 5, False, ACCEPT)
+    text = reports.failure("test_m.py::test_a", [report(BASE, WORSE, rounds=10, Cast=10)], 5, False, ACCEPT)
     assert (
         text
         == """\
@@ -66,7 +76,7 @@ total device time: 415 us"""
 
 
 def test_a_time_over_budget_in_one_cold_round_says_how_to_measure_better() -> None:
-    hint = "  (measured once, cold; with opprof(rounds=5) the fastest round counts, after a warm-up)"
+    hint = "  (measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up)"
     assert hint in reports.failure("t", [report(None, BASE, device_time="1 us")], 5, False, ACCEPT).splitlines()
     assert hint not in reports.failure("t", [report(None, BASE, rounds=2, device_time="1 us")], 5, False, ACCEPT)
     assert hint not in reports.failure("t", [report(None, BASE, Cast=1)], 5, False, ACCEPT)
@@ -100,7 +110,7 @@ def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
 
 def test_times_that_were_not_judged_say_why() -> None:
     text = "\n".join(reports.table(report(BASE, BASE), 5, True))
-    assert "times are shown, not judged: 1 of 5 rounds measured" in text
+    assert "times are shown, not judged: 1 of 10 rounds measured" in text
 
 
 def test_times_that_are_not_known_are_a_dash() -> None:
@@ -121,11 +131,38 @@ def test_an_improvement_is_remarked_and_an_accepted_change_is_no_finding() -> No
 
 
 def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
-    profile = profile_of(*[BASE] * 5)
-    kept = Entry({op: Calls(1, 1) for op in ("Add", "MatMul")} | {"Cast": Calls(10, 10)})
-    window = WindowReport("body", profile, diff=compare(kept, Entry.of(profile, HERE), HERE, Rule()))
-    assert window.untimed == "the baseline has no times"
+    profile = profile_of(*[BASE] * 10)
+    calls = Entry.of(profile, "").calls
+    diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
+    window = WindowReport("body", profile, diff=diff)
+    assert (window.untimed, window.times_judged) == ("the baseline has no times", False)
     assert report(BASE, BASE).untimed == ""  # one round: nobody expects its times to be judged
+    judged = report(BASE, BASE, rounds=10)
+    assert (judged.untimed, judged.times_judged) == ("", True)
+
+
+def test_on_a_cpu_the_whole_is_wall_time_and_what_ops_do_not_take_of_it_a_row() -> None:
+    cpu = replace(ENVIRONMENT, device="cpu")
+    base, now = (
+        replace(profile_of(*[[("Add", ns)]] * 10, environment=cpu), host_ns=(wall,) * 10)
+        for ns, wall in ((400_000, 1_000_000), (410_000, 1_200_000))
+    )
+    text = reports.failure("t", [WindowReport("body", now, diff=diff_of(base, now))], 5, False, ACCEPT)
+    assert (
+        text
+        == """\
+op regression: t  [fake 1, cpu, async]
+  time outside ops: 600 us -> 790 us (+31.7%), limit 25%, in 6 processes
+  time: 1 ms -> 1.2 ms (+20%), limit 13%, in 6 processes
+
+op             calls (base -> now)    device time (base -> now)    change    verdict
+-------------  ---------------------  ---------------------------  --------  ---------
+(outside ops)  -                      600 us -> 790 us             +31.7%    slower
+Add            1                      400 us -> 410 us             +2.5%     ok
+total time: 1 ms -> 1.2 ms (+20%): +0 ns from more calls, +10 us from slower calls, +190 us from outside ops
+
+if this is meant: pytest test_m.py::test_a --opprof-update"""
+    )
 
 
 def test_a_window_without_baseline_says_where_there_is_one() -> None:

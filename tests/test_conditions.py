@@ -1,0 +1,168 @@
+"""What is asked of the machine; what it answers is made up here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof import conditions
+from pytest_opprof.conditions import Watch, threads_limited, waited_ns, yardstick_ns
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+
+
+def task(folder: Path, thread: int, schedstat: str) -> None:
+    (folder / str(thread)).mkdir()
+    (folder / str(thread) / "schedstat").write_text(schedstat)
+
+
+def test_what_every_thread_waited_is_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "_TASKS", tmp_path)
+    task(tmp_path, 7, "9000 120 33\n")
+    task(tmp_path, 8, "9000 30 33\n")
+    assert waited_ns() == 150
+
+
+def test_a_thread_that_ended_or_tells_nothing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "_TASKS", tmp_path)
+    (tmp_path / "6").mkdir()
+    task(tmp_path, 7, "")
+    assert waited_ns() is None
+    task(tmp_path, 8, "9000 30 33\n")
+    assert waited_ns() == 30
+
+
+def test_where_nothing_tells_nobody_is_said_to_have_waited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "_TASKS", tmp_path / "nowhere")
+    assert waited_ns() is None
+
+
+@linux
+def test_what_was_waited_for_never_becomes_less() -> None:
+    before, after = waited_ns(), waited_ns()
+    assert before is None or (after is not None and after >= before >= 0)
+
+
+def test_the_yardstick_is_the_best_of_its_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0, 90, 100, 170, 200, 295, 300, 399, 400, 480])
+    monkeypatch.setattr(conditions, "perf_counter_ns", lambda: next(clock))
+    assert yardstick_ns() == 70
+    assert next(clock, None) is None
+
+
+def test_threads_are_limited_inside_and_as_before_afterwards() -> None:
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    assert before
+    with pytest.raises(ZeroDivisionError):
+        with threads_limited(1):
+            assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+            raise ZeroDivisionError
+    assert [pool["num_threads"] for pool in threadpool_info()] == before
+
+
+class Machine:
+    """A made up /proc on a machine of two cores: seconds of CPU by process."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+        self.own_s = 0.0
+        self.by_process: dict[tuple[int, str], float] = {}
+
+    def usage(self) -> conditions._Usage:
+        busy = self.own_s + sum(self.by_process.values())
+        return conditions._Usage(self.at_s, busy, self.own_s, dict(self.by_process))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(conditions, "_usage", machine.usage)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    return machine
+
+
+def test_a_machine_is_busy_when_others_use_a_quarter_of_its_cores(machine: Machine) -> None:
+    machine.by_process = {(7, "make"): 100.0}
+    watch = Watch()
+    machine.at_s, machine.own_s, machine.by_process = 10.0, 20.0, {(7, "make"): 105.0}
+    assert watch.busy() == ""
+    machine.by_process = {(7, "make"): 105.1}
+    assert watch.busy() == "other processes used 0.5 of 2 cores: make (process 7) 0.5"
+
+
+def test_those_that_used_most_are_named_the_first_three_of_them(machine: Machine) -> None:
+    machine.by_process = {(1, "init"): 5_000.0}
+    watch = Watch()
+    machine.at_s = 10.0
+    machine.by_process |= {(2, "a b"): 4.0, (3, "cc"): 6.0, (4, "idle"): 0.1, (5, "ld"): 2.0, (6, "sh"): 1.0}
+    said = "cc (process 3) 0.6, a b (process 2) 0.4, ld (process 5) 0.2"
+    assert watch.busy() == f"other processes used 1.3 of 2 cores: {said}"
+
+
+def test_who_cannot_be_seen_is_not_named(machine: Machine) -> None:
+    watch = Watch()
+    machine.at_s, machine.by_process = 10.0, {(number, "cc"): 0.4 for number in range(50)}
+    assert watch.busy() == "other processes used 2.0 of 2 cores"
+
+
+def test_a_machine_that_tells_nothing_is_not_busy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    assert watch.busy() == ""  # no time passed
+    monkeypatch.setattr(conditions, "_usage", lambda: None)
+    assert (watch.busy(), Watch().busy()) == ("", "")
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that stands for /proc."""
+    monkeypatch.setattr(conditions, "_PROC", tmp_path)
+    monkeypatch.setattr(conditions, "_ticks", lambda: 100)
+    return tmp_path
+
+
+def stat(folder: Path, name: str, user: int, system: int) -> None:
+    folder.mkdir()
+    (folder / "stat").write_text(f"{folder.name} ({name}) S 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0 20 0 1\n")
+
+
+def test_idle_time_and_time_that_the_host_took_are_nobodys(proc: Path) -> None:
+    (proc / "stat").write_text("cpu  100 20 30 9999 8888 4 6 7777 0 0\ncpu0 1 1 1 1 1 1 1 1\n")
+    usage = conditions._usage()
+    assert usage is not None
+    assert usage.busy_s == 1.6
+    assert usage.own_s >= 0
+
+
+def test_other_processes_are_seen_whatever_they_are_called(proc: Path) -> None:
+    (proc / "stat").write_text("cpu  1 1 1 1 1 1 1 1 0 0\n")
+    stat(proc / "41", "tmux: (server) S 1", 150, 50)
+    stat(proc / str(os.getpid()), "me", 999, 999)
+    (proc / "42").mkdir()  # ended meanwhile
+    (proc / "43").mkdir()
+    (proc / "43" / "stat").write_text("43 (zombie) Z\n")
+    (proc / "self").mkdir()
+    usage = conditions._usage()
+    assert usage is not None
+    assert usage.by_process == {(41, "tmux: (server) S 1"): 2.0}
+
+
+@pytest.mark.parametrize("text", [None, "", "cpu  x y z\n", "cpu  1 2 3\n"])
+def test_a_proc_that_is_not_there_or_another_ones_tells_nothing(proc: Path, text: str | None) -> None:
+    if text is not None:
+        (proc / "stat").write_text(text)
+    assert conditions._usage() is None
+
+
+@linux
+def test_this_machine_tells_how_busy_it_is() -> None:
+    usage = conditions._usage()
+    assert usage is not None
+    assert usage.by_process
+    assert Watch().busy() == "" or "other processes used" in Watch().busy()

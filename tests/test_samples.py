@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.samples import Run
+
+
+@pytest.mark.parametrize(("wait_ns", "clean"), [((10, 11, 0), (0, 2)), ((), (0, 1, 2)), ((99, 99, 99), ())])
+def test_a_round_is_clean_unless_it_waited_for_more_than_that_share_of_its_time(
+    wait_ns: tuple[int, ...], clean: tuple[int, ...]
+) -> None:
+    assert Run((1_000, 1_000, 1_000), wait_ns=wait_ns).clean(0.01) == clean
+
+
+def test_a_round_is_one_of_the_whole() -> None:
+    assert Run((5, 6, 7)).rounds == 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=12), st.floats(0, 1), st.floats(0, 1))
+def test_who_allows_more_waiting_has_more_clean_rounds(rounds: list[tuple[int, int]], one: float, other: float) -> None:
+    run = Run(tuple(total for total, _ in rounds), wait_ns=tuple(wait for _, wait in rounds))
+    assert {*run.clean(min(one, other))} <= {*run.clean(max(one, other))}
