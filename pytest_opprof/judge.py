@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median
 
-from .samples import Run
+from .samples import Run, without_noise
 from .units import format_ns, format_share
 
 
@@ -161,7 +161,7 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
         return unjudged(why, base, now)
     before, clean = _fastest(base), _fastest(now)
     # Waiting only adds time: what is fast enough all the same is.
-    after = clean or _fastest(now, math.inf)
+    after = clean or _fastest([*map(without_noise, now)])
     if before is None or after is None:
         why = "the baseline was recorded while the machine was busy: record it again"
         return Judgement(Verdict.NOISY, why, before, after, len(now))
@@ -176,7 +176,7 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
 
 def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
     """Return what there is to show of samples that are not judged."""
-    before, after = (_fastest([replace(run, wait_ns=()) for run in side]) for side in (base, now))
+    before, after = (_fastest([*map(without_noise, side)]) for side in (base, now))
     return Judgement(Verdict.INCOMPARABLE, why, before, after, len(now))
 
 
@@ -185,7 +185,7 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
 
     The change of a pair is the median of the ratios of its rounds; of all pairs, their Hodges-Lehmann mean.
     """
-    if why := _incomparable([run for pair in pairs for run in pair]):
+    if why := _incomparable([run for pair in pairs for run in pair]) or ("" if pairs else "no times were measured"):
         return Judgement(Verdict.INCOMPARABLE, why)
     ratios = [_Ratios.of(before, after) for before, after in pairs]
     last = len(pairs) >= looks[1]

@@ -138,7 +138,7 @@ def test_the_fastest_round_of_an_op_may_be_another_processes() -> None:
     [
         ([], [run()], "the baseline has no times"),
         (BASE[:2], [run()], "the baseline has the times of 2 of 3 processes"),
-        (BASE, [], "0 of 10 rounds measured"),
+        (BASE, [], "no times were measured"),
         (BASE, [run(rounds=LEAST_ROUNDS - 1)], "9 of 10 rounds measured"),
         (BASE, [run(), run(rounds=5)], "5 of 10 rounds measured"),
         (BASE, [run(rounds=30)], "the baseline has 10 rounds, this run 30"),
@@ -282,14 +282,24 @@ def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
     def busy(us: int, rounds: range) -> Run:
         return replace(run(us), wait_ns=tuple(us * US * (n in rounds) for n in range(LEAST_ROUNDS)))
 
-    half, other = busy(1_000, range(5)), busy(1_000, range(5, 10))
-    assert judge_pairs([(half, half)] * 9).verdict is Verdict.OK
-    none = judge_pairs([(half, other)] * 9)
+    base, slower, otherwise_slower = busy(1_000, range(5)), busy(2_000, range(5)), busy(2_000, range(5, 10))
+    assert judge_pairs([(base, slower)] * 9).verdict is Verdict.SLOWER
+    none = judge_pairs([(base, otherwise_slower)] * 9)
     assert (none.verdict, none.settled) == (Verdict.NOISY, True)
-    assert none.why == "0 of 9 pairs had 5 rounds that did not wait for a CPU"
-    assert not judge_pairs([(half, other)] * 5).settled
-    some = [*[(half, other)] * 5, *[(half, half)] * 4]
-    assert judge_pairs(some).why == "4 of 9 pairs had 5 rounds that did not wait for a CPU"
+    assert none.why == "0 of 9 pairs had 5 rounds in which neither waited for a CPU"
+    assert not judge_pairs([(base, otherwise_slower)] * 5).settled
+    some = [*[(base, otherwise_slower)] * 5, *[(base, slower)] * 4]
+    assert judge_pairs(some).why == "4 of 9 pairs had 5 rounds in which neither waited for a CPU"
+
+
+def test_pairs_that_waited_and_are_alike_all_the_same_are_ok() -> None:
+    busy = replace(run(), wait_ns=(US * 1_000,) * LEAST_ROUNDS)
+    assert judge_pairs([(busy, busy)] * 5).verdict is Verdict.OK
+    assert judge_pairs([(busy, busy)] * 5).settled
+
+
+def test_a_test_that_is_fast_enough_though_it_waited_is_ok() -> None:
+    assert judge(BASE, [replace(run(), wait_ns=(US * 1_000,) * LEAST_ROUNDS)]).verdict is Verdict.OK
 
 
 def test_pairs_of_other_rounds_or_threads_are_not_compared() -> None:
@@ -298,7 +308,7 @@ def test_pairs_of_other_rounds_or_threads_are_not_compared() -> None:
 
 
 def test_no_pairs_give_no_verdict() -> None:
-    assert judge_pairs([]).verdict is Verdict.NOISY
+    assert judge_pairs([]).verdict is Verdict.INCOMPARABLE
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
