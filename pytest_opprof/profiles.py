@@ -6,7 +6,7 @@ import argparse
 import gc
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,14 @@ from .errors import TraceError, UsageError
 from .query import Question, Side
 from .trace import KernelRecord, OpTrace
 from .traces.place import Place
-from .units import format_ns, parse, parse_share
+from .units import format_ns, format_share, parse, parse_share
 
+_NOT_OF_KERNELS = (
+    *("type", "input_dtype", "min_time", "max_time", "aggregate_by", "aggregate"),
+    *("copy_time", "only_ops"),
+)
+_LISTED = 8
+"""Ops that an answer without rows names."""
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
 
@@ -103,34 +109,44 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> bool:
-    answers = [_answer(trace, arguments) for trace in _read(arguments.file, arguments, arguments.rank, arguments.steps)]
-    if arguments.format == "json" and not arguments.only_ops:
+    answers = [
+        _answer(found, trace, arguments)
+        for found, trace in _read(arguments, arguments.file, arguments.rank, arguments.steps)
+    ]
+    if arguments.format == "json":
         print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
-    else:
-        print("\n\n".join(map(str, answers)))
+    elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
+        print(text)
     return False
 
 
-def _answer(trace: OpTrace, arguments: argparse.Namespace) -> Any:
+def _answer(found: traces.Found, trace: OpTrace, arguments: argparse.Namespace) -> Any:
     """Return what is to be printed of one profile: text, or the JSON object."""
+    whose = {"profile": str(found.place), "rank": found.rank} if arguments.rank == "all" else {}
+    if arguments.kernels:
+        return _kernels(trace, arguments, whose)
     sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
     questions = [_question(arguments, side) for side in sides]
     for question in questions:
         _check_known(trace, question)
-    if arguments.only_ops:
-        lines = [line for question in questions for line in query.answer(trace, question)]
-        return "\n".join(map(_named, lines))
-    if arguments.kernels:
-        return _kernels(trace, arguments)
+    for doubt in _doubts(trace, questions[0]):
+        _say(found, doubt)
+    if arguments.format in ("table", "markdown") and not arguments.only_ops:
+        return "\n".join([*([str(found)] if whose else []), *_text(trace, questions, arguments)])
+    columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
+    answers = [query.answer(trace, question) for question in questions]
+    for question, lines in zip(questions, answers):
+        if not lines:
+            _say(found, _nothing(trace, question))
     if arguments.format == "json":
-        return _document(trace, questions, arguments.copy_time)
+        return {
+            **whose,
+            **_document(trace, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
+        }
     if arguments.format == "csv":
-        return "\n".join(listing.rows_csv(query.answer(trace, question)) for question in questions)
-    return "\n".join(_text(trace, questions, arguments))
-
-
-def _named(line: query.Line) -> str:
-    return " ".join(listing.clean(text or "-") for text in (line.name, line.type, line.id))
+        marked = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
+        return listing.one_csv([listing.rows_csv(lines, mark, columns) for lines, mark in zip(answers, marked)])
+    return listing.names_text([line for lines in answers for line in lines], arguments.format)
 
 
 def _question(arguments: argparse.Namespace, side: Side) -> Question:
@@ -179,11 +195,23 @@ def _check_known(trace: OpTrace, question: Question) -> None:
         query.launch_ns(record, question.side) is not None for record in trace.records
     ):
         raise UsageError(f"{trace.source}: does not tell when an op's first kernel began (--time kern)")
-    if question.input_dtype and not any(record.input_dtypes for record in trace.records):
+    if question.input_dtype and not query.input_dtypes(trace):
         raise UsageError(f"{trace.source}: has no dtypes, so --input-dtype cannot be answered")
 
 
-def _document(trace: OpTrace, questions: Sequence[Question], copies: bool) -> dict[str, Any]:
+def _doubts(trace: OpTrace, question: Question) -> Iterator[str]:
+    """Yield what may be a spelling mistake: a type or dtype that neither the profile nor the vocabulary has."""
+    for name in question.types:
+        if not query.is_present(trace, name) and not names.is_known(name):
+            known = {*names.canonical_ops(), *_ops(trace, question.side), *(record.type for record in trace.records)}
+            yield f"--type: {names.unknown(name, known)}"
+    if question.input_dtype and not names.is_dtype(question.input_dtype):
+        yield f"--input-dtype: {names.unknown(question.input_dtype, query.input_dtypes(trace), 'dtype')}"
+
+
+def _document(
+    trace: OpTrace, questions: Sequence[Question], rows: Sequence[Any], arguments: argparse.Namespace
+) -> dict[str, Any]:
     document: dict[str, Any] = {
         "source": trace.source,
         "environment": trace.environment.full,
@@ -192,11 +220,9 @@ def _document(trace: OpTrace, questions: Sequence[Question], copies: bool) -> di
         "host_time_ns": query.total(trace, "host"),
         "communication_ns": query.communication(trace),
         "remarks": list(trace.remarks),
+        **dict(zip(("rows", "host_rows"), rows)),
     }
-    for question in questions:
-        rows = listing.rows_json(query.answer(trace, question))
-        document["rows" if question is questions[0] else "host_rows"] = rows
-    if copies:
+    if arguments.copy_time:
         time = query.copy_time(trace, questions[0])
         document["copy_time"] = {"calls": time.calls, "total_ns": time.total_ns, "launch_ns": time.launch_ns}
     return document
@@ -213,8 +239,34 @@ def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Nam
         yield _copy_line(query.copy_time(trace, questions[0]))
     for question in questions:
         lines = query.answer(trace, question)
+        yield from map(_selected, query.selection(trace, question))
+        if any(line.calls == 0 for line in lines):
+            yield "0 calls: a part of calls that are counted in another row"
         yield ""
-        yield listing.rows_table(lines, arguments.format) if lines else f"no op of the {question.side} matches"
+        yield listing.rows_table(lines, arguments.format) if lines else _nothing(trace, question)
+
+
+def _selected(line: query.Line) -> str:
+    what = "selected" if line.type == "all" else f"selected {line.type}"
+    share = "" if line.share is None else f" ({format_share(line.share)})"
+    time = "" if line.time_ns is None else f", {format_ns(line.time_ns, 4)}{share}"
+    return f"{what}: {line.calls} call{'s' if line.calls != 1 else ''}{time}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f". There are {', '.join(names[:_LISTED])}{more}" if names else ""
+
+
+def _nothing(trace: OpTrace, question: Question) -> str:
+    """Return that nothing matches, and what there is."""
+    dtypes = f" Input dtypes: {', '.join(query.input_dtypes(trace))}." if question.input_dtype else ""
+    return f"no op of the {question.side} matches{_listed(_ops(trace, question.side))}.{dtypes}"
+
+
+def _ops(trace: OpTrace, side: Side) -> list[str]:
+    """Return the ops, the most expensive first."""
+    return [line.op or "" for line in query.answer(trace, Question(side=side, aggregate_by="op"))]
 
 
 def _copy_line(time: query.CopyTime) -> str:
@@ -224,19 +276,27 @@ def _copy_line(time: query.CopyTime) -> str:
     return f"copies: {time.calls}, {format_ns(time.total_ns)}, {format_ns(time.total_ns / time.calls)} each{launch}"
 
 
-def _kernels(trace: OpTrace, arguments: argparse.Namespace) -> Any:
+def _kernels(trace: OpTrace, arguments: argparse.Namespace, whose: Mapping[str, object]) -> Any:
     if trace.kernels is None:
         raise UsageError(f"{trace.source}: has no kernels beside its ops; opprof show without --kernels lists those")
+    given = vars(arguments)
+    if other := [flag for flag in _NOT_OF_KERNELS if given[flag] not in ([], "", None, False)]:
+        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
+        raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
+    pattern = _pattern(arguments.name)
     joined: dict[tuple[str, str, str], KernelRecord] = {}
     for kernel in trace.kernels:
-        key = kernel.name, kernel.launched_by, kernel.place
-        sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
-        joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
+        if pattern is None or pattern.search(kernel.name):
+            key = kernel.name, kernel.launched_by, kernel.place
+            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
+            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
     kernels = sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
     kernels = kernels[: arguments.top] if arguments.top else kernels
     if arguments.format == "json":
-        return {"source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
-    return listing.kernels_text(kernels, arguments.format)
+        return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
+    if arguments.format == "csv":
+        return listing.kernels_csv(kernels, whose)
+    return "\n".join([*map(str, list(whose.values())[:1]), listing.kernels_text(kernels, arguments.format)])
 
 
 def _diff(arguments: argparse.Namespace) -> bool:
@@ -247,8 +307,8 @@ def _diff(arguments: argparse.Namespace) -> bool:
     from .judge import Rule
 
     base_rank, base_steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
-    (base,) = _one(_read(arguments.base, arguments, base_rank, base_steps), "diff")
-    (now,) = _one(_read(arguments.now, arguments, arguments.rank, arguments.steps), "diff")
+    base = _read_one(arguments, arguments.base, base_rank, base_steps, "diff")
+    now = _read_one(arguments, arguments.now, arguments.rank, arguments.steps, "diff")
     floor = _time(arguments.floor, "--floor")
     rule = Rule(parse_share(arguments.tolerance, "--tolerance"), 1, int(floor or 0), 0.0025)
     profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
@@ -311,7 +371,7 @@ def _check(arguments: argparse.Namespace) -> bool:
 
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
     broken = False
-    for trace in _read(arguments.file, arguments, arguments.rank, arguments.steps):
+    for _, trace in _read(arguments, arguments.file, arguments.rank, arguments.steps):
         named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
         if named and trace.inferred_types and not arguments.allow_inferred:
             raise UsageError(
@@ -362,7 +422,7 @@ def _convert(arguments: argparse.Namespace) -> bool:
         raise UsageError(f"{arguments.output}: is no file; name one to write")
     if not output.parent.is_dir():
         raise UsageError(f"{arguments.output}: there is no folder {output.parent}")
-    (trace,) = _one(_read(arguments.file, arguments, arguments.rank, arguments.steps), "convert")
+    trace = _read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert")
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
     text = opprof.chrome(trace) if arguments.output.name.endswith(".trace.json") else opprof.dump(trace)
@@ -381,7 +441,9 @@ def _formats(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _read(path: Path, arguments: argparse.Namespace, rank: str | None, steps: str | None) -> list[OpTrace]:
+def _read(
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None
+) -> list[tuple[traces.Found, OpTrace]]:
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr."""
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
@@ -396,8 +458,12 @@ def _read(path: Path, arguments: argparse.Namespace, rank: str | None, steps: st
         if not trace.records:
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
         for remark in (*trace.remarks, *query.untimed(trace)):
-            print(f"opprof: {listing.clean(f'{each}: {remark}')}", file=sys.stderr)
-    return [query.steps(trace, steps) if steps else trace for trace in read]
+            _say(each, remark)
+    return [(each, trace if steps is None else query.steps(trace, steps)) for each, trace in zip(found, read)]
+
+
+def _say(found: traces.Found, remark: str) -> None:
+    print(f"opprof: {listing.clean(f'{found}: {remark}')}", file=sys.stderr)
 
 
 def _chosen(found: Sequence[traces.Found], path: Path, rank: str | None) -> list[traces.Found]:
@@ -414,10 +480,11 @@ def _chosen(found: Sequence[traces.Found], path: Path, rank: str | None) -> list
     raise UsageError(f"{path}: holds {len(chosen)} profiles; name one, or choose by --rank N or --rank all:{listed}")
 
 
-def _one(read: list[OpTrace], command: str) -> list[OpTrace]:
+def _read_one(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str) -> OpTrace:
+    read = _read(arguments, path, rank, steps)
     if len(read) > 1:
         raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
-    return read
+    return read[0][1]
 
 
 class _Progress:

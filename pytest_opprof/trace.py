@@ -148,7 +148,16 @@ class OpTrace:
 
 def communicates(record: OpRecord) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
-    return record.place in COMMUNICATION_PLACES or record.type.startswith(("hcom_", "ncclKernel", "ncclDevKernel"))
+    return record.place in COMMUNICATION_PLACES or record.type.startswith("hcom_") or is_nccl(record.type)
+
+
+def is_nccl(kernel: str) -> bool:
+    """Tell a kernel of NCCL (or RCCL) by its name: all versions say ``nccl...Kernel...``.
+
+    >>> is_nccl("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"), is_nccl("nccl:all_reduce")
+    (True, False)
+    """
+    return kernel.startswith("nccl") and "Kernel" in kernel.partition("(")[0]
 
 
 def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:

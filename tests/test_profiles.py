@@ -159,6 +159,55 @@ class TestShow:
         assert run("show", ".", "--rank", "all")[1].count("total device time") == 2
         assert len(json.loads(run("show", ".", "--rank", "all", "--format", "json")[1])["ranks"]) == 2
 
+    def test_each_row_and_table_of_several_profiles_says_whose_it_is(self, run: Run) -> None:
+        save("b.json", made(RECORDS[1]))
+        out = run("show", ".", "--rank", "all", "--format", "csv")[1]
+        rows = list(csv.DictReader(out.splitlines()))
+        assert [(row["profile"], row["rank"], row["name"]) for row in rows] == [
+            ("a.json", "", "conv1"), ("a.json", "", "cast_a"), ("a.json", "", "copy"), ("b.json", "", "cast_a"),
+        ]  # fmt: skip
+        assert run("show", ".", "--rank", "all")[1].splitlines()[0] == "a.json"
+        ranks = json.loads(run("show", ".", "--rank", "all", "--format", "json")[1])["ranks"]
+        assert [(each["profile"], each["rank"]) for each in ranks] == [("a.json", None), ("b.json", None)]
+
+    def test_csv_of_both_sides_is_one_table(self, run: Run) -> None:
+        rows = list(csv.DictReader(run("show", "a.json", "--side", "both", "--format", "csv")[1].splitlines()))
+        assert [(row["side"], row["time_ns"]) for row in rows][-2:] == [("device", "50000"), ("host", "50000")]
+
+    def test_only_ops_in_every_format(self, run: Run) -> None:
+        assert run("show", "a.json", "--only-ops", "-t", "1")[1] == "conv1 Conv2D 1\n"
+        assert run("show", "a.json", "--only-ops", "-t", "1", "--format", "csv")[1] == "name,type,id\nconv1,Conv2D,1\n"
+        (row,) = json.loads(run("show", "a.json", "--only-ops", "-t", "1", "--format", "json")[1])["rows"]
+        assert row == {"name": "conv1", "type": "Conv2D", "id": "1"}
+        assert "| conv1  | Conv2D |" in run("show", "a.json", "--only-ops", "-t", "1", "--format", "markdown")[1]
+
+    def test_a_filter_is_summed_above_the_table(self, run: Run) -> None:
+        assert "selected: 3 calls, 150 us (15%)" in run("show", "a.json", "--type", "Cast", "-t", "1")[1].splitlines()
+        assert "selected" not in run("show", "a.json")[1]
+
+    @pytest.mark.parametrize("format", ["table", "json", "csv"])
+    def test_an_answer_without_rows_says_what_is_there(self, run: Run, format: str) -> None:
+        code, out, err = run("show", "a.json", "--type", "MatMul", "--format", format)
+        assert code == 0
+        assert "no op of the device matches. There are Conv, Cast, Copy." in (out if format == "table" else err)
+        assert run("show", "a.json", "--only-ops", "--type", "MatMul")[:2] == (0, "")
+
+    def test_a_misspelt_filter_gets_the_nearest_name(self, run: Run) -> None:
+        assert "--type: unknown op 'Csat': did you mean 'Cast'?" in run("show", "a.json", "--type", "Csat")[2]
+        assert (
+            "unknown dtype 'flaot32': did you mean 'float32'?" in run("show", "a.json", "--input-dtype", "flaot32")[2]
+        )
+        assert "Input dtypes: float32." in run("show", "a.json", "--input-dtype", "bf16")[1]
+        assert run("show", "a.json", "--type", "MatMul", "--input-dtype", "int8")[2] == ""
+
+    def test_the_list_of_kernels_takes_no_filter_in_silence(self, run: Run) -> None:
+        assert run("show", "a.json", "--kernels", "--name", "k<", "--format", "csv")[1].splitlines() == [
+            "kernel,launched_by,calls,total_ns,average_ns,place",
+            "k<int>,conv1,4,800,200,",
+        ]
+        code, _, err = run("show", "a.json", "--kernels", "--type", "Cast", "--min-time", "1us")
+        assert (code, "not --type, --min-time" in err) == (2, True)
+
     def test_names_from_a_file_cannot_move_the_cursor(self, run: Run) -> None:
         save(
             "b.json", made(RECORDS[0]._replace(name="x\x1b[2J\r", type="\x07"), kernels=(KernelRecord("\x1b", "\x1b"),))

@@ -67,5 +67,8 @@ def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_lef
     assert (query.total(trace, "device"), query.communication(trace)) == (10, 900)
     lines = query.answer(trace, query.Question())
     assert [(line.type, line.share) for line in lines] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
+    longer = reduce._replace(type="hcom_broadcast_", device_ns=1000)
+    behind = query.answer(OpTrace("made", PROFILE.environment, (reduce, longer, mm)), query.Question())
+    assert [line.time_ns for line in behind] == [5, 1000, 900]
     by_type = query.answer(trace, query.Question(aggregate_by="type"))
     assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]

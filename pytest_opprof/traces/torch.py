@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import stable
-from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
+from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace, is_nccl
 from ..vocabulary import COPY
 from . import Options
 from .events import head, read_events
@@ -365,5 +365,7 @@ class _Reading:
 
 
 def _move(kernel: str) -> str:
-    """Return the op that a copy or memset is; nothing for a kernel."""
+    """Return the op that a copy, a memset or a communication is; nothing for a kernel that computes."""
+    if is_nccl(kernel):
+        return kernel.partition("(")[0]
     return next((op for pattern, op in _MOVES if pattern.match(kernel)), "")
