@@ -65,6 +65,12 @@ class Diff:
         """Whether any time is beyond its tolerance, for better or worse."""
         return any(row.verdict in (Verdict.SLOWER, Verdict.FASTER) for row in (*self.rows, self.total))
 
+    @property
+    def calls_vary(self) -> bool:
+        """Whether an op has more calls in one round than in another: then no one number goes with the fastest round."""
+        calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
+        return any(each.least != each.most for each in calls)
+
     def unjudged(self, why: str) -> Diff:
         """Return this comparison with its times not judged."""
         rows = [replace(row, verdict=_untimed(row.verdict)) for row in self.rows]

@@ -338,7 +338,7 @@ def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -
     yield from (f"  {improvement}" for improvement in window.diff.improvements())
     yield ""
     if max(len(base.steps), len(now.steps)) > 1:
-        yield "calls are those of a step, the one with most; times those of the fastest step (--steps chooses some)"
+        yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
     yield from "\n".join(reports.table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
     yield f"verdict: {window.diff.verdict.value}"
 

@@ -148,17 +148,23 @@ def _total(window: WindowReport) -> list[str]:
         ]
     else:
         base, now = window.diff.total.base_ns, window.diff.total.now_ns
-        by_calls = sum(row.from_calls_ns for row in window.diff.rows)
-        by_speed = now - base - by_calls
         lines = [
-            f"total device time: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)}):"
-            f" {_signed(by_calls, 'more calls', 'fewer calls')}, {_signed(by_speed, 'slower calls', 'faster calls')}"
+            f"total device time: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
+            f"{_split(window.diff, now - base)}"
         ]
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")
     if window.diff and window.diff.top_change:
         lines.append(window.diff.top_change)
     return lines
+
+
+def _split(diff: Diff, change_ns: int) -> str:
+    if diff.calls_vary:
+        return ", not split into more and slower calls: their number varies"
+    by_calls = sum(row.from_calls_ns for row in diff.rows)
+    by_speed = change_ns - by_calls
+    return f": {_signed(by_calls, 'more calls', 'fewer calls')}, {_signed(by_speed, 'slower calls', 'faster calls')}"
 
 
 def _signed(ns: int, costs: str, saves: str) -> str:
