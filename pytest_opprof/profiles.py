@@ -9,14 +9,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import listing, names, query, traces
-from .errors import TraceError, UsageError
+from .errors import OpprofError, TraceError, UsageError
 from .query import Question, Side
 from .trace import KernelRecord, OpTrace
 from .traces.place import Place
 from .units import format_ns, format_share, parse, parse_share
+
+if TYPE_CHECKING:
+    from .budgets import Budget
 
 _NOT_OF_KERNELS = (
     *("type", "input_dtype", "min_time", "max_time", "aggregate_by", "aggregate"),
@@ -322,7 +325,10 @@ def _diff(arguments: argparse.Namespace) -> bool:
     else:
         style = "github" if arguments.format == "markdown" else "simple"
         print("\n".join(map(listing.clean, _diff_text(base, now, window, arguments.top, style))))
-    return any(row.verdict.is_regression for row in (*diff.rows, diff.total))
+    worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
+    if base.is_cut or (now.is_cut and not worse):
+        raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
+    return worse
 
 
 _MACHINE = "the machine of the profiles"
@@ -365,48 +371,76 @@ def _diff_document(base: OpTrace, now: OpTrace, diff: Any) -> dict[str, Any]:
 
 
 def _check(arguments: argparse.Namespace) -> bool:
-    # Imported here, with NumPy behind them.
-    from . import reports
+    # Imported here, with NumPy behind it.
     from .budgets import Budget, parse_pair
 
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
-    broken = False
-    for _, trace in _read(arguments, arguments.file, arguments.rank, arguments.steps):
-        named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
-        if named and trace.inferred_types and not arguments.allow_inferred:
-            raise UsageError(
-                f"{arguments.file}: its op types were guessed from names, so a limit on an op may miss some. Record it"
-                " so that it has them (on Ascend: Level1), or say --allow-inferred"
-            )
-        profile = trace.profile()
-        _check_told(arguments.file, trace, named, profile.op_names)
-        findings = budget.check(profile)
-        window = reports.WindowReport(reports.BODY, profile, findings)
-        hint = "opprof show -t 0 lists them"
-        broken_text = reports.failure(str(arguments.file), [window], 5, False, "", hint) if findings else ""
-        text = broken_text or _kept(profile, arguments)
-        if findings and profile.steps > 1:
-            text += f"\nlimits hold{_each(profile.steps)}; --steps chooses some"
-        print("\n".join(map(listing.clean, text.splitlines())))
-        broken = broken or bool(findings)
+    broken, cut = False, list[traces.Found]()
+    for found, trace in _read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
+        remarks = _remarks(trace)
+        try:
+            text, exceeded = _judged(found, trace, budget, arguments)
+        except OpprofError:
+            for remark in remarks:
+                _say(found, remark)
+            raise
+        print("\n".join(map(listing.clean, [*text.splitlines(), *(f"note: {remark}" for remark in remarks)])))
+        broken = broken or exceeded
+        cut += [found] if trace.is_cut else []
+    if cut and not broken:
+        raise TraceError(f"{cut[0]}: was cut, so that nobody can tell whether it is within its budget")
     return broken
 
 
-def _check_told(path: Path, trace: OpTrace, named: Sequence[str], present: Sequence[str]) -> None:
+def _judged(found: traces.Found, trace: OpTrace, budget: Budget, arguments: argparse.Namespace) -> tuple[str, bool]:
+    """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for what cannot be judged."""
+    from . import reports
+
+    named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
+    if named and trace.inferred_types and not arguments.allow_inferred:
+        raise UsageError(
+            f"{found}: its op types were guessed from names, so a limit on an op may miss some. Record it"
+            " so that it has them (on Ascend: Level1), or say --allow-inferred"
+        )
+    profile = trace.profile()
+    _check_told(found, trace, named, profile.op_names)
+    if "host_time" in budget.window and trace.step_ns is None:
+        raise UsageError(_no_wall_time(found, trace))
+    findings = budget.check(profile)
+    if not findings:
+        return _kept(found, trace, profile, arguments), False
+    window = reports.WindowReport(reports.BODY, profile, findings)
+    text = reports.failure(str(found), [window], 5, False, "", "opprof show -t 0 lists them")
+    if profile.steps > 1:
+        text += f"\nlimits hold{_each(profile.steps)}; --steps chooses some"
+    return text, True
+
+
+def _no_wall_time(found: traces.Found, trace: OpTrace) -> str:
+    ops = query.total(trace, "host")
+    known = "" if ops is None else f": its ops have {format_ns(ops)} of host time, without what is between them"
+    return (
+        f"{found}: the limit on host_time cannot be checked. It is the wall time of each step, which {trace.source}"
+        f" does not have{known}. Limit device_time, or record steps"
+    )
+
+
+def _check_told(found: traces.Found, trace: OpTrace, named: Sequence[str], present: Sequence[str]) -> None:
     """Raise UsageError for a limit on an op that the source cannot tell from others: it would pass unseen."""
     for name in named:
         canonical = names.meaning(name).op in names.canonical_ops()
         moves = name.startswith("Mem") or name == "Synchronize"
         if name in trace.untold or ("*" in trace.untold and canonical and not moves and name not in present):
             raise UsageError(
-                f"{path}: the limit on {name} cannot be checked: {trace.source} does not tell {name} from other ops"
+                f"{found}: the limit on {name} cannot be checked: {trace.source} does not tell {name} from other ops"
             )
 
 
-def _kept(profile: Any, arguments: argparse.Namespace) -> str:
+def _kept(found: traces.Found, trace: OpTrace, profile: Any, arguments: argparse.Namespace) -> str:
     limits = ", ".join(arguments.budget)
     ops = f"{profile.total.most_calls} calls of {len(profile.ops)} ops{_each(profile.steps)}"
-    return f"{arguments.file}: within its budget ({limits}); {ops}"
+    verdict = "what is left of it does not exceed" if trace.is_cut else "within"
+    return f"{found}: {verdict} its budget ({limits}); {ops}"
 
 
 def _each(steps: int) -> str:
@@ -442,9 +476,9 @@ def _formats(arguments: argparse.Namespace) -> bool:
 
 
 def _read(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False
 ) -> list[tuple[traces.Found, OpTrace]]:
-    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr."""
+    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
         with _Progress(path) as progress:
@@ -457,9 +491,13 @@ def _read(
     for each, trace in zip(found, read):
         if not trace.records:
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
-        for remark in (*trace.remarks, *query.untimed(trace)):
+        for remark in () if quiet else _remarks(trace):
             _say(each, remark)
     return [(each, trace if steps is None else query.steps(trace, steps)) for each, trace in zip(found, read)]
+
+
+def _remarks(trace: OpTrace) -> list[str]:
+    return [*trace.remarks, *query.untimed(trace)]
 
 
 def _say(found: traces.Found, remark: str) -> None:

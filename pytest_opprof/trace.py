@@ -107,6 +107,8 @@ class OpTrace:
     """Whether op types were guessed from kernel names, because the source has none."""
     remarks: tuple[str, ...] = ()
     """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
+    is_cut: bool = False
+    """Whether this is only what was whole of a file that was cut."""
 
     def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
         """Return the profile that budgets and comparisons take, its ops being canonical ops.

@@ -253,6 +253,15 @@ class TestDiff:
         save("b.json", made(half._replace(place="AI_CORE"), half._replace(place="MIX_AIC"), *RECORDS[1:]))
         assert run("diff", "a.json", "b.json")[0] == 0
 
+    def test_a_cut_profile_can_be_worse_but_not_ok_and_is_nothing_to_be_worse_than(self, run: Run) -> None:
+        Path("cut.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3")
+        Path("more.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3\n")
+        Path("less.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\n")
+        assert run("diff", "less.csv", "cut.csv", "--partial")[0] == 1
+        for pair in (("more.csv", "cut.csv"), ("cut.csv", "cut.csv"), ("cut.csv", "more.csv")):
+            code, _, err = run("diff", *pair, "--partial")
+            assert (code, "a file was cut, so that nobody can tell" in err) == (2, True)
+
     def test_json_has_a_row_an_op(self, run: Run) -> None:
         save("b.json", made(*SLOWER))
         code, out, _ = run("diff", "a.json", "b.json", "--format", "json", "--by", "shape")
@@ -302,7 +311,7 @@ class TestCheck:
             ("Csat=1", "unknown op 'Csat': did you mean 'Cast'?"),
             ("Cast", "write OP=LIMIT"),
             ("Cast=many", "write a number of calls"),
-            ("host_time=1ms", "cannot be checked: made does not measure it here"),
+            ("host_time=1s", "made by hand does not have: its ops have 50 us of host time, without what is between"),
             ("peak_memory=1GiB", "cannot be checked"),
         ],
     )
@@ -310,6 +319,29 @@ class TestCheck:
         code, out, err = run("check", "a.json", "--budget", budget)
         assert (code, out) == (2, "")
         assert message in err
+
+    def test_a_cut_profile_can_exceed_its_budget_but_not_keep_it(self, run: Run) -> None:
+        Path("cut.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3")
+        code, out, err = run("check", "cut.csv", "--budget", "Cast=2")
+        assert (code, out, "is cut in row 4" in err) == (2, "", True)
+        code, out, err = run("check", "cut.csv", "--budget", "Cast=2", "--partial")
+        assert (code, "what is left of it does not exceed its budget" in out) == (2, True)
+        assert err == "opprof: cut.csv: was cut, so that nobody can tell whether it is within its budget\n"
+        code, out, err = run("check", "cut.csv", "--budget", "Cast=1", "--partial")
+        assert (code, err) == (1, "")
+        assert "calls of Cast: 2, over the budget of 1" in out
+
+    def test_what_the_reader_remarks_stands_with_the_verdict(self, run: Run) -> None:
+        save("b.json", made(remarks=("MatMul: 3 calls, but op_statistic has 4",)))
+        for limit, code in (("Cast=3", 0), ("Cast=2", 1)):
+            done = run("check", "b.json", "--budget", limit)
+            assert (done[0], done[1].splitlines()[-1]) == (code, "note: MatMul: 3 calls, but op_statistic has 4")
+        assert "op_statistic has 4" in run("check", "b.json", "--budget", "peak_memory=1MiB")[2]
+
+    def test_a_limit_on_host_time_is_one_on_the_wall_time_of_steps(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(step=1), steps=("1", "2"), step_ns=(2e6, 3e6)))
+        assert run("check", "b.json", "--budget", "host_time=2ms")[0] == 0
+        assert run("check", "b.json", "--budget", "host_time=1ms")[0] == 1
 
     def test_guessed_types_are_judged_only_when_allowed(self, run: Run) -> None:
         save("b.json", made(inferred_types=True))
@@ -390,6 +422,15 @@ class TestWhatCannotBeSeen:
         assert "in each of 2 steps, times in the fastest" in run("check", "b.json", "--budget", "Conv=5")[1]
         assert "in each of 2 steps" in run("check", "b.json", "--budget", "Conv=4")[1]
         assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
+
+
+def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_opprof.traces.opprof.read", interrupted)
+    assert run("convert", "a.json", "-o", "b.json") == (130, "", "opprof: interrupted\n")
+    assert [path.name for path in Path().iterdir()] == ["a.json"]
 
 
 class TestWhereOutputGoes:
