@@ -232,6 +232,15 @@ def test_device_time_is_that_of_the_kernels_and_host_time_that_of_the_call(tmp_p
     )
 
 
+def test_a_wrapper_that_launches_kernels_itself_is_an_op_and_not_the_first_one_inside(tmp_path: Path) -> None:
+    copy = [op("aten::copy_", 5, 20, 2), launch(1, 6)]
+    compiled = [op("CompiledFunctionBackward", 0, 90, 1), *copy, launch(2, 50, "cudaGraphLaunch")]
+    trace = trace_of(tmp_path, *compiled, kernel(1, 60, 3, "copy"), kernel(2, 70, 40, "triton_"), kernel(2, 110, 9))
+    assert counts(trace) == {"Copy": 1, "CompiledFunctionBackward": 1}
+    times = {record.op: record.device_ns for record in trace.records}
+    assert times == {"Copy": 3_000, "CompiledFunctionBackward": 49_000}
+
+
 def test_communication_is_beside_the_total_and_a_budget_can_name_it(tmp_path: Path) -> None:
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
     reduce = [op("c10d::allreduce_", 0, 90, 1), launch(1, 5), kernel(1, 30, 700, name, stream=9)]
