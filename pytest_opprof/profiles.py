@@ -16,7 +16,7 @@ from .errors import OpprofError, TraceError, UsageError
 from .query import Question, Side
 from .trace import KernelRecord, OpTrace
 from .traces.place import Place
-from .units import format_ns, format_share, parse, parse_share
+from .units import format_bytes, format_ns, format_share, parse, parse_share
 
 if TYPE_CHECKING:
     from .budgets import Budget
@@ -193,7 +193,8 @@ def _time(text: str | None, flag: str) -> float | None:
 def _check_known(trace: OpTrace, question: Question) -> None:
     """Raise UsageError for a question that the profile cannot answer: an empty table would say something else."""
     if query.is_timed(trace) and not query.has_times(trace, question.side):
-        raise UsageError(f"{trace.source}: has no {question.side} times; try --side")
+        other = "host" if question.side == "device" else "device"
+        raise UsageError(f"{trace.source}: has no {question.side} times; ask for those of the {other}: --side {other}")
     if question.time == "kern" and not any(
         query.launch_ns(record, question.side) is not None for record in trace.records
     ):
@@ -222,6 +223,8 @@ def _document(
         "device_time_ns": query.total(trace, "device"),
         "host_time_ns": query.total(trace, "host"),
         "communication_ns": query.communication(trace),
+        "step_ns": trace.step_ns and list(trace.step_ns),
+        "peak_memory": trace.peak_memory,
         "remarks": list(trace.remarks),
         **dict(zip(("rows", "host_rows"), rows)),
     }
@@ -238,6 +241,13 @@ def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Nam
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
     if ns := query.communication(trace):
         yield f"communication, beside it: {format_ns(ns, 4)}"
+    if trace.step_ns and len(trace.step_ns) == 1:
+        yield f"wall time of the step: {format_ns(trace.step_ns[0], 4)}"
+    elif trace.step_ns:
+        least, most = (format_ns(of(trace.step_ns), 4) for of in (min, max))
+        yield f"wall time of each of {len(trace.steps)} steps: {least} to {most}"
+    if trace.peak_memory is not None:
+        yield f"peak memory: {format_bytes(trace.peak_memory, 4)}"
     if arguments.copy_time:
         yield _copy_line(query.copy_time(trace, questions[0]))
     for question in questions:

@@ -57,6 +57,17 @@ class TestShow:
         assert [line.split()[0] for line in lines[4:]] == ["#", "---", "0", "1", "2"]
         assert lines[6].split()[:6] == ["0", "800", "us", "80%", "800", "us"]
 
+    def test_what_is_known_of_the_whole_stands_above_the_table(self, run: Run) -> None:
+        save(
+            "b.json",
+            made(RECORDS[0], RECORDS[0]._replace(step=1), steps=("7", "8"), step_ns=(2e6, 3e6), peak_memory=2048),
+        )
+        lines = run("show", "b.json")[1].splitlines()
+        assert lines[3:5] == ["wall time of each of 2 steps: 2 ms to 3 ms", "peak memory: 2 KiB"]
+        assert "wall time of the step: 3 ms" in run("show", "b.json", "--steps", "8")[1].splitlines()
+        document = json.loads(run("show", "b.json", "--format", "json")[1])
+        assert (document["step_ns"], document["peak_memory"]) == ([2_000_000, 3_000_000], 2048)
+
     def test_json_has_the_published_keys(self, run: Run) -> None:
         document = json.loads(run("show", "a.json", "-t", "1", "--format", "json")[1])
         assert (document["source"], document["device_time_ns"], document["host_time_ns"]) == (

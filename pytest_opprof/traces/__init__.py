@@ -6,7 +6,8 @@ Each module has
 - ``recognises(place)``: whether this file (or folder, for formats of several files) is one, by its content, reading no
   more than its head;
 - ``read(place, options)``: the `OpTrace`; raises TraceError, and nothing else, for a file that is broken;
-- and, where one place can hold several ranks or tell which it is, ``ranks(place)``.
+- where one place can hold several ranks or tell which it is, ``ranks(place)``;
+- where the profiler writes files that hold no ops, ``explains(place)``: what such a file is, and what to give instead.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FORMATS = (
     "mindspore_gpu",
     "mindspore_ascend",
     "ascend",
+    "ascend_timeline",
     "nsys",
     "torch",
     "onnxruntime",
@@ -97,6 +99,8 @@ def find(place: Place, source: str | None = None) -> list[Found]:
     seen: list[Place] = []
     found = list(_search(place, formats, seen, 0))
     if not found:
+        if not place.is_folder and (explained := _explained(place)):
+            raise TraceError(f"{place}: {explained}")
         why = next(filter(None, map(_not_read, seen)), "") if place.is_folder else _why(place)
         raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){why}")
     return found
@@ -168,7 +172,14 @@ def _not_read(place: Place) -> str:
             place.beginning()
     except TraceError as error:
         return f". {error}"
-    return f". {place} {wrong}" if (wrong := _no_utf8(place)) else ""
+    wrong = _no_utf8(place) or _explained(place)
+    return f". {place} {wrong}" if wrong else ""
+
+
+def _explained(place: Place) -> str:
+    """Return what a file of a known profiler is that holds no ops, or nothing."""
+    explaining = [explains for name in FORMATS if (explains := getattr(module(name), "explains", None))]
+    return next(filter(None, (explains(place) for explains in explaining)), "")
 
 
 def _why(place: Place) -> str:
