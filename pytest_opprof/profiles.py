@@ -204,9 +204,11 @@ def _check_known(trace: OpTrace, question: Question) -> None:
 
 
 def _doubts(trace: OpTrace, question: Question) -> Iterator[str]:
-    """Yield what may be a spelling mistake: a type or dtype that neither the profile nor the vocabulary has."""
+    """Yield what an answer may not be taken for: of a misspelt name, or of a type that the source cannot tell."""
     for name in question.types:
-        if not query.is_present(trace, name) and not names.is_known(name):
+        if _is_untold(trace, name):
+            yield f"--type {name}: {trace.source} does not tell {name} from other ops, so there may be more"
+        elif not query.is_present(trace, name) and not names.is_known(name):
             known = {*names.canonical_ops(), *_ops(trace, question.side), *(record.type for record in trace.records)}
             yield f"--type: {names.unknown(name, known)}"
     if question.input_dtype and not names.is_dtype(question.input_dtype):
@@ -413,7 +415,7 @@ def _judged(found: traces.Found, trace: OpTrace, budget: Budget, arguments: argp
             " so that it has them (on Ascend: Level1), or say --allow-inferred"
         )
     profile = trace.profile()
-    _check_told(found, trace, named, profile.op_names)
+    _check_told(found, trace, named)
     if "host_time" in budget.window and trace.step_ns is None:
         raise UsageError(_no_wall_time(found, trace))
     findings = budget.check(profile)
@@ -435,15 +437,21 @@ def _no_wall_time(found: traces.Found, trace: OpTrace) -> str:
     )
 
 
-def _check_told(found: traces.Found, trace: OpTrace, named: Sequence[str], present: Sequence[str]) -> None:
+def _check_told(found: traces.Found, trace: OpTrace, named: Sequence[str]) -> None:
     """Raise UsageError for a limit on an op that the source cannot tell from others: it would pass unseen."""
     for name in named:
-        canonical = names.meaning(name).op in names.canonical_ops()
-        moves = name.startswith("Mem") or name == "Synchronize"
-        if name in trace.untold or ("*" in trace.untold and canonical and not moves and name not in present):
+        if _is_untold(trace, name):
             raise UsageError(
                 f"{found}: the limit on {name} cannot be checked: {trace.source} does not tell {name} from other ops"
             )
+
+
+def _is_untold(trace: OpTrace, name: str) -> bool:
+    """Tell whether ops may be called something else here though they are *name*."""
+    if name in trace.untold or "*" not in trace.untold:
+        return name in trace.untold
+    moves = name.startswith("Mem") or name == "Synchronize"
+    return names.meaning(name).op in names.canonical_ops() and not moves and not query.is_present(trace, name)
 
 
 def _kept(found: traces.Found, trace: OpTrace, profile: Any, arguments: argparse.Namespace) -> str:
@@ -522,10 +530,16 @@ def _chosen(found: Sequence[traces.Found], path: Path, rank: str | None) -> list
     chosen = [each for each in found if rank is None or each.rank == int(rank)]
     if len(chosen) == 1:
         return chosen
-    listed = "".join(f"\n  {listing.clean(str(each))}" for each in found[:20])
     if not chosen:
-        raise UsageError(f"{path}: has no rank {rank}; it holds{listed}")
-    raise UsageError(f"{path}: holds {len(chosen)} profiles; name one, or choose by --rank N or --rank all:{listed}")
+        raise UsageError(f"{path}: has no rank {rank}; it holds{_names(found)}")
+    told_apart = len({each.rank for each in chosen} - {None}) == len(chosen)
+    how = "choose one by --rank N, or --rank all" if told_apart else "name one, or say --rank all for each of them"
+    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{_names(chosen)}")
+
+
+def _names(found: Sequence[traces.Found], most: int = 20) -> str:
+    lines = [f"\n  {listing.clean(str(each))}" for each in found[:most]]
+    return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
 
 
 def _read_one(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str) -> OpTrace:

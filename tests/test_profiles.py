@@ -211,6 +211,13 @@ class TestShow:
         assert "Input dtypes: float32." in run("show", "a.json", "--input-dtype", "bf16")[1]
         assert run("show", "a.json", "--type", "MatMul", "--input-dtype", "int8")[2] == ""
 
+    def test_what_the_source_cannot_tell_is_not_said_to_be_absent(self, run: Run) -> None:
+        save("b.json", made(OpRecord("k", "kernel", device_ns=5), untold=("*",)))
+        save("c.json", made(untold=("Cast",)))
+        for file in ("b.json", "c.json"):
+            assert "does not tell Cast from other ops, so there may be more" in run("show", file, "--type", "Cast")[2]
+            assert run("show", file, "--type", "kernel" if file == "b.json" else "Conv")[2] == ""
+
     def test_the_list_of_kernels_takes_no_filter_in_silence(self, run: Run) -> None:
         assert run("show", "a.json", "--kernels", "--name", "k<", "--format", "csv")[1].splitlines() == [
             "kernel,launched_by,calls,total_ns,average_ns,place",
