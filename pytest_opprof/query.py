@@ -159,6 +159,14 @@ def is_present(trace: OpTrace, name: str) -> bool:
     return any(record.type == name or op_of(record) == name for record in trace.records)
 
 
+def is_untold(trace: OpTrace, name: str) -> bool:
+    """Tell whether ops may be called something else here though they are *name*."""
+    if name in trace.untold or "*" not in trace.untold:
+        return name in trace.untold
+    moves = name.startswith("Mem") or name == "Synchronize"
+    return names.meaning(name).op in names.canonical_ops() and not moves and not is_present(trace, name)
+
+
 def input_dtypes(trace: OpTrace) -> list[str]:
     """Return the dtypes of the inputs, sorted, each in one spelling."""
     return sorted({names.dtype(dtype) for record in trace.records for dtype in record.input_dtypes} - {""})

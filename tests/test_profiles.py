@@ -138,6 +138,7 @@ class TestShow:
             (["--name", "("], "--name '(' is no regular expression: "),
             (["--min-time", "5 MiB"], "--min-time '5 MiB': write a time"),
             (["--min-time", "soon"], "'soon' is not a quantity"),
+            (["--min-time", "nan"], "--min-time 'nan': write a time"),
             (["--steps", "3"], "this profile has no step 3"),
             (["--time", "kern"], "does not tell when an op's first kernel began"),
             (["--rank", "x"], "--rank 'x': write a number, or all"),
@@ -301,7 +302,7 @@ class TestDiff:
         assert code == 0
         assert "times are shown, not judged: one of the profiles has no times" in out
 
-    @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--steps", "9"]])
+    @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--floor", "inf"], ["--steps", "9"]])
     def test_bad_options_are_errors(self, run: Run, options: list[str]) -> None:
         assert run("diff", "a.json", "a.json", *options)[0] == 2
 
@@ -360,6 +361,13 @@ class TestCheck:
         save("b.json", made(RECORDS[0], RECORDS[1]._replace(step=1), steps=("1", "2"), step_ns=(2e6, 3e6)))
         assert run("check", "b.json", "--budget", "host_time=2ms")[0] == 0
         assert run("check", "b.json", "--budget", "host_time=1ms")[0] == 1
+
+    def test_communication_has_calls_to_limit_but_no_time(self, run: Run) -> None:
+        save("b.json", made(*RECORDS, OpRecord("r", "ncclDevKernel_AllReduce_Sum", calls=4, device_ns=9)))
+        assert run("check", "b.json", "--budget", "nccl*AllReduce*=4", "--budget", "device_time=1ms")[0] == 0
+        assert run("check", "b.json", "--budget", "nccl*AllReduce*=3")[0] == 1
+        code, _, err = run("check", "b.json", "--budget", "nccl*=1s")
+        assert (code, "Limit its calls: nccl*=N" in err) == (2, True)
 
     def test_guessed_types_are_judged_only_when_allowed(self, run: Run) -> None:
         save("b.json", made(inferred_types=True))
