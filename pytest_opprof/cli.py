@@ -17,7 +17,7 @@ from .listing import clean
 from .stale import Collected, pruned, stale
 from .store import Store
 
-OK, FINDING, BAD_INPUT = 0, 1, 2
+OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BAD_INPUT
     except KeyboardInterrupt:
-        return 130
+        print("opprof: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return code
 
 

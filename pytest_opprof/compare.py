@@ -80,6 +80,12 @@ class Diff:
         before = [sum(row.change_ns for row in worse[:index]) for index in range(len(worse))]
         return [row for row, so_far in zip(worse, before) if so_far < needed][:3]
 
+    @property
+    def calls_vary(self) -> bool:
+        """Whether an op has more calls in one round than in another: then no one number goes with the fastest round."""
+        calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
+        return any(each.least != each.most for each in calls)
+
     def findings(self) -> Iterator[Finding]:
         """Yield each regression, the most damaging first."""
         for row in self.rows:

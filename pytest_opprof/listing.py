@@ -14,6 +14,9 @@ from .trace import KernelRecord, Shape
 from .units import format_bytes, format_flops, format_ns, format_share
 
 FORMATS = ("table", "markdown", "json", "csv")
+COLUMNS = tuple(Line.__dataclass_fields__)
+NAMES = ("name", "type", "id")
+"""The columns of a list of ops alone."""
 _WIDEST = 48
 """Characters of a name or of shapes in a table; CSV and JSON have all of them."""
 
@@ -34,9 +37,9 @@ def shapes_text(shapes: Sequence[Shape] | None) -> str:
     return " ".join(f"[{','.join(map(str, shape))}]" for shape in shapes or ())
 
 
-def rows_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def rows_json(lines: Sequence[Line], columns: Sequence[str] = COLUMNS) -> list[dict[str, Any]]:
     """Return the rows for JSON, times and rates in full precision; what is unknown or infinite is null."""
-    return [{name: _plain(getattr(line, name)) for name in Line.__dataclass_fields__} for line in lines]
+    return [{name: _plain(getattr(line, name)) for name in columns} for line in lines]
 
 
 def _plain(value: Any) -> Any:
@@ -45,10 +48,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def rows_csv(lines: Sequence[Line]) -> str:
-    """Return the rows as CSV with a header, in the units of their names: ns, bytes, operations a second."""
-    rows = [[_cell(value) for value in row.values()] for row in rows_json(lines)]
-    return _csv(list(Line.__dataclass_fields__), rows)
+def rows_csv(lines: Sequence[Line], whose: Mapping[str, object], columns: Sequence[str] = COLUMNS) -> str:
+    """Return the rows as CSV with a header, in the units of their names: ns, bytes, operations a second.
+
+    *whose* are columns before them, the same in each row: which rank they are of.
+    """
+    return _csv([*whose, *columns], [[*whose.values(), *row.values()] for row in rows_json(lines, columns)])
+
+
+def one_csv(tables: Sequence[str]) -> str:
+    """Return tables of the same columns as one. (No header has a newline.)"""
+    return "\n".join([*tables[:1], *(rows for table in tables[1:] if (rows := table.partition("\n")[2]))])
 
 
 def _cell(value: Any) -> Any:
@@ -59,7 +69,7 @@ def _cell(value: Any) -> Any:
 
 def _csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    csv.writer(text, lineterminator="\n").writerows([header, *(map(_cell, row) for row in rows)])
     return text.getvalue().rstrip("\n")
 
 
@@ -94,11 +104,14 @@ def rows_table(lines: Sequence[Line], style: str) -> str:
     return _tabulated(["#", *known], [[str(n), *cells] for n, cells in enumerate(zip(*known.values()))], style)
 
 
+def names_text(lines: Sequence[Line], style: str) -> str:
+    """Return the list of ops alone: three words a line, or a markdown table."""
+    rows = [[clean(getattr(line, name) or "-") for name in NAMES] for line in lines]
+    return _tabulated(NAMES, rows, style) if style == "markdown" else "\n".join(map(" ".join, rows))
+
+
 def kernels_text(kernels: Sequence[KernelRecord], style: str) -> str:
     """Return the kernel list: kernel, the op that launched it, calls, total and average time."""
-    if style == "csv":
-        header = ["kernel", "launched_by", "calls", "total_ns", "average_ns", "place"]
-        return _csv(header, [[_cell(value) for value in kernel_json(kernel).values()] for kernel in kernels])
     rows = [
         [
             _short(kernel.name),
@@ -110,6 +123,12 @@ def kernels_text(kernels: Sequence[KernelRecord], style: str) -> str:
         for kernel in kernels
     ]
     return _tabulated(["kernel", "launched by", "calls", "total", "average"], rows, style)
+
+
+def kernels_csv(kernels: Sequence[KernelRecord], whose: Mapping[str, object]) -> str:
+    """Return the kernel list as CSV, after the columns *whose* as in `rows_csv`."""
+    rows = [[*whose.values(), *kernel_json(kernel).values()] for kernel in kernels]
+    return _csv([*whose, "kernel", "launched_by", "calls", "total_ns", "average_ns", "place"], rows)
 
 
 def kernel_json(kernel: KernelRecord) -> dict[str, Any]:

@@ -162,6 +162,11 @@ def dtype(raw: str) -> str:
     return _DTYPES.get(plain, plain)
 
 
+def is_dtype(raw: str) -> bool:
+    """Tell whether *raw* spells a dtype, whether or not a profile has it."""
+    return re.fullmatch(r"(?:b?float|complex|q?u?int)\d+\w*|bool|string", dtype(raw)) is not None
+
+
 def raw_names() -> Collection[str]:
     """Return every raw name of the vocabulary."""
     return {*_ops_by_raw_name(), *_casts(), *vocabulary.WRAPPERS, *vocabulary.ALLOCATIONS}

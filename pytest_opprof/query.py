@@ -54,6 +54,7 @@ class Line:
     type: str | None
     id: str | None
     calls: int
+    """Of what is asked for: 0 for what is only a part of a canonical op that is."""
     time_ns: float | None
     share: float | None
     """Of the total time of its side."""
@@ -85,9 +86,9 @@ class CopyTime:
 
 
 COLUMNS: Mapping[str, Callable[[Line], object]] = {
-    "time": lambda line: None if line.communication else line.time_ns,
+    "time": lambda line: line.time_ns,
     "share": lambda line: line.share,
-    "cumulative": lambda line: None if line.communication else line.time_ns,
+    "cumulative": lambda line: line.time_ns,
     "name": lambda line: line.name,
     "op": lambda line: line.op,
     "type": lambda line: line.type,
@@ -134,18 +135,41 @@ def steps(trace: OpTrace, text: str) -> OpTrace:
 
 def _labels(trace: OpTrace, text: str) -> set[str]:
     labels: set[str] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
+    for part in map(str.strip, text.split(",")):
+        first, dash, last = part.partition("-")
         if dash and first.isdecimal() and last.isdecimal() and len(first + last) < 20:
+            if int(first) > int(last):
+                raise UsageError(f"--steps {text}: the range {part} is empty; write {last}-{first}")
+            named = {first, last}
             labels |= {label for label in trace.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}
-            missing = not any(label in labels for label in (first, last))
         else:
-            labels.add(part.strip())
-            missing = part.strip() not in trace.steps
-        if missing:
+            named = {part}
+        if missing := sorted(named - set(trace.steps)):
             known = ", ".join(filter(None, trace.steps[:20])) or "none"
-            raise UsageError(f"--steps {text}: this profile has no step {part.strip()}. Its steps: {known}")
+            raise UsageError(
+                f"--steps {text}: this profile has no step {', '.join(missing)}. Its steps: {known}."
+                " Write some as 2-4 or 2,3,4"
+            )
+        labels |= named
     return labels
+
+
+def is_present(trace: OpTrace, name: str) -> bool:
+    """Tell whether an op of the profile has this type, canonical or raw."""
+    return any(record.type == name or op_of(record) == name for record in trace.records)
+
+
+def is_untold(trace: OpTrace, name: str) -> bool:
+    """Tell whether ops may be called something else here though they are *name*."""
+    if name in trace.untold or "*" not in trace.untold:
+        return name in trace.untold
+    moves = name.startswith("Mem") or name == "Synchronize"
+    return names.meaning(name).op in names.canonical_ops() and not moves and not is_present(trace, name)
+
+
+def input_dtypes(trace: OpTrace) -> list[str]:
+    """Return the dtypes of the inputs, sorted, each in one spelling."""
+    return sorted({names.dtype(dtype) for record in trace.records for dtype in record.input_dtypes} - {""})
 
 
 def total(trace: OpTrace, side: Side) -> float | None:
@@ -198,18 +222,37 @@ def answer(trace: OpTrace, question: Question) -> list[Line]:
     whole = total(trace, question.side)
     if question.order_by == "time" and not question.aggregate_by:
         # The same as below, without a line for each of 10**5 records of which three are asked for.
-        selected = _ordered(selected, lambda record: _time_of_compute(record, question), question)
+        selected = _ordered(
+            selected,
+            lambda record: _time(record, question.side, question.time),
+            lambda record: _is_beside(record, question),
+            question,
+        )
         return _accumulated([_line([record], question) for record in selected], whole)
     lines = [_line(group, question) for group in _groups(selected, question)]
-    return _accumulated(_ordered(lines, COLUMNS[question.order_by], question), whole)
+    return _accumulated(_ordered(lines, COLUMNS[question.order_by], lambda line: line.communication, question), whole)
 
 
-def _ordered(rows: list[Row], key: Callable[[Row], Any], question: Question) -> list[Row]:
-    """Return the top of *rows*, those with an unknown *key* last either way; ties stay in order."""
+def _ordered(
+    rows: list[Row], key: Callable[[Row], Any], is_beside: Callable[[Row], bool], question: Question
+) -> list[Row]:
+    """Return the top of *rows*, those with an unknown *key* last either way; ties stay in order.
+
+    What *is_beside* the total comes behind what is in it where rows are ordered by time.
+    """
     known = [row for row in rows if key(row) is not None]
     known.sort(key=key, reverse=not question.ascending)
     ordered = known + [row for row in rows if key(row) is None]
+    if question.order_by in ("time", "share", "cumulative"):
+        ordered.sort(key=is_beside)
     return ordered[: question.top] if question.top else ordered
+
+
+def selection(trace: OpTrace, question: Question) -> list[Line]:
+    """Return all that matches as one row, its communication as another; nothing where nothing is filtered."""
+    plain = replace(question, aggregate_by="all", aggregate="sum", order_by="time", ascending=False, top=0)
+    everything = Question(side=question.side, time=question.time, aggregate_by="all")
+    return [] if plain == everything else answer(trace, plain)
 
 
 def copy_time(trace: OpTrace, question: Question) -> CopyTime:
@@ -244,8 +287,9 @@ def _time(record: OpRecord, side: Side, end: End) -> float | None:
     return record.host_ns if end == "end" else record.host_launch_ns
 
 
-def _time_of_compute(record: OpRecord, question: Question) -> float | None:
-    return None if communicates(record) else _time(record, question.side, question.time)
+def _is_beside(record: OpRecord, question: Question) -> bool:
+    """Tell whether the record is communication, whose time is beside that of the device."""
+    return question.side == "device" and communicates(record)
 
 
 def _joined(trace: OpTrace) -> list[OpRecord]:
@@ -296,9 +340,15 @@ def _groups(records: Sequence[OpRecord], question: Question) -> list[list[OpReco
         return [[record] for record in records]
     groups: dict[str, list[OpRecord]] = {}
     for record in records:
-        key = {"type": record.type, "op": "", "all": "all"}[question.aggregate_by] or op_of(record)
-        groups.setdefault(key, []).append(record)
+        groups.setdefault(_group_of(record, question), []).append(record)
     return list(groups.values())
+
+
+def _group_of(record: OpRecord, question: Question) -> str:
+    if question.aggregate_by == "all":
+        # Apart, as it is beside the total.
+        return "communication" if _is_beside(record, question) else "all"
+    return record.type if question.aggregate_by == "type" else op_of(record)
 
 
 def _line(group: Sequence[OpRecord], question: Question) -> Line:
@@ -309,7 +359,7 @@ def _line(group: Sequence[OpRecord], question: Question) -> Line:
     return Line(
         name=one and one.name,
         op=_common(map(op_of, group)),
-        type="all" if question.aggregate_by == "all" else _common(record.type for record in group),
+        type=_group_of(group[0], question) if question.aggregate_by == "all" else _common(r.type for r in group),
         id=(one and one.id) or None,
         calls=_calls(group, question),
         time_ns=time,
@@ -324,14 +374,21 @@ def _line(group: Sequence[OpRecord], question: Question) -> Line:
         input_dtypes=one.input_dtypes if one else (),
         output_dtypes=one.output_dtypes if one else (),
         place=(one and one.place) or None,
-        communication=question.side == "device" and all(map(communicates, group)),
+        communication=all(_is_beside(record, question) for record in group),
     )
 
 
 def _calls(group: Sequence[OpRecord], question: Question) -> int:
     """Return the calls: of raw names every one, of canonical ops those that are no part of another."""
-    by_op = question.aggregate_by == "op"
-    return sum(record.counted if by_op and record.counted is not None else record.calls for record in group)
+    return sum(
+        record.calls if record.counted is None or not _is_asked_by_op(record, question) else record.counted
+        for record in group
+    )
+
+
+def _is_asked_by_op(record: OpRecord, question: Question) -> bool:
+    """Tell whether it is there for its canonical op, not for its raw type."""
+    return question.aggregate_by == "op" or (bool(question.types) and record.type not in question.types)
 
 
 def _aggregated_time(group: Sequence[OpRecord], question: Question) -> float | None:

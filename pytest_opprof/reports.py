@@ -161,20 +161,24 @@ def _total(window: WindowReport) -> list[str]:
         ]
     else:
         base, now = window.diff.total.base_ns, window.diff.total.now_ns
-        by_calls = sum(row.from_calls_ns for row in window.diff.rows)
-        outside = next((row.change_ns for row in window.diff.rows if row.op == OUTSIDE), 0)
-        by_speed = now - base - by_calls - outside
         what = "total time" if window.diff.wall else "total device time"
-        lines = [
-            f"{what}: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)}):"
-            f" {_signed(by_calls, 'more calls', 'fewer calls')}, {_signed(by_speed, 'slower calls', 'faster calls')}"
-            + (f", {_signed(outside, 'outside ops', 'outside ops')}" if outside else "")
-        ]
+        change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
+        lines = [f"{what}: {change}{_split(window.diff, now - base)}"]
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")
     if window.diff and window.diff.top_change:
         lines.append(window.diff.top_change)
     return lines
+
+
+def _split(diff: Diff, change_ns: int) -> str:
+    if diff.calls_vary:
+        return ", not split into more and slower calls: their number varies"
+    by_calls = sum(row.from_calls_ns for row in diff.rows)
+    outside = next((row.change_ns for row in diff.rows if row.op == OUTSIDE), 0)
+    by_speed = change_ns - by_calls - outside
+    parts = [_signed(by_calls, "more calls", "fewer calls"), _signed(by_speed, "slower calls", "faster calls")]
+    return f": {', '.join([*parts, *([_signed(outside, 'outside ops', 'outside ops')] if outside else [])])}"
 
 
 def _signed(ns: int, costs: str, saves: str) -> str:

@@ -107,11 +107,14 @@ class OpTrace:
     """Whether op types were guessed from kernel names, because the source has none."""
     remarks: tuple[str, ...] = ()
     """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
+    is_cut: bool = False
+    """Whether this is only what was whole of a file that was cut."""
 
     def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
         """Return the profile that budgets and comparisons take, its ops being canonical ops.
 
-        *by* tells ops apart further: by name, or by shapes, dtypes and formats (``Cast FLOAT->DT_BF16 [32,64]``).
+        *by* tells ops apart further: by name, where every call counts, or by shapes, dtypes and formats (``Cast
+        FLOAT->DT_BF16 [32,64]``), where calls that are parts of others stand apart, so that the total stays the same.
         What ran outside of every step is left out where there are steps. Communication has calls but no time: in one
         step recorded eight times it took 69 to 106 ms, its ops' 8.87 ms within 0.7 %.
         """
@@ -134,7 +137,7 @@ class OpTrace:
             raw_names=raw_names,
             op=ops,
             raw=raws,
-            counted=np.array([r.calls if r.counted is None else r.counted for r in records], np.int64),
+            counted=np.array([_counted(record, by) for record in records], np.int64),
             events=np.array([record.calls for record in records], np.int64),
             device_ns=column([None if communicates(record) else record.device_ns for record in records]),
             bytes=column([record.memory for record in records]),
@@ -148,7 +151,16 @@ class OpTrace:
 
 def communicates(record: OpRecord) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
-    return record.place in COMMUNICATION_PLACES or record.type.startswith(("hcom_", "ncclKernel", "ncclDevKernel"))
+    return record.place in COMMUNICATION_PLACES or record.type.startswith("hcom_") or is_nccl(record.type)
+
+
+def is_nccl(kernel: str) -> bool:
+    """Tell a kernel of NCCL (or RCCL) by its name: all versions say ``nccl...Kernel...``.
+
+    >>> is_nccl("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"), is_nccl("nccl:all_reduce")
+    (True, False)
+    """
+    return kernel.startswith("nccl") and "Kernel" in kernel.partition("(")[0]
 
 
 def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
@@ -163,7 +175,16 @@ def label(record: OpRecord, by: By, aliases: Mapping[str, str] | None = None) ->
     if by == "name":
         return record.name
     op = op_of(record, aliases)
-    return op if by == "type" else " ".join(filter(None, [op, *signature(record)]))
+    if by == "shape":
+        return f"{op} (parts)" if record.counted == 0 else " ".join(filter(None, [op, *signature(record)]))
+    return op
+
+
+def _counted(record: OpRecord, by: By) -> int:
+    """Return how many of the calls count where ops are told apart so."""
+    if record.counted is None or by == "name" or (by == "shape" and record.counted == 0):
+        return record.calls
+    return record.counted
 
 
 def signature(record: OpRecord) -> list[str]:

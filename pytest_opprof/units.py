@@ -5,6 +5,7 @@ Times are int nanoseconds, sizes int bytes, FLOPs int operations and shares frac
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -63,6 +64,20 @@ def parse_share(text: object, what: str) -> float:
             if quantity.dimension == "share":
                 return quantity.value
     raise UsageError(f"{what} is {text!r}; write a percentage such as '10%'")
+
+
+def parse_time(text: str | None, flag: str) -> float | None:
+    """Return ns of a time with a unit, or of bare seconds; *flag* names it in the error."""
+    if text is None:
+        return None
+    try:
+        ns = float(text) * 1e9
+    except ValueError:
+        quantity = parse(text)
+        ns = quantity.value if quantity.dimension == "time" else math.nan
+    if not math.isfinite(ns):
+        raise UsageError(f"{flag} {text!r}: write a time, such as 100us")
+    return ns
 
 
 def known_units() -> list[str]:

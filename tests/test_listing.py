@@ -31,10 +31,10 @@ def test_hostile_names_are_escaped_in_every_format() -> None:
     for text in (
         listing.rows_table(lines(RECORD), "table"),
         listing.rows_table(lines(RECORD), "markdown"),
-        listing.rows_csv(lines(RECORD)),
+        listing.rows_csv(lines(RECORD), {}),
         listing.document({"rows": listing.rows_json(lines(RECORD))}),
         listing.kernels_text([KernelRecord(HOSTILE, HOSTILE)], "table"),
-        listing.kernels_text([KernelRecord(HOSTILE, HOSTILE)], "csv"),
+        listing.kernels_csv([KernelRecord(HOSTILE, HOSTILE)], {"profile": HOSTILE}),
     ):
         assert all(line.isprintable() for line in text.split("\n"))
 
@@ -51,7 +51,7 @@ def test_columns_that_no_row_knows_are_left_out() -> None:
 
 
 def test_csv_has_the_units_in_its_header_and_every_digit() -> None:
-    (row,) = csv.DictReader(listing.rows_csv(lines(RECORD)).splitlines())
+    (row,) = csv.DictReader(listing.rows_csv(lines(RECORD), {}).splitlines())
     assert (row["time_ns"], row["flops"], row["input_shapes"]) == ("1234.5", "", "[2,3] []")
 
 
@@ -66,4 +66,4 @@ def test_json_is_exact_and_has_null_for_what_is_unknown_or_infinite() -> None:
 def test_long_names_are_cut_in_a_table_only() -> None:
     long = RECORD._replace(name="x" * 300)
     assert "x" * 47 + "…" in listing.rows_table(lines(long), "table")
-    assert "x" * 300 in listing.rows_csv(lines(long))
+    assert "x" * 300 in listing.rows_csv(lines(long), {})

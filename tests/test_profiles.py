@@ -57,6 +57,17 @@ class TestShow:
         assert [line.split()[0] for line in lines[4:]] == ["#", "---", "0", "1", "2"]
         assert lines[6].split()[:6] == ["0", "800", "us", "80%", "800", "us"]
 
+    def test_what_is_known_of_the_whole_stands_above_the_table(self, run: Run) -> None:
+        save(
+            "b.json",
+            made(RECORDS[0], RECORDS[0]._replace(step=1), steps=("7", "8"), step_ns=(2e6, 3e6), peak_memory=2048),
+        )
+        lines = run("show", "b.json")[1].splitlines()
+        assert lines[3:5] == ["wall time of each of 2 steps: 2 ms to 3 ms", "peak memory: 2 KiB"]
+        assert "wall time of the step: 3 ms" in run("show", "b.json", "--steps", "8")[1].splitlines()
+        document = json.loads(run("show", "b.json", "--format", "json")[1])
+        assert (document["step_ns"], document["peak_memory"]) == ([2_000_000, 3_000_000], 2048)
+
     def test_json_has_the_published_keys(self, run: Run) -> None:
         document = json.loads(run("show", "a.json", "-t", "1", "--format", "json")[1])
         assert (document["source"], document["device_time_ns"], document["host_time_ns"]) == (
@@ -127,6 +138,7 @@ class TestShow:
             (["--name", "("], "--name '(' is no regular expression: "),
             (["--min-time", "5 MiB"], "--min-time '5 MiB': write a time"),
             (["--min-time", "soon"], "'soon' is not a quantity"),
+            (["--min-time", "nan"], "--min-time 'nan': write a time"),
             (["--steps", "3"], "this profile has no step 3"),
             (["--time", "kern"], "does not tell when an op's first kernel began"),
             (["--rank", "x"], "--rank 'x': write a number, or all"),
@@ -158,6 +170,62 @@ class TestShow:
         assert err.splitlines()[1:] == ["  a.json", "  b.json"]
         assert run("show", ".", "--rank", "all")[1].count("total device time") == 2
         assert len(json.loads(run("show", ".", "--rank", "all", "--format", "json")[1])["ranks"]) == 2
+
+    def test_each_row_and_table_of_several_profiles_says_whose_it_is(self, run: Run) -> None:
+        save("b.json", made(RECORDS[1]))
+        out = run("show", ".", "--rank", "all", "--format", "csv")[1]
+        rows = list(csv.DictReader(out.splitlines()))
+        assert [(row["profile"], row["rank"], row["name"]) for row in rows] == [
+            ("a.json", "", "conv1"), ("a.json", "", "cast_a"), ("a.json", "", "copy"), ("b.json", "", "cast_a"),
+        ]  # fmt: skip
+        assert run("show", ".", "--rank", "all")[1].splitlines()[0] == "a.json"
+        ranks = json.loads(run("show", ".", "--rank", "all", "--format", "json")[1])["ranks"]
+        assert [(each["profile"], each["rank"]) for each in ranks] == [("a.json", None), ("b.json", None)]
+
+    def test_csv_of_both_sides_is_one_table(self, run: Run) -> None:
+        rows = list(csv.DictReader(run("show", "a.json", "--side", "both", "--format", "csv")[1].splitlines()))
+        assert [(row["side"], row["time_ns"]) for row in rows][-2:] == [("device", "50000"), ("host", "50000")]
+
+    def test_only_ops_in_every_format(self, run: Run) -> None:
+        assert run("show", "a.json", "--only-ops", "-t", "1")[1] == "conv1 Conv2D 1\n"
+        assert run("show", "a.json", "--only-ops", "-t", "1", "--format", "csv")[1] == "name,type,id\nconv1,Conv2D,1\n"
+        (row,) = json.loads(run("show", "a.json", "--only-ops", "-t", "1", "--format", "json")[1])["rows"]
+        assert row == {"name": "conv1", "type": "Conv2D", "id": "1"}
+        assert "| conv1  | Conv2D |" in run("show", "a.json", "--only-ops", "-t", "1", "--format", "markdown")[1]
+
+    def test_a_filter_is_summed_above_the_table(self, run: Run) -> None:
+        assert "selected: 3 calls, 150 us (15%)" in run("show", "a.json", "--type", "Cast", "-t", "1")[1].splitlines()
+        assert "selected" not in run("show", "a.json")[1]
+
+    @pytest.mark.parametrize("format", ["table", "json", "csv"])
+    def test_an_answer_without_rows_says_what_is_there(self, run: Run, format: str) -> None:
+        code, out, err = run("show", "a.json", "--type", "MatMul", "--format", format)
+        assert code == 0
+        assert "no op of the device matches. There are Conv, Cast, Copy." in (out if format == "table" else err)
+        assert run("show", "a.json", "--only-ops", "--type", "MatMul")[:2] == (0, "")
+
+    def test_a_misspelt_filter_gets_the_nearest_name(self, run: Run) -> None:
+        assert "--type: unknown op 'Csat': did you mean 'Cast'?" in run("show", "a.json", "--type", "Csat")[2]
+        assert (
+            "unknown dtype 'flaot32': did you mean 'float32'?" in run("show", "a.json", "--input-dtype", "flaot32")[2]
+        )
+        assert "Input dtypes: float32." in run("show", "a.json", "--input-dtype", "bf16")[1]
+        assert run("show", "a.json", "--type", "MatMul", "--input-dtype", "int8")[2] == ""
+
+    def test_what_the_source_cannot_tell_is_not_said_to_be_absent(self, run: Run) -> None:
+        save("b.json", made(OpRecord("k", "kernel", device_ns=5), untold=("*",)))
+        save("c.json", made(untold=("Cast",)))
+        for file in ("b.json", "c.json"):
+            assert "does not tell Cast from other ops, so there may be more" in run("show", file, "--type", "Cast")[2]
+            assert run("show", file, "--type", "kernel" if file == "b.json" else "Conv")[2] == ""
+
+    def test_the_list_of_kernels_takes_no_filter_in_silence(self, run: Run) -> None:
+        assert run("show", "a.json", "--kernels", "--name", "k<", "--format", "csv")[1].splitlines() == [
+            "kernel,launched_by,calls,total_ns,average_ns,place",
+            "k<int>,conv1,4,800,200,",
+        ]
+        code, _, err = run("show", "a.json", "--kernels", "--type", "Cast", "--min-time", "1us")
+        assert (code, "not --type, --min-time" in err) == (2, True)
 
     def test_names_from_a_file_cannot_move_the_cursor(self, run: Run) -> None:
         save(
@@ -204,6 +272,15 @@ class TestDiff:
         save("b.json", made(half._replace(place="AI_CORE"), half._replace(place="MIX_AIC"), *RECORDS[1:]))
         assert run("diff", "a.json", "b.json")[0] == 0
 
+    def test_a_cut_profile_can_be_worse_but_not_ok_and_is_nothing_to_be_worse_than(self, run: Run) -> None:
+        Path("cut.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3")
+        Path("more.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3\n")
+        Path("less.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\n")
+        assert run("diff", "less.csv", "cut.csv", "--partial")[0] == 1
+        for pair in (("more.csv", "cut.csv"), ("cut.csv", "cut.csv"), ("cut.csv", "more.csv")):
+            code, _, err = run("diff", *pair, "--partial")
+            assert (code, "a file was cut, so that nobody can tell" in err) == (2, True)
+
     def test_json_has_a_row_an_op(self, run: Run) -> None:
         save("b.json", made(*SLOWER))
         code, out, _ = run("diff", "a.json", "b.json", "--format", "json", "--by", "shape")
@@ -225,7 +302,7 @@ class TestDiff:
         assert code == 0
         assert "times are shown, not judged: one of the profiles has no times" in out
 
-    @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--steps", "9"]])
+    @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--floor", "inf"], ["--steps", "9"]])
     def test_bad_options_are_errors(self, run: Run, options: list[str]) -> None:
         assert run("diff", "a.json", "a.json", *options)[0] == 2
 
@@ -253,7 +330,7 @@ class TestCheck:
             ("Csat=1", "unknown op 'Csat': did you mean 'Cast'?"),
             ("Cast", "write OP=LIMIT"),
             ("Cast=many", "write a number of calls"),
-            ("host_time=1ms", "cannot be checked: made does not measure it here"),
+            ("host_time=1s", "made by hand does not have: its ops have 50 us of host time, without what is between"),
             ("peak_memory=1GiB", "cannot be checked"),
         ],
     )
@@ -261,6 +338,36 @@ class TestCheck:
         code, out, err = run("check", "a.json", "--budget", budget)
         assert (code, out) == (2, "")
         assert message in err
+
+    def test_a_cut_profile_can_exceed_its_budget_but_not_keep_it(self, run: Run) -> None:
+        Path("cut.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3")
+        code, out, err = run("check", "cut.csv", "--budget", "Cast=2")
+        assert (code, out, "is cut in row 4" in err) == (2, "", True)
+        code, out, err = run("check", "cut.csv", "--budget", "Cast=2", "--partial")
+        assert (code, "what is left of it does not exceed its budget" in out) == (2, True)
+        assert err == "opprof: cut.csv: was cut, so that nobody can tell whether it is within its budget\n"
+        code, out, err = run("check", "cut.csv", "--budget", "Cast=1", "--partial")
+        assert (code, err) == (1, "")
+        assert "calls of Cast: 2, over the budget of 1" in out
+
+    def test_what_the_reader_remarks_stands_with_the_verdict(self, run: Run) -> None:
+        save("b.json", made(remarks=("MatMul: 3 calls, but op_statistic has 4",)))
+        for limit, code in (("Cast=3", 0), ("Cast=2", 1)):
+            done = run("check", "b.json", "--budget", limit)
+            assert (done[0], done[1].splitlines()[-1]) == (code, "note: MatMul: 3 calls, but op_statistic has 4")
+        assert "op_statistic has 4" in run("check", "b.json", "--budget", "peak_memory=1MiB")[2]
+
+    def test_a_limit_on_host_time_is_one_on_the_wall_time_of_steps(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(step=1), steps=("1", "2"), step_ns=(2e6, 3e6)))
+        assert run("check", "b.json", "--budget", "host_time=2ms")[0] == 0
+        assert run("check", "b.json", "--budget", "host_time=1ms")[0] == 1
+
+    def test_communication_has_calls_to_limit_but_no_time(self, run: Run) -> None:
+        save("b.json", made(*RECORDS, OpRecord("r", "ncclDevKernel_AllReduce_Sum", calls=4, device_ns=9)))
+        assert run("check", "b.json", "--budget", "nccl*AllReduce*=4", "--budget", "device_time=1ms")[0] == 0
+        assert run("check", "b.json", "--budget", "nccl*AllReduce*=3")[0] == 1
+        code, _, err = run("check", "b.json", "--budget", "nccl*=1s")
+        assert (code, "Limit its calls: nccl*=N" in err) == (2, True)
 
     def test_guessed_types_are_judged_only_when_allowed(self, run: Run) -> None:
         save("b.json", made(inferred_types=True))
@@ -340,7 +447,16 @@ class TestWhatCannotBeSeen:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
         assert "in each of 2 steps, times in the fastest" in run("check", "b.json", "--budget", "Conv=5")[1]
         assert "in each of 2 steps" in run("check", "b.json", "--budget", "Conv=4")[1]
-        assert "calls are those of a step" in run("diff", "b.json", "b.json")[1]
+        assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
+
+
+def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_opprof.traces.opprof.read", interrupted)
+    assert run("convert", "a.json", "-o", "b.json") == (130, "", "opprof: interrupted\n")
+    assert [path.name for path in Path().iterdir()] == ["a.json"]
 
 
 class TestWhereOutputGoes:

@@ -133,6 +133,30 @@ def test_calls_of_a_canonical_op_are_those_that_count_and_of_a_type_all() -> Non
     assert line.calls == 2
 
 
+def test_a_canonical_op_that_is_asked_for_counts_its_calls_whatever_they_are_aggregated_by() -> None:
+    to = OpRecord("to", "aten::to", calls=3, device_ns=1, op="Cast", counted=0)
+    copy = OpRecord("copy_", "aten::copy_", calls=3, device_ns=9, op="Cast")
+    for by in ("", "type", "op", "all"):
+        lines = answer(trace(to, copy), Question(types=("Cast",), aggregate_by=by))  # type: ignore[arg-type]
+        assert (sum(line.calls for line in lines), sum(line.time_ns or 0 for line in lines)) == (3, 10)
+    assert [line.calls for line in answer(trace(to, copy), Question(types=("aten::to",)))] == [3]
+
+
+def test_what_is_selected_is_summed_and_nothing_is_said_where_nothing_is_filtered() -> None:
+    assert query.selection(trace(CONV, CAST), Question(top=1, order_by="name", aggregate_by="type")) == []
+    (line,) = query.selection(trace(CONV, CAST, COPY), Question(least_ns=150, top=1))
+    assert (line.calls, line.time_ns, line.share) == (3, 950, 0.95)
+
+
+def test_an_aggregate_of_all_keeps_communication_beside_it() -> None:
+    reduce = OpRecord("hcom_allReduce_", "hcom_allReduce_", calls=2, device_ns=5000)
+    lines = answer(trace(reduce, CONV, COPY), Question(aggregate_by="all"))
+    assert [(line.type, line.calls, line.time_ns, line.share) for line in lines] == [
+        ("all", 2, 850, 1),
+        ("communication", 2, 5000, None),
+    ]
+
+
 def test_bounds_of_time_hold_before_ops_are_aggregated() -> None:
     (line,) = answer(trace(CONV, TWICE), Question(aggregate_by="type", most_ns=500))
     assert line.time_ns == 400
@@ -152,10 +176,15 @@ def test_steps_are_joined_unless_some_are_chosen() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["6", "2-9", "x", "", "3,7", "9" * 5000, "-", "4-"])
+@pytest.mark.parametrize("text", ["6", "2-9", "3-9", "1-99", "x", "", "3,7", "9" * 5000, "-", "4-"])
 def test_a_step_that_is_not_there_is_an_error_with_those_that_are(text: str) -> None:
     with pytest.raises(UsageError, match="Its steps: 3, 4, 5"):
         query.steps(trace(CONV, steps=("3", "4", "5")), text)
+
+
+def test_a_range_of_steps_that_runs_backwards_is_an_error_with_the_range_that_is_meant() -> None:
+    with pytest.raises(UsageError, match="the range 5-3 is empty; write 3-5"):
+        query.steps(trace(CONV, steps=("3", "4", "5")), "5-3")
 
 
 def test_copies_are_timed_among_the_selected() -> None:

@@ -58,6 +58,17 @@ if this is meant: pytest test_m.py::test_a --opprof-update"""
     )
 
 
+def test_a_change_is_not_split_where_the_number_of_calls_varies() -> None:
+    """The fastest round is not the one with most calls, so that no one price goes with them."""
+    before = profile_of([("Cast", 10)] * 2, [("Cast", 10)] * 4)
+    now = profile_of([("Cast", 20)] * 2, [("Cast", 20)] * 4)
+    diff = diff_of(before, now)
+    *_, total, _ = reports.table(WindowReport("body", now, diff=diff), 5, True)
+    assert total == (
+        "total device time: 20 ns -> 40 ns (+100%), not split into more and slower calls: their number varies"
+    )
+
+
 def test_a_budget_without_a_baseline_shows_shares() -> None:
     text = reports.failure("test_m.py::test_a", [report(None, BASE, Cast=9)], 5, False, ACCEPT)
     assert (

@@ -40,7 +40,7 @@ def test_what_the_source_does_not_know_stays_unknown() -> None:
 
 
 def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
-    assert [stats.op for stats in PROFILE.profile(by="name").ops] == ["l/a", "c"]
+    assert [stats.op for stats in PROFILE.profile(by="name").ops] == ["l/a", "c", "l"]
     assert label(PROFILE.records[3], "shape") == "Cast FLOAT->DT_BF16"
     shaped = OpRecord(
         "x", "MatMul", input_shapes=((32, 64), (64,)), input_dtypes=("f32", "f32"), output_dtypes=("f32",)
@@ -48,6 +48,15 @@ def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
     assert label(shaped, "shape") == "MatMul f32 [32,64],[64]"
     layouts = OpRecord("x", "TransData", input_formats=("NCHW",), output_formats=("NC1HWC0",))
     assert label(layouts, "shape") == "TransData NCHW->NC1HWC0"
+
+
+def test_however_ops_are_told_apart_the_total_is_the_same() -> None:
+    for by in ("type", "name", "shape"):
+        profile = PROFILE.profile(by=by)  # type: ignore[arg-type]
+        assert profile.total.device_ns == (99, 60)
+        assert sum((stats.device_ns or (0, 0))[0] for stats in profile.ops) == 99
+    parts = {stats.op: stats.calls for stats in PROFILE.profile(by="shape").ops}
+    assert (parts["MatMul"], parts["MatMul (parts)"]) == ((3, 2), (3, 0))
 
 
 def test_aliases_name_the_users_own_ops() -> None:
@@ -67,5 +76,8 @@ def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_lef
     assert (query.total(trace, "device"), query.communication(trace)) == (10, 900)
     lines = query.answer(trace, query.Question())
     assert [(line.type, line.share) for line in lines] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
+    longer = reduce._replace(type="hcom_broadcast_", device_ns=1000)
+    behind = query.answer(OpTrace("made", PROFILE.environment, (reduce, longer, mm)), query.Question())
+    assert [line.time_ns for line in behind] == [5, 1000, 900]
     by_type = query.answer(trace, query.Question(aggregate_by="type"))
     assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]

@@ -6,7 +6,8 @@ Each module has
 - ``recognises(place)``: whether this file (or folder, for formats of several files) is one, by its content, reading no
   more than its head;
 - ``read(place, options)``: the `OpTrace`; raises TraceError, and nothing else, for a file that is broken;
-- and, where one place can hold several ranks or tell which it is, ``ranks(place)``.
+- where one place can hold several ranks or tell which it is, ``ranks(place)``;
+- where the profiler writes files that hold no ops, ``explains(place)``: what such a file is, and what to give instead.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FORMATS = (
     "mindspore_gpu",
     "mindspore_ascend",
     "ascend",
+    "ascend_timeline",
     "nsys",
     "torch",
     "onnxruntime",
@@ -89,25 +91,41 @@ def find(place: Place, source: str | None = None) -> list[Found]:
 
     Raises TraceError when there is none, saying what was looked for.
     """
-    if not place.path.exists():
-        raise TraceError(f"{place}: there is no such file or folder")
+    if wrong := _no_place(place) or _no_utf8(place):
+        raise TraceError(f"{place}: {wrong}")
     formats = FORMATS if source is None else (source,)
     if source is not None and not place.is_folder:
         return _ranked(source, place)
-    found = list(_search(place, formats, [0], 0))
+    seen: list[Place] = []
+    found = list(_search(place, formats, seen, 0))
     if not found:
-        raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){_why(place)}")
+        if not place.is_folder and (explained := _explained(place)):
+            raise TraceError(f"{place}: {explained}")
+        why = next(filter(None, map(_not_read, seen)), "") if place.is_folder else _why(place)
+        raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){why}")
     return found
 
 
 def read(found: Found, partial: bool = False) -> OpTrace:
-    """Read one profile. Raises TraceError."""
-    return module(found.format).read(found.place, Options(partial, found.rank))
+    """Read one profile; *partial*, where it was cut, what is whole of it. Raises TraceError."""
+    of_format = module(found.format)
+    try:
+        return of_format.read(found.place, Options(rank=found.rank))
+    except TraceError as error:
+        if not partial:
+            raise
+        why = str(error)
+    try:
+        return replace(of_format.read(found.place, Options(True, found.rank)), is_cut=True)
+    except TraceError as error:
+        if str(error) != why:
+            raise
+        raise TraceError(f"{why} (--partial does not help: {of_format.TITLE} cannot be read in part)") from None
 
 
-def _search(place: Place, formats: tuple[str, ...], seen: list[int], depth: int) -> Iterator[Found]:
-    seen[0] += 1
-    if seen[0] > MOST_FILES or depth > MOST_DEPTH:
+def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: int) -> Iterator[Found]:
+    seen.append(place)
+    if len(seen) > MOST_FILES or depth > MOST_DEPTH:
         raise TraceError(f"{place}: too many files or folders to look through; name the profile's own folder")
     for name in formats:
         if module(name).recognises(place):
@@ -124,9 +142,47 @@ def _ranked(name: str, place: Place) -> list[Found]:
     return [replace(found, rank=rank) for rank in ranks(place)] if ranks else [found]
 
 
-def _why(place: Place) -> str:
-    if place.is_folder:
+def _no_place(place: Place) -> str:
+    """Return why there is nothing to read, or nothing."""
+    if str(place) == "-":
+        return "opprof reads a file more than once, so it cannot read its standard input; save it to a file first"
+    if not place.path.exists():
+        return "there is no such file or folder"
+    if not place.is_folder and not place.path.is_file():
+        return "is a pipe or a device, which opprof would have to read more than once; save it to a file first"
+    return ""
+
+
+def _no_utf8(place: Place) -> str:
+    """Return that a text is UTF-16, with a byte order mark or with a zero as every other byte."""
+    start = place.head[:64]
+    half_zeros = len(start) == 64 and start.isascii() and any(start[0::2]) != any(start[1::2])
+    if not half_zeros and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return ""
+    return (
+        "is UTF-16, as a spreadsheet or PowerShell's > writes it; expected UTF-8. Convert it:"
+        f" iconv -f UTF-16 -t UTF-8 {place.path.name} > utf8-{place.path.name}"
+    )
+
+
+def _not_read(place: Place) -> str:
+    """Return why a file below a folder may be one all the same."""
+    try:
+        if not place.is_folder:
+            place.beginning()
+    except TraceError as error:
+        return f". {error}"
+    wrong = _no_utf8(place) or _explained(place)
+    return f". {place} {wrong}" if wrong else ""
+
+
+def _explained(place: Place) -> str:
+    """Return what a file of a known profiler is that holds no ops, or nothing."""
+    explaining = [explains for name in FORMATS if (explains := getattr(module(name), "explains", None))]
+    return next(filter(None, (explains(place) for explains in explaining)), "")
+
+
+def _why(place: Place) -> str:
     beginning = place.beginning()
     if not beginning:
         return ": it is empty"

@@ -72,6 +72,14 @@ def ranks(place: Place) -> list[int | None]:
     return [*devices] or [None]
 
 
+def explains(place: Place) -> str:
+    """Tell what a table beside those of kernels is."""
+    what = "" if place.is_folder else ascend_tables.without_ops(place)
+    return (
+        f"has {what}, but no ops: give the folder it is in, with its kernel_details.csv or op_summary" if what else ""
+    )
+
+
 def read(place: Place, options: Options) -> OpTrace:
     """Return what one profile holds. Raises TraceError."""
     output = _output(place)

@@ -51,6 +51,13 @@ _DESCRIBED = (
     *("output shapes", "output data types", "output formats"),
 )
 _NOT_DESCRIBED = ("",) * 6
+_WITHOUT_OPS: Mapping[str, tuple[str, ...]] = {
+    "the wall time of each step": ("step", "computing", "free"),
+    "what each operator allocated": ("name", "size", "allocation time"),
+    "the memory in use over time": ("component", "timestamp", "total reserved"),
+    "the hit rates of the L2 cache": ("task id", "hit rate", "victim rate"),
+}
+"""What the tables have that stand beside those of kernels."""
 _STEP_TIMES = ("computing", "communication(not overlapped)", "free")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _BYTES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
@@ -66,6 +73,12 @@ def kind(place: Place) -> str:
     """Return which of the tables a file is, or nothing."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((kind for kind, ways in _KINDS.items() if any(needed <= columns for needed in ways)), "")
+
+
+def without_ops(place: Place) -> str:
+    """Return what a table has that belongs to a profile but has no ops, or nothing."""
+    columns = tables.columns(tables.head(place), ALIASES).keys()
+    return next((what for what, needed in _WITHOUT_OPS.items() if columns >= set(needed)), "")
 
 
 def opened(place: Place) -> tables.Table:

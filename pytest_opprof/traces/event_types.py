@@ -1,8 +1,9 @@
-"""What is decoded of the events of ONNX Runtime and JAX. In a module of its own: importing msgspec takes 20 ms."""
+"""What is decoded of the events of ONNX Runtime, JAX, Ascend. In a module of its own: importing msgspec takes 20 ms."""
 
 from __future__ import annotations
 
 from msgspec import Raw, Struct
+from msgspec import field as named
 
 
 class OrtArgs(Struct, gc=False, frozen=True):
@@ -50,3 +51,21 @@ class JaxEvent(Struct, gc=False):
     ts: int | float = 0
     dur: int | float = 0
     args: JaxArgs = JaxArgs()
+
+
+class TaskArgs(Struct, gc=False, frozen=True):
+    """Of a task, and of the name of a process or thread."""
+
+    task_type: str = named(name="Task Type", default="")
+    name: str = ""
+
+
+class TaskEvent(Struct, gc=False):
+    """Times are us."""
+
+    ph: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    dur: int | float = -1
+    args: TaskArgs = TaskArgs()

@@ -85,6 +85,7 @@ def _trace(plain: Any) -> OpTrace:
         untold=convert(plain["untold"], tuple[str, ...]),
         inferred_types=convert(plain["inferred_types"], bool),
         remarks=convert(plain["remarks"], tuple[str, ...]),
+        is_cut=convert(plain["is_cut"], bool),
     )
 
 

@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING
 
 from ..environment import Environment
 from ..errors import TraceError
-from ..names import stable
-from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
+from ..names import Kind, stable
+from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace, is_nccl
 from ..vocabulary import COPY
 from . import Options
 from .events import head, read_events
@@ -193,6 +193,7 @@ class _Reading:
         """Return all of it."""
         if self.on_device:
             self._link(self._launches())
+            self._name_workers()
         self._remark()
         rows = sorted(self.rows.items(), key=lambda item: (item[1].first_ns, item[1].name, repr(item[0])))
         return OpTrace(
@@ -278,6 +279,15 @@ class _Reading:
             elif row is None:
                 row = self._row(step, kernel.name, launched_by, start, self._place(kernel))
             row.device_ns += duration
+
+    def _name_workers(self) -> None:
+        """Make a wrapper that launched kernels itself the op of its calls: torch.compile's functions and graphs."""
+        meanings = [(row, row.call.meaning) for row in self.rows.values() if row.call]
+        wrappers = [(row, found) for row, found in meanings if found and found.kind is Kind.WRAPPER]
+        working = {row.type for row, _ in wrappers if row.device_ns}
+        for row, found in wrappers:
+            if row.type in working:
+                row.op, row.counted = found.op, row.calls
 
     def _record(self, row: _Row) -> OpRecord:
         shapes, dtypes = zip(*tensors) if row.call and (tensors := row.call.tensors) else ((), ())
@@ -365,5 +375,7 @@ class _Reading:
 
 
 def _move(kernel: str) -> str:
-    """Return the op that a copy or memset is; nothing for a kernel."""
+    """Return the op that a copy, a memset or a communication is; nothing for a kernel that computes."""
+    if is_nccl(kernel):
+        return kernel.partition("(")[0]
     return next((op for pattern, op in _MOVES if pattern.match(kernel)), "")

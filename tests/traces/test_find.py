@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from pytest_opprof import traces
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import TraceError, UsageError
 from pytest_opprof.trace import OpRecord, OpTrace
-from pytest_opprof.traces import opprof
+from pytest_opprof.traces import opprof, place
 from pytest_opprof.traces.place import Place
 
 TEXT = opprof.dump(OpTrace("made", Environment((("made", "1"),)), (OpRecord("a", "Add"),)))
@@ -45,6 +46,57 @@ def test_an_empty_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
         traces.find(Place(tmp_path))
     with pytest.raises(TraceError, match="there is no such file"):
         traces.find(Place(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("source", [None, "torch"])
+def test_utf_16_is_named_with_the_command_that_converts_it(tmp_path: Path, encoding: str, source: str | None) -> None:
+    (tmp_path / "a.json").write_text(TEXT, encoding=encoding)
+    with pytest.raises(TraceError, match=r"a\.json: is UTF-16.*iconv -f UTF-16 -t UTF-8 a\.json"):
+        traces.find(Place(tmp_path / "a.json"), source)
+    with pytest.raises(TraceError, match=r"is no profile .*a\.json is UTF-16"):
+        traces.find(Place(tmp_path))
+
+
+def test_a_pipe_and_the_standard_input_are_told_to_be_saved_to_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null"), Path("-")):
+        with pytest.raises(TraceError, match=r"more than once.*save it to a file first"):
+            traces.find(Place(path))
+
+
+def test_a_file_that_may_not_be_read_is_named_alone_and_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.json").write_text(TEXT)
+    monkeypatch.setattr(place, "open", refused, raising=False)
+    for path in (tmp_path / "a.json", tmp_path):
+        with pytest.raises(TraceError, match=r"a\.json: cannot be read \(Permission denied\)"):
+            traces.find(Place(path))
+
+
+class TestPartial:
+    def test_a_file_that_is_whole_is_not_called_cut(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text(TEXT)
+        (found,) = traces.find(Place(tmp_path / "a"))
+        assert not traces.read(found, partial=True).is_cut
+
+    def test_what_is_whole_of_a_cut_file_is_called_cut(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text("Name,Type,Duration(us)\nmm,MatMul,1\nmm,MatMul,2")
+        (found,) = traces.find(Place(tmp_path / "a"))
+        with pytest.raises(TraceError, match="is cut in row 3"):
+            traces.read(found)
+        cut = traces.read(found, partial=True)
+        assert (cut.is_cut, [record.calls for record in cut.records]) == (True, [1])
+
+    def test_a_format_that_cannot_be_read_in_part_says_so(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text('{"profiler": {"device": {"1"')
+        (found,) = traces.find(Place(tmp_path / "a"), "megengine")
+        with pytest.raises(TraceError, match="--partial does not help: MegEngine graph profile cannot be read in part"):
+            traces.read(found, partial=True)
 
 
 def test_a_format_can_be_named_and_a_wrong_name_is_mended(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ TRACE = OpTrace(
     kernels=(KernelRecord("k", "conv", calls=3, device_ns=5),),
     peak_memory=77,
     remarks=("one remark",),
+    is_cut=True,
 )
 
 

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from pytest_opprof import query
 from pytest_opprof.errors import TraceError
 from pytest_opprof.trace import KernelRecord, OpTrace
 from pytest_opprof.traces import Options, events, torch
@@ -99,6 +100,16 @@ def test_the_casts_of_a_cpu_trace_are_those_that_the_session_counted() -> None:
     assert all(len(record.input_shapes or ()) == len(record.output_shapes or ()) == 1 for record in casts)
 
 
+@pytest.mark.parametrize("by", ["", "type", "op", "all"])
+def test_the_casts_that_are_shown_are_as_many_however_they_are_aggregated(by: Any) -> None:
+    expected = json.loads((DATA / "expected_casts.json").read_text())["cast_events"]
+    trace = read(CPU)
+    (cast,) = trace.profile().ops[:1]
+    lines = query.answer(trace, query.Question(types=("Cast",), aggregate_by=by))
+    assert sum(line.calls for line in lines) == cast.most_calls == expected
+    assert sum(line.time_ns or 0 for line in lines) == pytest.approx(cast.fastest_ns, abs=1)
+
+
 def test_shapes_and_dtypes_are_those_of_the_tensors_among_the_inputs() -> None:
     convolution = next(record for record in read(CPU).records if record.name == "aten::mkldnn_convolution")
     assert convolution.input_shapes == ((4, 3, 16, 16), (8, 3, 3, 3), (8,))
@@ -175,6 +186,9 @@ def test_no_kernel_of_a_cuda_trace_is_lost_or_counted_twice(
     total = pytest.approx(sum(event["dur"] for event in did) * 1000)
     assert sum(launched.device_ns for launched in trace.kernels) == total
     assert sum(record.device_ns or 0 for record in trace.records) == total
+    nccl = [event["dur"] for event in did if event["name"].startswith("nccl")]
+    assert query.communication(trace) == (pytest.approx(sum(nccl) * 1000) if nccl else None)
+    assert sum(count for op, count in counts(trace).items() if op.startswith("nccl")) == len(nccl)
     assert sum(launched.calls for launched in trace.kernels if launched.launched_by == torch.UNLINKED) == unlinked
     assert any(f"{unlinked} of {activities} device activities" in remark for remark in trace.remarks) == bool(unlinked)
     moves = Counter(event["name"].split(" (")[0] for event in did if event["name"].startswith("Mem"))
@@ -216,6 +230,25 @@ def test_device_time_is_that_of_the_kernels_and_host_time_that_of_the_call(tmp_p
         KernelRecord("gemm", "aten::addmm", 0, 1, 1_000_000, "stream 7"),
         KernelRecord("epilogue", "aten::addmm", 0, 1, 10_000, "stream 8"),
     )
+
+
+def test_a_wrapper_that_launches_kernels_itself_is_an_op_and_not_the_first_one_inside(tmp_path: Path) -> None:
+    copy = [op("aten::copy_", 5, 20, 2), launch(1, 6)]
+    compiled = [op("CompiledFunctionBackward", 0, 90, 1), *copy, launch(2, 50, "cudaGraphLaunch")]
+    trace = trace_of(tmp_path, *compiled, kernel(1, 60, 3, "copy"), kernel(2, 70, 40, "triton_"), kernel(2, 110, 9))
+    assert counts(trace) == {"Copy": 1, "CompiledFunctionBackward": 1}
+    times = {record.op: record.device_ns for record in trace.records}
+    assert times == {"Copy": 3_000, "CompiledFunctionBackward": 49_000}
+
+
+def test_communication_is_beside_the_total_and_a_budget_can_name_it(tmp_path: Path) -> None:
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    reduce = [op("c10d::allreduce_", 0, 90, 1), launch(1, 5), kernel(1, 30, 700, name, stream=9)]
+    trace = trace_of(tmp_path, *reduce, op("aten::mm", 100, 9, 2), launch(2, 101), kernel(2, 800, 40))
+    assert (query.total(trace, "device"), query.communication(trace)) == (40_000, 700_000)
+    assert trace.profile().stats("ncclDevKernel_AllReduce_Sum_f32_RING_LL").calls == (1,)
+    assert trace.profile().stats("nccl*AllReduce*").calls == trace.profile().stats("c10d::allreduce_").calls == (1,)
+    assert [launched.launched_by for launched in trace.kernels or ()] == ["c10d::allreduce_", "aten::mm"]
 
 
 def test_kernels_that_overlap_add_up_and_a_remark_has_the_busy_time(tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""Reading the profiles that a command names: which of a folder, progress on a terminal, and what is said of them."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from . import listing, query, traces
+from .errors import TraceError, UsageError
+from .trace import OpTrace
+from .traces.place import Place
+
+_SHOWS_PROGRESS = 20_000_000
+"""Bytes: what takes less than about a tenth of a second needs no progress."""
+
+
+def read(
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False
+) -> list[tuple[traces.Found, OpTrace]]:
+    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
+    gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
+    try:
+        with _Progress(path) as progress:
+            found = _chosen(traces.find(Place(path, progress), arguments.source), path, rank)
+            read = [traces.read(each, arguments.partial) for each in found]
+    except MemoryError:
+        raise TraceError(f"{path}: is larger than the memory there is") from None
+    finally:
+        gc.enable()
+    for each, trace in zip(found, read):
+        if not trace.records:
+            raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
+        for remark in () if quiet else remarks(trace):
+            say(each, remark)
+    return [(each, trace if steps is None else query.steps(trace, steps)) for each, trace in zip(found, read)]
+
+
+def remarks(trace: OpTrace) -> list[str]:
+    """Return what the user should know of a profile."""
+    return [*trace.remarks, *query.untimed(trace)]
+
+
+def say(found: traces.Found, remark: str) -> None:
+    """Say something of a profile beside the answer, on stderr."""
+    print(f"opprof: {listing.clean(f'{found}: {remark}')}", file=sys.stderr)
+
+
+def _chosen(found: Sequence[traces.Found], path: Path, rank: str | None) -> list[traces.Found]:
+    if rank == "all":
+        return list(found)
+    if rank is not None and not rank.isdecimal():
+        raise UsageError(f"--rank {rank!r}: write a number, or all")
+    chosen = [each for each in found if rank is None or each.rank == int(rank)]
+    if len(chosen) == 1:
+        return chosen
+    if not chosen:
+        raise UsageError(f"{path}: has no rank {rank}; it holds{_names(found)}")
+    told_apart = len({each.rank for each in chosen} - {None}) == len(chosen)
+    how = "choose one by --rank N, or --rank all" if told_apart else "name one, or say --rank all for each of them"
+    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{_names(chosen)}")
+
+
+def _names(found: Sequence[traces.Found], most: int = 20) -> str:
+    lines = [f"\n  {listing.clean(str(each))}" for each in found[:most]]
+    return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
+
+
+def read_one(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str) -> OpTrace:
+    """Read the one profile that *command* takes."""
+    profiles = read(arguments, path, rank, steps)
+    if len(profiles) > 1:
+        raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
+    return profiles[0][1]
+
+
+class _Progress:
+    """Says on a terminal how much of a large file was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._size = path.stat().st_size if path.is_file() else 0
+        self._read = 0
+        self._said = -1
+        self._shown = self._size > _SHOWS_PROGRESS and sys.stderr.isatty()
+
+    def __enter__(self) -> Callable[[int], None]:
+        return self._more
+
+    def __exit__(self, *_: object) -> None:
+        if self._said >= 0:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _more(self, size: int) -> None:
+        self._read += size
+        percent = min(100 * self._read // self._size, 100) if self._shown else self._said
+        if percent != self._said:
+            self._said = percent
+            print(f"\ropprof: reading, {percent}%", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,212 @@
+"""``opprof show``: what a saved profile holds, op by op."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from . import listing, names, profiles_read, query, traces
+from .errors import UsageError
+from .query import Question, Side
+from .trace import KernelRecord, OpTrace
+from .units import format_bytes, format_ns, format_share, parse_time
+
+_NOT_OF_KERNELS = (
+    *("type", "input_dtype", "min_time", "max_time", "aggregate_by", "aggregate"),
+    *("copy_time", "only_ops"),
+)
+_LISTED = 8
+"""Ops that an answer without rows names."""
+
+
+def show(arguments: argparse.Namespace) -> bool:
+    """Print what a profile holds."""
+    answers = [
+        _answer(found, trace, arguments)
+        for found, trace in profiles_read.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    ]
+    if arguments.format == "json":
+        print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
+    elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
+        print(text)
+    return False
+
+
+def _answer(found: traces.Found, trace: OpTrace, arguments: argparse.Namespace) -> Any:
+    """Return what is to be printed of one profile: text, or the JSON object."""
+    whose = {"profile": str(found.place), "rank": found.rank} if arguments.rank == "all" else {}
+    if arguments.kernels:
+        return _kernels(trace, arguments, whose)
+    sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
+    questions = [_question(arguments, side) for side in sides]
+    for question in questions:
+        _check_known(trace, question)
+    for doubt in _doubts(trace, questions[0]):
+        profiles_read.say(found, doubt)
+    if arguments.format in ("table", "markdown") and not arguments.only_ops:
+        return "\n".join([*([str(found)] if whose else []), *_text(trace, questions, arguments)])
+    columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
+    answers = [query.answer(trace, question) for question in questions]
+    for question, lines in zip(questions, answers):
+        if not lines:
+            profiles_read.say(found, _nothing(trace, question))
+    if arguments.format == "json":
+        return {
+            **whose,
+            **_document(trace, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
+        }
+    if arguments.format == "csv":
+        marked = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
+        return listing.one_csv([listing.rows_csv(lines, mark, columns) for lines, mark in zip(answers, marked)])
+    return listing.names_text([line for lines in answers for line in lines], arguments.format)
+
+
+def _question(arguments: argparse.Namespace, side: Side) -> Question:
+    order_by, ascending = query.ordering(arguments.order_by)
+    return Question(
+        side=side,
+        time=arguments.time,
+        name=_pattern(arguments.name),
+        types=tuple(arguments.type),
+        input_dtype=arguments.input_dtype,
+        least_ns=parse_time(arguments.min_time, "--min-time"),
+        most_ns=parse_time(arguments.max_time, "--max-time"),
+        aggregate_by=arguments.aggregate_by or ("all" if arguments.aggregate else ""),
+        aggregate=arguments.aggregate or "sum",
+        order_by=order_by,
+        ascending=ascending,
+        top=arguments.top,
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"--name {text!r} is no regular expression: {error}") from None
+
+
+def _check_known(trace: OpTrace, question: Question) -> None:
+    """Raise UsageError for a question that the profile cannot answer: an empty table would say something else."""
+    if query.is_timed(trace) and not query.has_times(trace, question.side):
+        other = "host" if question.side == "device" else "device"
+        raise UsageError(f"{trace.source}: has no {question.side} times; ask for those of the {other}: --side {other}")
+    if question.time == "kern" and not any(
+        query.launch_ns(record, question.side) is not None for record in trace.records
+    ):
+        raise UsageError(f"{trace.source}: does not tell when an op's first kernel began (--time kern)")
+    if question.input_dtype and not query.input_dtypes(trace):
+        raise UsageError(f"{trace.source}: has no dtypes, so --input-dtype cannot be answered")
+
+
+def _doubts(trace: OpTrace, question: Question) -> Iterator[str]:
+    """Yield what an answer may not be taken for: of a misspelt name, or of a type that the source cannot tell."""
+    for name in question.types:
+        if query.is_untold(trace, name):
+            yield f"--type {name}: {trace.source} does not tell {name} from other ops, so there may be more"
+        elif not query.is_present(trace, name) and not names.is_known(name):
+            known = {*names.canonical_ops(), *_ops(trace, question.side), *(record.type for record in trace.records)}
+            yield f"--type: {names.unknown(name, known)}"
+    if question.input_dtype and not names.is_dtype(question.input_dtype):
+        yield f"--input-dtype: {names.unknown(question.input_dtype, query.input_dtypes(trace), 'dtype')}"
+
+
+def _document(
+    trace: OpTrace, questions: Sequence[Question], rows: Sequence[Any], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "source": trace.source,
+        "environment": trace.environment.full,
+        "steps": list(trace.steps),
+        "device_time_ns": query.total(trace, "device"),
+        "host_time_ns": query.total(trace, "host"),
+        "communication_ns": query.communication(trace),
+        "step_ns": trace.step_ns and list(trace.step_ns),
+        "peak_memory": trace.peak_memory,
+        "remarks": list(trace.remarks),
+        **dict(zip(("rows", "host_rows"), rows)),
+    }
+    if arguments.copy_time:
+        time = query.copy_time(trace, questions[0])
+        document["copy_time"] = {"calls": time.calls, "total_ns": time.total_ns, "launch_ns": time.launch_ns}
+    return document
+
+
+def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Namespace) -> Iterator[str]:
+    yield f"{trace.source}  [{trace.environment}]"
+    for side in ("device", "host"):
+        ns = query.total(trace, side)
+        yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
+    if ns := query.communication(trace):
+        yield f"communication, beside it: {format_ns(ns, 4)}"
+    if trace.step_ns and len(trace.step_ns) == 1:
+        yield f"wall time of the step: {format_ns(trace.step_ns[0], 4)}"
+    elif trace.step_ns:
+        least, most = (format_ns(of(trace.step_ns), 4) for of in (min, max))
+        yield f"wall time of each of {len(trace.steps)} steps: {least} to {most}"
+    if trace.peak_memory is not None:
+        yield f"peak memory: {format_bytes(trace.peak_memory, 4)}"
+    if arguments.copy_time:
+        yield _copy_line(query.copy_time(trace, questions[0]))
+    for question in questions:
+        lines = query.answer(trace, question)
+        yield from map(_selected, query.selection(trace, question))
+        if any(line.calls == 0 for line in lines):
+            yield "0 calls: a part of calls that are counted in another row"
+        yield ""
+        yield listing.rows_table(lines, arguments.format) if lines else _nothing(trace, question)
+
+
+def _selected(line: query.Line) -> str:
+    what = "selected" if line.type == "all" else f"selected {line.type}"
+    share = "" if line.share is None else f" ({format_share(line.share)})"
+    time = "" if line.time_ns is None else f", {format_ns(line.time_ns, 4)}{share}"
+    return f"{what}: {line.calls} call{'s' if line.calls != 1 else ''}{time}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f". There are {', '.join(names[:_LISTED])}{more}" if names else ""
+
+
+def _nothing(trace: OpTrace, question: Question) -> str:
+    """Return that nothing matches, and what there is."""
+    dtypes = f" Input dtypes: {', '.join(query.input_dtypes(trace))}." if question.input_dtype else ""
+    return f"no op of the {question.side} matches{_listed(_ops(trace, question.side))}.{dtypes}"
+
+
+def _ops(trace: OpTrace, side: Side) -> list[str]:
+    """Return the ops, the most expensive first."""
+    return [line.op or "" for line in query.answer(trace, Question(side=side, aggregate_by="op"))]
+
+
+def _copy_line(time: query.CopyTime) -> str:
+    if not time.calls or time.total_ns is None:
+        return "copies: none"
+    launch = "" if time.launch_ns is None else f", of it {format_ns(time.launch_ns)} waiting and launching"
+    return f"copies: {time.calls}, {format_ns(time.total_ns)}, {format_ns(time.total_ns / time.calls)} each{launch}"
+
+
+def _kernels(trace: OpTrace, arguments: argparse.Namespace, whose: Mapping[str, object]) -> Any:
+    if trace.kernels is None:
+        raise UsageError(f"{trace.source}: has no kernels beside its ops; opprof show without --kernels lists those")
+    given = vars(arguments)
+    if other := [flag for flag in _NOT_OF_KERNELS if given[flag] not in ([], "", None, False)]:
+        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
+        raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
+    pattern = _pattern(arguments.name)
+    joined: dict[tuple[str, str, str], KernelRecord] = {}
+    for kernel in trace.kernels:
+        if pattern is None or pattern.search(kernel.name):
+            key = kernel.name, kernel.launched_by, kernel.place
+            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
+            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
+    kernels = sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+    kernels = kernels[: arguments.top] if arguments.top else kernels
+    if arguments.format == "json":
+        return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
+    if arguments.format == "csv":
+        return listing.kernels_csv(kernels, whose)
+    return "\n".join([*map(str, list(whose.values())[:1]), listing.kernels_text(kernels, arguments.format)])

@@ -1,0 +1,157 @@
+"""Timelines of Ascend, where there are no tables: Chrome traces of CANN's msprof and of torch_npu, bare arrays.
+
+``PROF_*/device_0/timeline/task_time_<device>_<model>_<iteration>.json`` and ``msprof_...json`` (before CANN 8), later
+``msprof_<time>.json``; torch_npu's ``trace_view.json``. A folder that has tables as well is read from those (`ascend`):
+they have types and shapes. Of a folder of timelines ``task_time`` is read where it is there, an iteration a step, and
+the wall times of steps from ``step_trace_...json`` beside it.
+
+Events with ``ph`` X, ``dur`` in us:
+
+- with ``Task Type`` in ``args``: a task of the device, named after its node or kernel. Those of the cores compute;
+  the others (``EVENT_WAIT``, ``NOTIFY_WAIT``, ``MEMCPY_ASYNC``, ``SDMA`` ...) are left out, as in kernel_details.
+- on a thread of the process ``HCCL`` whose name has ``Communication``: a communication op. The threads ``Plane N`` have
+  its parts, and ``Overlap Analysis`` has everything once more: both are left out.
+
+There are no op types: they are guessed from names. Seen: CANN of August 2023 (MindSpore), torch_npu of January 2025.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ..environment import Environment
+from ..errors import TraceError
+from ..trace import OpTrace
+from .ascend_ops import Read, exact
+from .ascend_tables import newest
+from .events import head, read_events
+from .place import Place
+
+if TYPE_CHECKING:
+    from . import Options
+
+TITLE = "Ascend timeline: CANN msprof, torch_npu"
+_COMPUTES = re.compile(r"AI_|MIX_|DSA_")
+_ITERATION = re.compile(r"_(\d+)_(\d+)_(\d+)\.json")
+"""Device, model and iteration."""
+_WALL = re.compile(r"Iteration (\d+)")
+_NOT_DESCRIBED = ("",) * 6
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it is a timeline of a device, or a folder of them without tables beside it."""
+    return bool(_files(place))
+
+
+def ranks(place: Place) -> list[int | None]:
+    """Return the devices that the names of the files tell of."""
+    devices = {int(match[1]) for file in _files(place) if (match := _ITERATION.search(file.path.name))}
+    return [*sorted(devices)] or [None]
+
+
+def explains(place: Place) -> str:
+    """Tell what else of such a folder a file is."""
+    begin = head(place)
+    named = [event.get("args") for event in begin.events if event.get("name") == "process_name"] if begin else []
+    return (
+        "has the times of iterations, but no ops: give the folder it is in" if {"name": "Step Trace"} in named else ""
+    )
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Return the kernels. Raises TraceError."""
+    found = Read(place, "", "timeline")
+    files = [file for file in _files(place) if options.rank is None or _device(file) in (None, options.rank)]
+    if not files:
+        raise TraceError(f"{place}: expected task_time_*.json, msprof_*.json or trace_view.json with tasks of a device")
+    for file in files:
+        _add(file, found, options.partial)
+    if not found.groups:
+        raise TraceError(f"{place}: holds no kernel of a device (Task Type AI_CORE and its like)")
+    steps = found.steps()
+    walls = _walls(place, files)
+    guessed = f"{found.guessed()} kernels have no op type in a timeline, which is guessed from their names"
+    return OpTrace(
+        TITLE,
+        Environment((("cann", ""),), "ascend", ""),
+        tuple(found.records()),
+        tuple(steps),
+        tuple(walls[step] for step in steps) if walls.keys() >= steps.keys() else None,
+        inferred_types=True,
+        remarks=(guessed, *found.remarks),
+    )
+
+
+def _files(place: Place) -> list[Place]:
+    if not place.is_folder:
+        return [place] if _is_timeline(place) else []
+    if place.files("op_summary*.csv*") or place.file("../summary").files("op_summary*.csv*"):
+        return []
+    files = [file for file in place.files("task_time_*.json") or place.files("msprof_*.json") if _is_timeline(file)]
+    if not files or any(_ITERATION.search(file.path.name) for file in files):
+        return sorted(files, key=lambda file: [*map(int, re.findall(r"\d+", file.path.name))])
+    return list(newest(files)[0])
+
+
+def _is_timeline(place: Place) -> bool:
+    begin = head(place)
+    return begin is not None and begin.bare and any(map(_is_of_npu, begin.events))
+
+
+def _is_of_npu(event: dict[str, Any]) -> bool:
+    args = event.get("args")
+    if isinstance(args, dict) and ("Task Type" in args or args.get("name") == "Ascend Hardware"):
+        return True
+    # torch_npu begins with the ops on the host, and writes times as texts, which PyTorch does not.
+    return event.get("cat") == "cpu_op" and isinstance(event.get("ts"), str)
+
+
+def _device(place: Place) -> int | None:
+    match = _ITERATION.search(place.path.name)
+    return int(match[1]) if match else None
+
+
+def _add(place: Place, found: Read, partial: bool) -> None:
+    """Add the kernels of one file."""
+    from .event_types import TaskEvent
+
+    match = _ITERATION.search(place.path.name)
+    step = match[3] if match else ""
+    threads: dict[tuple[object, object], str] = {}
+    others: dict[tuple[object, object, str], list[float]] = defaultdict(list)
+    for piece in read_events(place, TaskEvent, None, partial, found.remarks):
+        for event in piece:
+            if event.ph == "M" and event.name in ("process_name", "thread_name"):
+                thread = (event.pid, event.tid if event.name == "thread_name" else "")
+                threads[thread] = event.args.name
+            elif event.ph != "X":
+                continue
+            elif not 0 <= event.dur < 1e15:
+                raise TraceError(f"{place}: {event.name[:80]!r} takes {event.dur} us; expected a time from 0 to 1e15")
+            elif _COMPUTES.match(event.args.task_type):
+                ns = event.dur * 1000
+                found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, ns, ns, ns)
+            elif not event.args.task_type:
+                others[event.pid, event.tid, event.name].append(event.dur * 1000)
+    for (pid, tid, name), times in others.items():
+        if threads.get((pid, "")) == "HCCL" and "Communication" in threads.get((pid, tid), ""):
+            # Default/AllReduce-op534_0 is the first call of Default/AllReduce-op534.
+            plain = name if name.startswith("hcom_") else re.sub(r"_\d+$", "", name)
+            key = (step, plain, "", "HCCL", *_NOT_DESCRIBED)
+            found.add(key, len(times), sum(times), min(times), max(times))
+
+
+def _walls(place: Place, files: list[Place]) -> dict[str, float]:
+    """Return the wall times of iterations, in ns."""
+    from .event_types import TaskEvent
+
+    found: dict[str, float] = {}
+    beside = Place(place.path if place.is_folder else place.path.parent)
+    for file in beside.files("step_trace_*.json"):
+        if _device(file) not in {_device(each) for each in files}:
+            continue
+        for piece in read_events(file, TaskEvent):
+            found.update({match[1]: event.dur * 1000 for event in piece if (match := _WALL.fullmatch(event.name))})
+    return {step: ns for step, wall in found.items() if (ns := exact(wall)) is not None}

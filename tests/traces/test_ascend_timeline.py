@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_opprof import query, traces
+from pytest_opprof.errors import TraceError
+from pytest_opprof.trace import OpTrace
+from pytest_opprof.traces import Options, ascend, ascend_timeline
+from pytest_opprof.traces.place import Place
+
+from ..conftest import shared
+
+ALEXNET = "ascend/mindspore-legacy/alexnet_2023"
+TORCH_NPU = "ascend/torchnpu-alexnet/text/level1/rank0_ascend_pt"
+
+
+def read(path: Path) -> OpTrace:
+    (found,) = traces.find(Place(path))
+    assert found.format == "ascend_timeline"
+    return traces.read(found)
+
+
+def calls(trace: OpTrace, step: int = 0) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for record in trace.records:
+        found[record.type] += record.calls if record.step == step else 0
+    return found
+
+
+def task(name: str, dur: float, kind: str = "AI_CORE", **event: Any) -> dict[str, Any]:
+    return {"name": name, "pid": 3, "tid": 2, "ts": "5.0", "dur": dur, "args": {"Task Type": kind}, "ph": "X", **event}
+
+
+def test_a_folder_of_task_times_is_one_profile_with_an_iteration_a_step() -> None:
+    trace = read(shared(ALEXNET))
+    assert trace.steps == ("1", "2", "3")
+    us = [sum(record.device_ns or 0 for record in trace.records if record.step == step) / 1000 for step in range(3)]
+    assert [round(total) for total in us] == [6951, 6732, 6772]
+    for step in range(3):
+        assert (calls(trace, step)["Cast"], calls(trace, step)["TransData"]) == (19, 18)
+    assert trace.step_ns == (47_587_810, 15_369_160, 15_304_020)
+    assert trace.inferred_types
+    assert query.communication(trace) is None
+
+
+def test_the_timeline_of_everything_counts_each_task_once_and_has_communication() -> None:
+    (folder,) = shared(ALEXNET).glob("PROF*/device_0/timeline")
+    whole, tasks = read(folder / "msprof_0_2_1.json"), read(folder / "task_time_0_2_1.json")
+    assert query.total(whole, "device") == pytest.approx(query.total(tasks, "device"))
+    assert calls(whole) - calls(tasks) == Counter(AllReduce=1)
+    assert query.communication(whole) == pytest.approx(41_534_300)
+
+
+def test_a_trace_view_has_the_kernels_of_kernel_details() -> None:
+    output = shared(TORCH_NPU) / "ASCEND_PROFILER_OUTPUT"
+    table = ascend.read(Place(output / "kernel_details.csv"), Options())
+    trace = read(output / "trace_view.json")
+    # The times in the table are rounded to 0.001 us.
+    assert query.total(trace, "device") == pytest.approx(query.total(table, "device"), rel=1e-5)
+    assert query.communication(trace) == pytest.approx(query.communication(table), rel=1e-5)
+    assert calls(trace) == calls(table)
+
+
+def test_a_folder_with_tables_is_read_from_them() -> None:
+    (found,) = traces.find(Place(shared(TORCH_NPU)))
+    assert found.format == "ascend"
+
+
+def test_tables_in_the_folder_next_to_the_timelines_are_preferred(tmp_path: Path) -> None:
+    for name in ("timeline", "summary"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "timeline" / "task_time_0_1_1.json").write_text(json.dumps([task("Cast-op1", 5)]))
+    assert ascend_timeline.recognises(Place(tmp_path / "timeline"))
+    (tmp_path / "summary" / "op_summary_0_1_1.csv").write_text("Op Name,OP Type,Task Duration(us)\nc,Cast,5\n")
+    assert not ascend_timeline.recognises(Place(tmp_path / "timeline"))
+
+
+def test_devices_are_ranks(tmp_path: Path) -> None:
+    for device in (0, 3):
+        text = json.dumps([task("Cast-op1", 5 + device), task("WAIT", 99, "EVENT_WAIT")])
+        (tmp_path / f"task_time_{device}_1_1.json").write_text(text)
+    found = traces.find(Place(tmp_path))
+    assert [each.rank for each in found] == [0, 3]
+    assert [query.total(traces.read(each), "device") for each in found] == [5000, 8000]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([task("EVENT_WAIT", 9, "EVENT_WAIT")], "holds no kernel of a device"),
+        ([task("Cast-op1", -3)], r"'Cast-op1' takes -3\.?0? us"),
+    ],
+)
+def test_a_timeline_that_cannot_be_right_is_refused(tmp_path: Path, events: list[Any], message: str) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(events))
+    (found,) = traces.find(Place(tmp_path / "a.json"))
+    with pytest.raises(TraceError, match=message):
+        traces.read(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("step_trace_time.csv", "has the wall time of each step, but no ops"),
+        ("operator_memory.csv", "has what each operator allocated, but no ops"),
+        ("memory_record.csv", "has the memory in use over time, but no ops"),
+        ("l2_cache.csv", "has the hit rates of the L2 cache, but no ops"),
+    ],
+)
+def test_a_table_without_ops_is_named_with_the_file_that_has_them(tmp_path: Path, name: str, what: str) -> None:
+    alone = shared(TORCH_NPU) / "ASCEND_PROFILER_OUTPUT" / name
+    with pytest.raises(TraceError, match=rf"{name}: {what}: give the folder it is in, with its kernel_details\.csv"):
+        traces.find(Place(alone))
+    (tmp_path / name).write_bytes(alone.read_bytes())
+    with pytest.raises(TraceError, match=rf"is no profile .*{name} {what}"):
+        traces.find(Place(tmp_path))
+
+
+def test_the_times_of_iterations_alone_are_named_too() -> None:
+    (alone,) = shared(ALEXNET).glob("PROF*/device_0/timeline/step_trace_0_2_1.json")
+    with pytest.raises(TraceError, match="has the times of iterations, but no ops"):
+        traces.find(Place(alone))
