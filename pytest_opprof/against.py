@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from . import pairs, runs
 from .compare import compare, compare_counts_first
 from .conclusion import concluded
-from .errors import OpprofError, UsageError
+from .errors import BackendError, OpprofError, UsageError
 from .fixture import settings_of
 from .judge import LEAST_ROUNDS, LOOKS, PAIRS, Judgement, Limits, Verdict, judge_pairs, unjudged
 from .pairs import Answer, Command
@@ -24,7 +25,7 @@ from .remeasure import command
 from .reports import WindowReport
 from .runs import Plain
 from .samples import Run, without_noise
-from .settings import Plan
+from .settings import Plan, Settings
 from .worktree import Worktree, worktree
 
 _HERE = "the working tree"
@@ -42,7 +43,7 @@ class Against:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the tests that measure nothing."""
         settings = settings_of(self._config)
-        measuring = [item for item in items if Plan.of(item, settings).measured or "opprof" in _fixtures(item)]
+        measuring = [item for item in items if "opprof" in _fixtures(item) or _is_measured(item, settings)]
         idle = [item for item in items if item not in measuring]
         if idle:
             self._config.hook.pytest_deselected(items=idle)
@@ -52,7 +53,8 @@ class Against:
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run both sides, and report each test. Raises pytest.UsageError where that cannot be."""
         options = session.config.option
-        if options.collectonly or (session.testsfailed and not options.continue_on_collection_errors):
+        failed = session.testsfailed and not options.continue_on_collection_errors
+        if options.collectonly or failed or not session.items:
             return None  # pytest lists the tests, or says what was wrong with them
         try:
             found = self._measured(session.items)
@@ -73,18 +75,25 @@ class Against:
                 f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
                 f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run"
             )
-            found = Found(self._revision, self._config)
             sides = _commands(self._config, tree, folder, self._python)
-            wanted = [item.nodeid for item in items]
-            for number in range(LOOKS[1]):
-                if number in (1, LOOKS[0]):
-                    wanted = [test for test in wanted if found.is_open(test)]
-                if not wanted:
-                    break
-                tests = f"{len(wanted)} test{'s' if len(wanted) > 1 else ''}"
-                self._say(f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {tests}")
-                found.add(pairs.run(sides, wanted, bool(number % 2)))
-            return found
+            return self._taking_turns(sides, [item.nodeid for item in items])
+
+    def _taking_turns(self, sides: Sequence[Command], tests: list[str]) -> Found:
+        found = Found(self._revision, self._config)
+        wanted, took_s = tests, 0.0
+        for number in range(LOOKS[1]):
+            if number in (1, LOOKS[0]):
+                wanted = [test for test in wanted if found.is_open(test)]
+            if not wanted:
+                break
+            estimate = f", about {took_s:.0f} s" if took_s else ""
+            what = f"{len(wanted)} test{'s' if len(wanted) > 1 else ''}"
+            self._say(f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {what}{estimate}")
+            begin = monotonic()
+            found.add(pairs.run(sides, wanted, bool(number % 2)))
+            took_s = monotonic() - begin
+        found.check_complete(tests)
+        return found
 
     def _say_what_is_only_there(self, found: Found) -> None:
         for test in found.only_there:
@@ -108,6 +117,13 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
     return getattr(item, "fixturenames", ())
 
 
+def _is_measured(item: pytest.Item, settings: Settings) -> bool:
+    try:
+        return Plan.of(item, settings).measured
+    except UsageError:
+        return True  # the session says what is wrong with its marks
+
+
 def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
     """Return how to start the two sides: the revision, and the working tree."""
     root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
@@ -117,7 +133,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        lines.append([*command(config, f"{folder}/{name}"), "--opprof-baselines="])
+        lines.append([*command(config, f"{folder}/{name}"), "--opprof-baselines=", "--maxfail=0"])
     there = [word.replace(str(tree.top), str(tree.path)) for word in lines[0][1:]]
     other = tree.twin(here)
     if not other.is_dir():
@@ -143,7 +159,11 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
 def _path_first(root: Path) -> dict[str, str]:
     """Return the environment in which packages come from below *root* if it has them."""
     folders = [str(path) for path in (root / "src", root) if path.is_dir()]
-    return {"PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])}
+    # Threads of OpenMP spin while they wait, and the side whose turn it is not waits all the time.
+    return {
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
 
 
 class Found:
@@ -165,6 +185,11 @@ class Found:
         """The tests that only the revision has."""
         before, after = self._pairs[0]
         return sorted({*before.collected} - {*after.collected})
+
+    def check_complete(self, tests: Sequence[str]) -> None:
+        """Raise BackendError for a test that the working tree did not run."""
+        if missing := [test for test in tests if test not in self._pairs[0][1].reports]:
+            raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
     def is_open(self, test: str) -> bool:
         """Tell whether more pairs could change what is to be said of *test*."""

@@ -53,7 +53,7 @@ def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIME
 
 def asked_for() -> frozenset[str] | None:
     """Return the tests that this process is to measure for another one; None if it is on its own."""
-    path = os.environ.get(VARIABLE)
+    path = os.environ.pop(VARIABLE, None)  # a pytest that a test starts is on its own
     return frozenset(json.loads(Path(path).read_text(encoding="utf-8"))) if path else None
 
 

@@ -366,7 +366,7 @@ class Session:
         if self.config.option.collectonly:
             return
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        looks_only = interrupted or self.is_apart
+        looks_only = interrupted or self.is_apart or bool(self.settings.against)
         with self._told_at_the_end():
             if self.settings.update and not looks_only:
                 self._update()
@@ -478,7 +478,7 @@ class Session:
                 yield "keep what became cheaper: pytest --opprof-update"
             yield from _grouped([record.untimed for record in records], verbosity)
             yield from _grouped([record.missing for record in records], verbosity)
-            if any(record.missing for record in records):
+            if any(record.missing for record in records) and not self.settings.against:
                 yield "record them: pytest --opprof-update-new"
         yield from self.lines
         if self.stale and (verbosity >= 0 or self.settings.strict):

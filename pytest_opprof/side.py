@@ -19,7 +19,7 @@ _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 def plugin(config: pytest.Config) -> Side | None:
     """Return what makes this process a side; None if it is none."""
-    asked = os.environ.get(VARIABLE)
+    asked = os.environ.pop(VARIABLE, None)  # no pytest that a test starts is a side as well
     return Side(config, **json.loads(asked)) if asked else None
 
 

@@ -1,0 +1,272 @@
+"""``--opprof-against``: two versions of the code that take turns. The fake device's times are exact, so no noise here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AGAINST = ("--opprof", "--opprof-backend=fake", "--opprof-noise=ignore", "--opprof-against=HEAD")
+TEST = """\
+import pytest
+from model import step
+
+@pytest.mark.opprof(rounds=10, warmup=0)
+def test_a(): step()
+
+def test_idle(): pass
+"""
+
+
+def model(pytester: pytest.Pytester, *launches: str) -> None:
+    body = "\n    ".join(launches)
+    folder = pytester.mkpydir("model") if not (pytester.path / "model").exists() else pytester.path / "model"
+    (folder / "__init__.py").write_text(
+        f"from pytest_opprof.backends import fake\ndef step():\n    {body}\n", encoding="utf-8"
+    )
+
+
+def git(pytester: pytest.Pytester, *arguments: str) -> str:
+    identity = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
+    command = ["git", *identity, *arguments]
+    return subprocess.run(command, cwd=pytester.path, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A repository with one test of one committed model."""
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("tmp")))
+    pytester.makepyfile(test_m=TEST)
+    model(pytester, "fake.launch('MatMul', device_ns=100_000)")
+    (pytester.path / ".gitignore").write_text("tmp\n__pycache__\n")
+    git(pytester, "init", "-q")
+    git(pytester, "add", "-A")
+    git(pytester, "commit", "-qm", "one")
+    return pytester
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *AGAINST, *arguments)
+
+
+def leftovers(pytester: pytest.Pytester) -> list[str]:
+    worktrees = git(pytester, "worktree", "list").splitlines()[1:]
+    return worktrees + [path.name for path in (pytester.path / "tmp").iterdir() if path.name.startswith("opprof-")]
+
+
+def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> None:
+    result = run(repository)
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: backend fake, timing async, against HEAD",
+            "opprof: * (HEAD) against the working tree: 5 pairs of processes, 9 for what is suspicious; about 10 times*",
+            "opprof: pair 1 of 5, 1 test",
+            "opprof: pair 5 of 5, 1 test, about * s",
+            "opprof: 1 test measured, 1 ok",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*pair 6*")
+    assert leftovers(repository) == []
+
+
+def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: pytest.Pytester) -> None:
+    model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Add', device_ns=30_000)")
+    git(repository, "commit", "-qam", "two")
+    model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Add', device_ns=50_000)")
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "op regression: test_m.py::test_a  [[]fake 1, fake, async[]]",
+            "  device time of Add: 30 us -> 50 us (+66.7%), limit 15%, in 9 processes",
+            "  device time: 130 us -> 150 us (+15.4%), limit 5.5%, in 9 processes",
+            "opprof: 1 test measured, 0 ok, 1 slower",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*--opprof-update*")
+    assert leftovers(repository) == []
+
+
+def test_more_calls_fail_after_one_pair(repository: pytest.Pytester) -> None:
+    model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in the baseline"])
+    result.stdout.no_fnmatch_line("*pair 2*")
+
+
+def test_a_budget_is_enforced_on_the_working_tree(repository: pytest.Pytester) -> None:
+    mark = "@pytest.mark.op_budget(MatMul=0)\ndef test_a"
+    (repository.path / "test_m.py").write_text(TEST.replace("def test_a", mark))
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["op budget exceeded: test_m.py::test_a *", "opprof: 1 test measured*1 over budget"])
+
+
+def test_tests_of_one_side_only_are_named(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text(TEST.replace("test_a", "test_b"))
+    result = run(repository)
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: only HEAD has test_m.py::test_a",
+            "nothing to compare with: HEAD does not have the test: test_m.py::test_b",
+            "opprof: 1 test measured, 0 ok, 1 without baseline",
+        ]
+    )
+    run(repository, "--opprof-strict").assert_outcomes(failed=1, deselected=1)
+
+
+def test_a_test_that_fails_at_the_revision_has_nothing_to_compare_with(repository: pytest.Pytester) -> None:
+    model(repository, "raise ValueError")
+    git(repository, "commit", "-qam", "broken")
+    model(repository, "fake.launch('MatMul')")
+    result = run(repository)
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(["nothing to compare with: HEAD has it failed: test_m.py::test_a"])
+
+
+def test_a_test_that_fails_in_the_working_tree_fails_as_ever(repository: pytest.Pytester) -> None:
+    model(repository, "raise ValueError('mine')")
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*ValueError: mine", "opprof: nothing was measured*"])
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("import os; os._exit(3)", "*ERROR: the working tree ended early (*)"),
+        ("import sys; sys.exit('garbage')", "*ERROR: the working tree ended early (*garbage*)"),
+    ],
+)
+def test_a_side_that_dies_ends_the_run_with_a_message(repository: pytest.Pytester, broken: str, said: str) -> None:
+    dies = f"import os\nif 'OPPROF_SIDE' in os.environ:\n    {broken}\n"
+    (repository.path / "conftest.py").write_text(dies)
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+    assert leftovers(repository) == []
+
+
+def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
+    model(repository, "import os; os._exit(3)")
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the working tree ended early (*)"])
+    assert leftovers(repository) == []
+
+
+def test_a_side_that_hangs_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
+    model(repository, "import time", "while True: time.sleep(1)")
+    # Only of the run that waits: a side reads it, too, but waits for nobody.
+    (repository.path / "conftest.py").write_text("import pytest_opprof.pairs as p\np.PATIENCE_S = 3\n")
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the working tree said nothing for 3 s"])
+    assert leftovers(repository) == []
+
+
+def test_a_revision_that_collects_nothing_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
+    (repository.path / "test_new.py").write_text(TEST)
+    result = run(repository, "test_new.py")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: ?????????? ended early (*test_new.py*)"])
+
+
+def test_a_package_that_both_sides_import_from_one_place_is_an_error(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conftest = f"import sys; sys.path.insert(0, {str(repository.path)!r})\n"
+    (repository.path / "conftest.py").write_text(conftest)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "conftest")
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: ?????????? did not test its own files: it imported model from *--opprof-against-python=EXE"]
+    )
+
+
+def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
+    result = run(repository, f"--opprof-against-python={sys.executable}")
+    result.assert_outcomes(passed=1, deselected=1)
+    result = run(repository, "--opprof-against-python=/no/such/python")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *: /no/such/python cannot be started: No such file or directory"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is no revision of *"),
+        (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is no revision of *"),
+        (["--opprof-update"], "ERROR: --opprof-against and --opprof-update do not go together: leave one out"),
+        (["-n2"], "ERROR: --opprof-against and -n do not go together: leave one out"),
+        (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
+    ],
+)
+def test_what_cannot_be_compared_is_a_usage_error(
+    repository: pytest.Pytester, arguments: list[str], said: str
+) -> None:
+    result = run(repository, *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+
+
+def test_outside_of_a_repository_is_a_usage_error(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(pytester.path.parent))
+    pytester.makepyfile(test_m=TEST)
+    model(pytester, "fake.launch('MatMul')")
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --opprof-against: git rev-parse in * failed: fatal: not a git repository*"])
+
+
+def test_without_git_it_says_so(repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repository.mkdir("empty")))
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --opprof-against needs git, which is not installed"])
+
+
+def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
+    result = run(repository, "--co", "-q")
+    result.stdout.fnmatch_lines(["test_m.py::test_a"])
+    result.stdout.no_fnmatch_line("*pair*")
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
+def test_ctrl_c_leaves_no_process_and_no_worktree(repository: pytest.Pytester) -> None:
+    marker = repository.path / "tmp" / "running"
+    model(repository, f"open({str(marker)!r}, 'a').write(f'{{__import__(\"os\").getpid()}} ')", "import time", "time.sleep(60)")
+    git(repository, "commit", "-qam", "slow")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *AGAINST], cwd=repository.path, stdout=subprocess.PIPE, text=True
+    )
+    while not marker.exists():
+        assert process.poll() is None, process.communicate()[0]
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == pytest.ExitCode.INTERRUPTED, output
+    assert leftovers(repository) == []
+    for pid in map(int, marker.read_text().split()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytester) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = repository.path / "tmp" / f"opprof-{dead.pid}-abc"
+    left.mkdir()
+    git(repository, "worktree", "add", "-q", "--detach", str(left / "tree"))
+    run(repository).assert_outcomes(passed=1, deselected=1)
+    assert leftovers(repository) == []
