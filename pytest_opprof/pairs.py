@@ -20,7 +20,8 @@ from .remeasure import ended
 from .side import VARIABLE
 
 PATIENCE_S = 300
-"""How long a side may take to start, to set a test up, or for one round."""
+"""How long a side may take to set a test up, or for one round."""
+_START_S = 300
 _ALIVE_S = 0.5
 """How often to look whether a process that is to start still lives."""
 
@@ -113,15 +114,18 @@ class _Side:
 def _start(side: Command, server: socket.socket, key: str, folder: str, stack: ExitStack) -> _Side:
     output = stack.enter_context(open(Path(folder, f"{len(os.listdir(folder))}"), "w+b"))  # noqa: SIM115
     asked = {"port": server.getsockname()[1], "hello": [key, side.name], "trees": dict(side.trees)}
-    process = subprocess.Popen(
-        side.command,
-        cwd=side.folder,
-        env={**os.environ, **side.environment, VARIABLE: json.dumps(asked)},
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            side.command,
+            cwd=side.folder,
+            env={**os.environ, **side.environment, VARIABLE: json.dumps(asked)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BackendError(f"{side.name}: {side.command[0]} cannot be started: {error.strerror or error}") from None
     stack.enter_context(ended(process))
     return _Side(side.name, process, output)
 
@@ -136,8 +140,8 @@ def _accept(sides: Sequence[_Side], server: socket.socket, key: str, stack: Exit
             for side in waiting:
                 if side.process.poll() is not None:
                     raise side.ended() from None
-            if monotonic() - since > PATIENCE_S:
-                raise BackendError(f"{waiting[0].name} did not start within {PATIENCE_S} s") from None
+            if monotonic() - since > _START_S:
+                raise BackendError(f"{waiting[0].name} did not start within {_START_S} s") from None
             continue
         stack.enter_context(connection)
         connection.settimeout(PATIENCE_S)
@@ -182,6 +186,8 @@ def _take_turns(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
     for side in sides:
         _check_place(side)
         side.answer()
+        if any(test in side.collected and test not in side.reports for test in wanted):
+            raise side.ended()
 
 
 def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:

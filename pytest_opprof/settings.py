@@ -211,9 +211,7 @@ def _against(config: pytest.Config) -> str:
     options = config.option
     if options.opprof_against is None:
         if options.opprof_against_python:
-            raise UsageError(
-                "--opprof-against-python: says with which Python to run --opprof-against=REV, which is missing"
-            )
+            raise UsageError("--opprof-against-python: needs --opprof-against=REV, the revision that it is for")
         return ""
     others = {
         "--opprof-update": options.opprof_update or options.opprof_update_new,
@@ -222,9 +220,7 @@ def _against(config: pytest.Config) -> str:
     }
     for flag, given in others.items():
         if given:
-            raise UsageError(
-                f"--opprof-against and {flag}: two versions that take turns leave no room for it; leave one out"
-            )
+            raise UsageError(f"--opprof-against and {flag} do not go together: leave one out")
     return str(options.opprof_against)
 
 

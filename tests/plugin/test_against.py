@@ -1,4 +1,4 @@
-"""``--opprof-against``: two versions of the code that take turns. The fake device's times are exact, so no noise here."""
+"""``--opprof-against``: two versions of the code that take turns. The fake device's times are exact: no noise here."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ def git(pytester: pytest.Pytester, *arguments: str) -> str:
 
 
 @pytest.fixture
-def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def repository(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> pytest.Pytester:
     """A repository with one test of one committed model."""
-    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("tmp")))
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
     pytester.makepyfile(test_m=TEST)
     model(pytester, "fake.launch('MatMul', device_ns=100_000)")
-    (pytester.path / ".gitignore").write_text("tmp\n__pycache__\n")
+    (pytester.path / ".gitignore").write_text("__pycache__\n")
     git(pytester, "init", "-q")
     git(pytester, "add", "-A")
     git(pytester, "commit", "-qm", "one")
@@ -55,7 +57,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def leftovers(pytester: pytest.Pytester) -> list[str]:
     worktrees = git(pytester, "worktree", "list").splitlines()[1:]
-    return worktrees + [path.name for path in (pytester.path / "tmp").iterdir() if path.name.startswith("opprof-")]
+    return worktrees + [path.name for path in Path(os.environ["TMPDIR"]).glob("opprof-*")]
 
 
 def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> None:
@@ -64,7 +66,7 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
     result.stdout.fnmatch_lines(
         [
             "opprof: backend fake, timing async, against HEAD",
-            "opprof: * (HEAD) against the working tree: 5 pairs of processes, 9 for what is suspicious; about 10 times*",
+            "opprof: * (HEAD) against the working tree: 5 pairs of processes, 9 for what is suspicious; about 10 *",
             "opprof: pair 1 of 5, 1 test",
             "opprof: pair 5 of 5, 1 test, about * s",
             "opprof: 1 test measured, 1 ok",
@@ -182,7 +184,7 @@ def test_a_revision_that_collects_nothing_ends_the_run_with_a_message(repository
 def test_a_package_that_both_sides_import_from_one_place_is_an_error(
     repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conftest = f"import sys; sys.path.insert(0, {str(repository.path)!r})\n"
+    conftest = f"import sys\nsys.path.insert(0, {str(repository.path)!r})\nimport model\n"
     (repository.path / "conftest.py").write_text(conftest)
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "conftest")
@@ -194,8 +196,9 @@ def test_a_package_that_both_sides_import_from_one_place_is_an_error(
 
 
 def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
+    model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, f"--opprof-against-python={sys.executable}")
-    result.assert_outcomes(passed=1, deselected=1)
+    result.assert_outcomes(failed=1, deselected=1)
     result = run(repository, "--opprof-against-python=/no/such/python")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *: /no/such/python cannot be started: No such file or directory"])
@@ -211,17 +214,13 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
     ],
 )
-def test_what_cannot_be_compared_is_a_usage_error(
-    repository: pytest.Pytester, arguments: list[str], said: str
-) -> None:
+def test_what_cannot_be_compared_is_a_usage_error(repository: pytest.Pytester, arguments: list[str], said: str) -> None:
     result = run(repository, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([said])
 
 
-def test_outside_of_a_repository_is_a_usage_error(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_of_a_repository_is_a_usage_error(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(pytester.path.parent))
     pytester.makepyfile(test_m=TEST)
     model(pytester, "fake.launch('MatMul')")
@@ -245,8 +244,13 @@ def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
 def test_ctrl_c_leaves_no_process_and_no_worktree(repository: pytest.Pytester) -> None:
-    marker = repository.path / "tmp" / "running"
-    model(repository, f"open({str(marker)!r}, 'a').write(f'{{__import__(\"os\").getpid()}} ')", "import time", "time.sleep(60)")
+    marker = Path(os.environ["TMPDIR"], "running")
+    model(
+        repository,
+        f"open({str(marker)!r}, 'a').write(f'{{__import__(\"os\").getpid()}} ')",
+        "import time",
+        "time.sleep(60)",
+    )
     git(repository, "commit", "-qam", "slow")
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *AGAINST], cwd=repository.path, stdout=subprocess.PIPE, text=True
@@ -265,8 +269,9 @@ def test_ctrl_c_leaves_no_process_and_no_worktree(repository: pytest.Pytester) -
 def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytester) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = repository.path / "tmp" / f"opprof-{dead.pid}-abc"
+    left = Path(os.environ["TMPDIR"], f"opprof-{dead.pid}-abc")
     left.mkdir()
     git(repository, "worktree", "add", "-q", "--detach", str(left / "tree"))
-    run(repository).assert_outcomes(passed=1, deselected=1)
+    model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
+    run(repository).assert_outcomes(failed=1, deselected=1)
     assert leftovers(repository) == []
