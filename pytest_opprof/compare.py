@@ -111,7 +111,8 @@ class Diff:
                 return f"calls{of}: {row.now_calls}, {row.base_calls} in the baseline"
             case _:
                 limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
-                confirmed = f", in {self.timing.processes} processes" if self.timing.processes > 1 else ""
+                pairs = "pairs of " if self.timing.in_pairs else ""
+                confirmed = f", in {self.timing.processes} {pairs}processes" if self.timing.processes > 1 else ""
                 confirmed += f" (not measured again: {self.unconfirmed})" if self.unconfirmed else ""
                 return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
 

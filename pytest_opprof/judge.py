@@ -138,7 +138,8 @@ class Judgement:
     base: Times | None = None
     now: Times | None = None
     processes: int = 0
-    """How many of the new code (pairs, of both) were taken into account."""
+    """How many were taken into account: of the new code, or pairs of both."""
+    in_pairs: bool = False
     settled: bool = True
     """Whether more processes would change nothing."""
     total: Verdict = Verdict.OK
@@ -192,7 +193,7 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     total = math.exp(hodges_lehmann([ratio.total for ratio in ratios]))
     base = _typical([before for before, _ in pairs])
     now = Times(base.total_ns * total, {op: ns * _op_ratio(ratios, op) for op, ns in base.ops_ns.items()})
-    found = _judged(base, now, limits, len(pairs))
+    found = replace(_judged(base, now, limits, len(pairs)), in_pairs=True)
     if not last:
         return replace(found, settled=len(pairs) >= looks[0] and abs(total - 1) < SUSPICIOUS and not found.ops)
     clean = sum(ratio.clean for ratio in ratios)

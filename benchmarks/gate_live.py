@@ -1,0 +1,202 @@
+"""The time gate at work: a suite of 10 tests, run again and again under a bounded load, unchanged and made slower.
+
+    python benchmarks/gate_live.py [--runs 20] [--pairs 3] [--quiet]
+
+Three lines: the stored baseline with nothing changed and with a real 25 % slowdown in one function; two versions that
+take turns (A/B), the same with 10 %; and, if it is installed, pytest-benchmark on the same functions with
+--benchmark-compare-fail=min:5%. Of each: how many runs failed, and whether a failing one named the right test and op.
+The slowdown is real: one of the functions works on so much more data. The load is one process that computes 40 % of
+the time, in bursts of 20 to 200 ms; --quiet leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+OPS = ("tanh", "exp", "sin", "cos", "sqrt", "arctan", "sinh", "cosh", "log", "arcsinh")
+CANONICAL = ("Tanh", "Exp", "Sin", "Cos", "Sqrt", "Atan", "Sinh", "Cosh", "Log", "Asinh")
+SIZES = (250_000, 300_000, 150_000, 150_000, 900_000, 150_000, 120_000, 120_000, 250_000, 100_000)
+
+WORK = '''"""Ten functions: a heavy op on so many elements, and some light ones."""
+
+import numpy as np
+
+SIZES = {sizes}
+
+
+def data(number):
+    return np.linspace(0.1, 1.0, 2 * SIZES[number])
+
+
+def work(number, op, x):
+    heavy = getattr(np, op)(x[: SIZES[number]])
+    return (heavy[:50_000] * 2 + 1).sum()
+'''
+TESTS = """import pytest
+from work import data, work
+
+@pytest.mark.opprof(rounds=30)
+@pytest.mark.parametrize(("number", "op"), list(enumerate({ops})), ids=lambda value: str(value))
+def test_work(opprof, number, op, kept={{}}):
+    if number not in kept:
+        kept[number] = opprof.array(data(number))
+    work(number, op, kept[number])
+"""
+PEER = """import pytest
+from work import data, work
+
+@pytest.mark.parametrize(("number", "op"), list(enumerate({ops})))
+def test_work(benchmark, number, op):
+    benchmark(work, number, op, data(number))
+"""
+LOAD = """
+import random, time
+chance = random.Random(1)
+while True:
+    burst = chance.uniform(0.02, 0.2)
+    end = time.perf_counter() + burst
+    while time.perf_counter() < end:
+        sum(range(2_000))
+    time.sleep(burst * 1.5)
+"""
+
+
+@dataclass
+class Series:
+    """Runs of one kind."""
+
+    runs: int = 0
+    failed: int = 0
+    named: int = 0
+    """Failed, with the op or test that was made slower named and no other test failed."""
+    seconds: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.failed:3} of {self.runs} failed, {self.named} named it; {sum(self.seconds) / self.runs:.1f} s each"
+        )
+
+
+class Project:
+    """A repository with the suite."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write(SIZES)
+        (folder / "test_work.py").write_text(TESTS.format(ops=OPS))
+        (folder / "peer.py").write_text(PEER.format(ops=OPS))
+        self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("commit", "-qm", "unchanged")
+
+    def write(self, sizes: tuple[int, ...]) -> None:
+        (self.folder / "work.py").write_text(WORK.format(sizes=sizes))
+
+    def git(self, *arguments: str) -> None:
+        identity = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True)
+
+    def pytest(self, *arguments: str) -> tuple[int, str, float]:
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+        begin = perf_counter()
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr, perf_counter() - begin
+
+    @contextlib.contextmanager
+    def slower(self, number: int, by: float) -> Iterator[None]:
+        """Let a function work on so much more data."""
+        sizes = list(SIZES)
+        sizes[number] = round(sizes[number] * (1 + by))
+        self.write(tuple(sizes))
+        try:
+            yield
+        finally:
+            self.write(SIZES)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--pairs", type=int, help="runs of the A/B comparison (default: as --runs)")
+    parser.add_argument("--quiet", action="store_true", help="without the load")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder))
+        load = None if arguments.quiet else subprocess.Popen([sys.executable, "-c", LOAD])
+        try:
+            stored(project, arguments.runs)
+            against(project, arguments.pairs or arguments.runs)
+            peer(project, arguments.runs)
+        finally:
+            if load:
+                load.kill()
+
+
+def stored(project: Project, runs: int) -> None:
+    code, output, seconds = project.pytest("--opprof-update", "--opprof-noise=ignore", "test_work.py")
+    assert code == 0, output
+    print(f"baseline recorded in {seconds:.1f} s")
+    compare(project, "stored baseline", runs, 0.25, "--opprof", "test_work.py")
+
+
+def against(project: Project, runs: int) -> None:
+    compare(project, "A/B", runs, 0.10, "--opprof", "--opprof-against=HEAD", "test_work.py")
+
+
+def compare(project: Project, what: str, runs: int, by: float, *arguments: str) -> None:
+    unchanged, slower = Series(), Series()
+    for _ in range(runs):
+        take(project, unchanged, None, *arguments)
+    print(f"{what:16} unchanged {unchanged}", flush=True)
+    chance = random.Random(0)
+    for _ in range(runs):
+        number = chance.randrange(len(OPS))
+        with project.slower(number, by):
+            take(project, slower, number, *arguments)
+    print(f"{what:16} +{by:.0%} {slower}", flush=True)
+
+
+def take(project: Project, series: Series, number: int | None, *arguments: str) -> None:
+    code, output, seconds = project.pytest(*arguments)
+    assert code in (0, 1), output
+    series.runs += 1
+    series.failed += code
+    series.seconds.append(seconds)
+    if number is not None and code:
+        failed = re.findall(r"^FAILED \S+\[(\d+)-", output, re.MULTILINE)
+        named = f"time of {CANONICAL[number]}: " in output
+        series.named += failed == [str(number)] and named
+        if not (failed == [str(number)] and named):
+            print(output)
+    elif code:
+        print(output)
+
+
+def peer(project: Project, runs: int) -> None:
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        print("pytest-benchmark is not installed: not compared")
+        return
+    project.pytest("peer.py", "--benchmark-save=base")
+    unchanged = Series()
+    for _ in range(runs):
+        arguments = ("peer.py", "--benchmark-compare=0001", "--benchmark-compare-fail=min:5%")
+        code, _, seconds = project.pytest(*arguments)
+        unchanged.runs += 1
+        unchanged.failed += code != 0
+        unchanged.seconds.append(seconds)
+    print(f"pytest-benchmark min:5% unchanged {unchanged}")
+
+
+if __name__ == "__main__":
+    main()
