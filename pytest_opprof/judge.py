@@ -139,12 +139,12 @@ class Judgement:
     now: Times | None = None
     processes: int = 0
     """How many were taken into account: of the new code, or pairs of both."""
-    in_pairs: bool = False
     settled: bool = True
     """Whether more processes would change nothing."""
     total: Verdict = Verdict.OK
     ops: Mapping[str, Verdict] = field(default_factory=dict)
     """The ops that changed beyond their limits."""
+    in_pairs: bool = False
 
     @property
     def change(self) -> float | None:
