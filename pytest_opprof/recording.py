@@ -14,6 +14,7 @@ from .judge import CLEAN_SHARE, LEAST_CLEAN, LEAST_ROUNDS, STORED_RULE
 from .remeasure import measure
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
+from .samples import Run
 
 _PATIENCE = 10
 """A process that takes so many times as long as the tests took before hangs."""
@@ -60,8 +61,15 @@ def _add(window: Plain, entry: Entry | None) -> str:
         return "it was not measured"
     if entry.calls != entry_of(window).calls:
         return "other ops ran"
-    window["runs"] += [plain_run(run) for runs in entry.times.values() for run in runs]
+    before, after = _timed(entry_of(window)), _timed(entry)
+    if len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
+        return "other rounds or ops were timed"
+    window["runs"] += map(plain_run, after)
     return ""
+
+
+def _timed(entry: Entry) -> list[Run]:
+    return [run for runs in entry.times.values() for run in runs]
 
 
 def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator[str]:
@@ -70,7 +78,7 @@ def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
         return _forget(windows)
     for test, window in windows:
-        runs = [run for runs in entry_of(window).times.values() for run in runs]
+        runs = _timed(entry_of(window))
         clean = sum(len(run.clean(CLEAN_SHARE)) >= LEAST_CLEAN for run in runs)
         if runs and clean < STORED_RULE.least_base_processes:
             yield (

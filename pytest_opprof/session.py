@@ -247,7 +247,9 @@ class Session:
         if base is None or not _unsettled(window):
             return window
         now = Entry.of(window.profile, machine())
-        if window.name not in again or again[window.name].calls != now.calls:
+        if window.name not in again:
+            return _unconfirmed(window, "a fresh process did not measure it")
+        if again[window.name].calls != now.calls:
             return _unconfirmed(window, "a fresh process ran other ops")
         runs = (*window.runs, *again[window.name].times.get(machine(), ()))
         if len(runs) == len(window.runs):
@@ -281,6 +283,18 @@ class Session:
         missing = next((window.no_baseline for window in windows if window.no_baseline), "")
         if missing and self.settings.strict:
             raise Failed(f"{missing}: record it with pytest {shlex.quote(item.nodeid)} --opprof-update-new")
+        for title, window in titled.items():
+            if window.untimed and not window.accepted and (advice := self._needs_verdict(window, item.nodeid)):
+                raise Failed(f"times of {title} not judged, {window.untimed}: {advice}")
+
+    def _needs_verdict(self, window: WindowReport, node_id: str) -> str:
+        """Return what to do about times without a verdict; empty where they pass with a warning."""
+        noisy = window.diff is not None and window.diff.timing.verdict is Verdict.NOISY
+        if noisy and self.settings.noise == "fail":
+            return "measure when it is quiet, or let it pass with --opprof-noise=warn"
+        if not noisy and self.settings.strict:
+            return f"--opprof-strict wants a verdict; pytest {shlex.quote(node_id)} --opprof-update records them here"
+        return ""
 
     # --- more processes
 
