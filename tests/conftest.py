@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,9 +70,9 @@ def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
         "asyncio_default_fixture_loop_scope = function\n"
     )
 
-    def run(*arguments: str) -> pytest.RunResult:
+    def run(*arguments: str, **how: bool) -> pytest.RunResult:
         alone = ["--opprof-processes=1"] if {"--opprof-update", "--opprof-update-new"} & {*arguments} else []
-        return pytester.runpytest_inprocess(*alone, *arguments)
+        return pytester.runpytest_inprocess(*alone, *arguments, **how)
 
     return run
 
@@ -86,6 +87,24 @@ def thrice(pytester: pytest.Pytester) -> None:
                     processes *= 3
                 times.pop("yardstick_us", None)
         path.write_text(json.dumps(document))
+
+
+HANG = "os.symlink(str(os.getpid()), 'pid'); [None for _ in iter(int, 1)]"
+"""Says which process it is, in one step, and never ends."""
+
+
+def end_at_once(monkeypatch: pytest.MonkeyPatch, by: type[BaseException] | None = None) -> None:
+    """Let the time be up as soon as the fresh process hangs, or end the waiting by another exception."""
+    communicate = subprocess.Popen.communicate
+
+    def until_it_hangs(process: subprocess.Popen[str], input: None = None, timeout: float | None = None) -> object:
+        if timeout is None:
+            return communicate(process, input)
+        while not os.path.lexists("pid") and process.poll() is None:
+            os.sched_yield()
+        raise by or subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", until_it_hangs)
 
 
 Launch = tuple[str, int]

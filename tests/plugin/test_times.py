@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
-from ..conftest import thrice
+from ..conftest import HANG, end_at_once, thrice
 
 Suite = Callable[..., pytest.RunResult]
 MODEL = """
@@ -158,24 +157,6 @@ def test_a_fresh_process_that_hangs_is_ended(
     result.stdout.fnmatch_lines(["*(not measured again: a fresh process took more than 300 s)"])
     with pytest.raises(ProcessLookupError):
         os.kill(int(os.readlink("pid")), 0)
-
-
-HANG = "os.symlink(str(os.getpid()), 'pid'); [None for _ in iter(int, 1)]"
-"""Says which process it is, in one step, and never ends."""
-
-
-def end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the time be up as soon as the fresh process hangs."""
-    communicate = subprocess.Popen.communicate
-
-    def until_it_hangs(process: subprocess.Popen[str], input: None = None, timeout: float | None = None) -> object:
-        if timeout is None:
-            return communicate(process, input)
-        while not os.path.lexists("pid") and process.poll() is None:
-            os.sched_yield()
-        raise subprocess.TimeoutExpired(process.args, timeout)
-
-    monkeypatch.setattr(subprocess.Popen, "communicate", until_it_hangs)
 
 
 def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
