@@ -83,9 +83,8 @@ class Series:
     seconds: list[float] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return (
-            f"{self.failed:3} of {self.runs} failed, {self.named} named it; {sum(self.seconds) / self.runs:.1f} s each"
-        )
+        each = sum(self.seconds) / self.runs
+        return f"{self.failed:3} of {self.runs} failed, {self.named} named the test and op; {each:.1f} s each"
 
 
 class Project:

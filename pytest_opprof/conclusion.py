@@ -48,8 +48,16 @@ def concluded(
     if missing and settings.strict:
         return record, f"{missing}: record it with {update}-new"
     for title, window in titled.items():
-        noisy = window.verdict is Verdict.NOISY
-        if (noisy and settings.noise == "fail") or (window.untimed and not noisy and settings.strict):
-            why = "--opprof-noise=fail" if noisy else "--opprof-strict"
-            return record, f"{title}: times not judged, {window.untimed} ({why})"
+        if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
+            return record, f"times of {title} not judged, {window.untimed}: {advice}"
     return record, ""
+
+
+def _needs_verdict(window: WindowReport, settings: Settings, update: str) -> str:
+    """Return what to do about times without a verdict; empty where they pass with a warning."""
+    noisy = window.diff is not None and window.diff.timing.verdict is Verdict.NOISY
+    if noisy and settings.noise == "fail":
+        return "measure when it is quiet, or let it pass with --opprof-noise=warn"
+    if noisy or not settings.strict:
+        return ""
+    return "--opprof-strict wants a verdict" + ("" if settings.against else f"; {update} records them here")

@@ -85,10 +85,11 @@ class Measurement:
             yield
             return
         with ExitStack() as stack:
-            stack.enter_context(threads_limited(threads))
+            # Backends first: what they put back has to be what they found, not our limit.
             for backend in self.backends:
                 if backend.in_use() and (limit := getattr(backend, "threads_limited", None)):
                     stack.enter_context(limit(threads))
+            stack.enter_context(threads_limited(threads))
             self.threads = threads
             try:
                 yield

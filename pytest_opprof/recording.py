@@ -14,6 +14,7 @@ from .judge import CLEAN_SHARE, LEAST_CLEAN, LEAST_ROUNDS, STORED_RULE
 from .remeasure import measure
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
+from .samples import Run
 from .settings import Settings
 
 _PATIENCE = 10
@@ -38,19 +39,23 @@ def record(
     watch, took_s = Watch(), 0.0
     for number in range(min(len(window["runs"]) for _, window in windows), processes):
         estimate = f", about {took_s:.0f} s each" if took_s else ""
-        what = f"{len(tests)} timed test{'s' if len(tests) > 1 else ''}"
+        ids = list(dict.fromkeys(test.id for test, _ in windows))
+        what = f"{len(ids)} timed test{'s' if len(ids) > 1 else ''}"
         say(f"opprof: measuring {what}, process {number + 1} of {processes}{estimate}")
         begin = monotonic()
         try:
-            measured = measure(config, [test.id for test in tests], max(_PATIENCE * took_s, _LEAST_PATIENCE_S))
+            measured = measure(config, ids, max(_PATIENCE * took_s, _LEAST_PATIENCE_S))
         except BackendError as error:
             yield f"times were not recorded: {error}"
             return _forget(windows)
         took_s = monotonic() - begin
-        for test, window in windows:
+        for test, window in list(windows):
             if why := _add(window, measured.get(test.id, {}).get(window["name"])):
                 yield f"{titled(test.id, window['name'])}: its times were not recorded: {why} in process {number + 1}"
                 _forget([(test, window)])
+                windows.remove((test, window))
+        if not windows:
+            return
     if settings.update and settings.noise != "ignore":
         yield from _refused(windows, watch.busy())
 
@@ -61,8 +66,15 @@ def _add(window: Plain, entry: Entry | None) -> str:
         return "it was not measured"
     if entry.calls != entry_of(window).calls:
         return "other ops ran"
-    window["runs"] += [plain_run(run) for runs in entry.times.values() for run in runs]
+    before, after = _timed(entry_of(window)), _timed(entry)
+    if not after or len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
+        return "other rounds or ops were timed"
+    window["runs"] += map(plain_run, after)
     return ""
+
+
+def _timed(entry: Entry) -> list[Run]:
+    return [run for runs in entry.times.values() for run in runs]
 
 
 def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator[str]:
@@ -71,7 +83,7 @@ def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
         return _forget(windows)
     for test, window in windows:
-        runs = [run for runs in entry_of(window).times.values() for run in runs]
+        runs = _timed(entry_of(window))
         clean = sum(len(run.clean(CLEAN_SHARE)) >= LEAST_CLEAN for run in runs)
         if runs and clean < STORED_RULE.least_base_processes:
             yield (

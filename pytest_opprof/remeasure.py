@@ -46,7 +46,7 @@ def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIME
         try:
             found: list[dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))["tests"]
             return {test["id"]: {window["name"]: entry_of(window) for window in test["windows"]} for test in found}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             last = output.strip().splitlines()[-1:] or ["no output"]
             raise BackendError(f"a fresh process gave no measurement ({last[0]})") from error
 

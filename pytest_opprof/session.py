@@ -283,7 +283,9 @@ class Session:
         if base is None or not _unsettled(window):
             return window
         now = Entry.of(window.profile, machine())
-        if window.name not in again or again[window.name].calls != now.calls:
+        if window.name not in again:
+            return _unconfirmed(window, "a fresh process did not measure it")
+        if again[window.name].calls != now.calls:
             return _unconfirmed(window, "a fresh process ran other ops")
         runs = (*window.runs, *again[window.name].times.get(machine(), ()))
         if len(runs) == len(window.runs):

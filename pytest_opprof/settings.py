@@ -234,7 +234,7 @@ def _noise(value: object) -> Noise:
 
 
 def _threads(value: object, what: str) -> int:
-    return 0 if value in ("all", 0) else _count(value, f"{what} ('all', or a number of threads)", 1)
+    return 0 if value == "all" else _count(value, what, 1, "'all' or ")
 
 
 def _warmup(rounds: int) -> int:
@@ -259,16 +259,21 @@ def _limits(limits: Limits, given: Mapping[str, Any], what: Callable[[str], str]
 
 
 def _time(value: object, what: str) -> int:
-    quantity = parse(value) if isinstance(value, str) else None
-    if quantity is None or quantity.dimension != "time":
-        raise UsageError(f"{what} is {value!r}; write a time, such as '5 us'")
-    return int(quantity.value)
+    if isinstance(value, str):
+        try:
+            quantity = parse(value)
+        except UsageError:
+            pass
+        else:
+            if quantity.dimension == "time":
+                return int(quantity.value)
+    raise UsageError(f"{what} is {value!r}; write a time, such as '5 us'")
 
 
-def _count(value: object, what: str, least: int) -> int:
+def _count(value: object, what: str, least: int, otherwise: str = "") -> int:
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        raise UsageError(f"{what} is {value!r}; write an int of {least} or more")
+        raise UsageError(f"{what} is {value!r}; write {otherwise}an int of {least} or more")
     return number
 
 

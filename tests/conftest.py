@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,7 +60,8 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
 def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     """Run pytest on the files of pytester with the fake device, in this process.
 
-    How busy the machine is does not matter, and a baseline has the fewest processes that can be judged.
+    How busy the machine is does not matter, and baselines are recorded in this process alone: a fresh one takes 1 s.
+    `thrice` makes times of them that are judged.
     """
     pytester.makeini(
         # hypothesis would be imported again at the end of each run: 1 s.
@@ -67,11 +70,41 @@ def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
         "asyncio_default_fixture_loop_scope = function\n"
     )
 
-    def run(*arguments: str) -> pytest.RunResult:
-        few = ["--opprof-processes=3"] if {"--opprof-update", "--opprof-update-new"} & {*arguments} else []
-        return pytester.runpytest_inprocess(*few, *arguments)
+    def run(*arguments: str, **how: bool) -> pytest.RunResult:
+        alone = ["--opprof-processes=1"] if {"--opprof-update", "--opprof-update-new"} & {*arguments} else []
+        return pytester.runpytest_inprocess(*alone, *arguments, **how)
 
     return run
+
+
+def thrice(pytester: pytest.Pytester) -> None:
+    """Let the one process in each baseline stand for the three that times are judged by."""
+    for path in pytester.path.rglob("*.py.json"):
+        document = json.loads(path.read_text())
+        for windows in document["tests"].values():
+            for times in (times for window in windows.values() for times in window.get("times", {}).values()):
+                for processes in (*times["ops_us"].values(), times["total_us"], times.get("wait_us", [])):
+                    processes *= 3
+                times.pop("yardstick_us", None)
+        path.write_text(json.dumps(document))
+
+
+HANG = "os.symlink(str(os.getpid()), 'pid'); [None for _ in iter(int, 1)]"
+"""Says which process it is, in one step, and never ends."""
+
+
+def end_at_once(monkeypatch: pytest.MonkeyPatch, by: type[BaseException] | None = None) -> None:
+    """Let the time be up as soon as the fresh process hangs, or end the waiting by another exception."""
+    communicate = subprocess.Popen.communicate
+
+    def until_it_hangs(process: subprocess.Popen[str], input: None = None, timeout: float | None = None) -> object:
+        if timeout is None:
+            return communicate(process, input)
+        while not os.path.lexists("pid") and process.poll() is None:
+            os.sched_yield()
+        raise by or subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", until_it_hangs)
 
 
 Launch = tuple[str, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +40,7 @@ def test_update_writes_what_the_next_run_compares_with(pytester: pytest.Pytester
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["baselines of 1 tests: 1 new, 0 changed, 0 unchanged", "  wrote *test_m.py.json"])
     assert kept(pytester) == {"test_a": {"Cast": 10, "MatMul": 2}}
-    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, no times judged"])
 
 
 def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -57,7 +56,7 @@ def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest
             "  calls of Exp: 1, none in the baseline",
             "Cast *10 -> 12 *10 us -> 12 us *+20% *more calls",
             "if this is meant: pytest test_m.py::test_a --opprof-update",
-            "opprof: 1 test measured, 0 ok, 1 with more calls",
+            "opprof: 1 test measured, 0 ok, 1 with more calls, no times judged",
         ]
     )
 
@@ -73,7 +72,7 @@ def test_fewer_calls_and_gone_ops_pass_say_so_and_ask_for_an_update(pytester: py
             "test_m.py::test_a: calls of Exp: none, 1 in the baseline",
             "test_m.py::test_a: calls of Cast: 10, 12 in the baseline",
             "keep what became cheaper: pytest --opprof-update",
-            "opprof: 1 test measured, 0 ok, 1 improved",
+            "opprof: 1 test measured, 0 ok, 1 improved, no times judged",
         ]
     )
 
@@ -166,7 +165,7 @@ def test_a_test_that_wants_no_baseline_has_none(pytester: pytest.Pytester, suite
     model(pytester, "Cast=10", mark="baseline=False")
     suite("--opprof-update").stdout.fnmatch_lines(["baselines of 0 tests: 0 new, 0 changed, 0 unchanged"])
     assert not (pytester.path / "baselines").exists()
-    suite("--opprof", "--opprof-strict").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    suite("--opprof", "--opprof-strict").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, no times judged"])
 
 
 @pytest.mark.parametrize("other", ["device='H100'", "version='2'"])
@@ -181,175 +180,15 @@ def test_baselines_of_another_environment_are_kept_side_by_side(
     )
     suite("--opprof-update")
     assert len(list(pytester.path.glob("baselines/*/test_m.py.json"))) == 2
-    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, no times judged"])
     model(pytester, "Cast=10", setup="fake.pretend()")
-    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, no times judged"])
 
 
 def test_timing_modes_are_not_compared(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, "Cast=10")
     suite("--opprof-update")
     suite("--opprof", "--opprof-timing=sync").stdout.fnmatch_lines(["no baseline for fake 1, fake, sync (*"])
-
-
-def test_rounds_that_are_slower_in_every_fresh_process_fail(pytester: pytest.Pytester, suite: Suite) -> None:
-    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
-    suite("--opprof-update")
-    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5")
-    result = suite("--opprof")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  device time of MatMul: 200 us -> 320 us (+60%), tolerance 50%, in 5 processes",
-            "total device time: 200 us -> 320 us (+60%): +0 ns from more calls, +120 us from slower calls",
-            "opprof: 1 test measured, 0 ok, 1 slower",
-        ]
-    )
-
-
-def test_the_tolerance_is_the_marks_else_the_flags(pytester: pytest.Pytester, suite: Suite) -> None:
-    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
-    suite("--opprof-update")
-    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5")
-    suite("--opprof", "--opprof-tolerance=61%").assert_outcomes(passed=1)
-    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5, tolerance='61%'")
-    suite("--opprof", "--opprof-tolerance=10%").assert_outcomes(passed=1)
-    model(pytester, "MatMul=2", ns=60_000, mark="rounds=5, tolerance='10%'")
-    suite("--opprof").stdout.fnmatch_lines(["*test_a: device time of MatMul: 200 us -> 120 us (-40%), tolerance 10%"])
-
-
-ONCE = """
-import os, pathlib, pytest
-from pytest_opprof.backends import fake
-@pytest.mark.opprof(rounds=5)
-def test_a():
-    fake.launch("MatMul", device_ns={ns} if "OPPROF_LOOK" in os.environ else {first})
-"""
-
-
-def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester, suite: Suite) -> None:
-    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
-    suite("--opprof-update")
-    pytester.makepyfile(test_m=ONCE.format(ns=210_000, first=900_000))
-    result = suite("--opprof")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
-
-
-@pytest.mark.parametrize(
-    ("in_the_fresh_process", "reason"),
-    [
-        ("os._exit(3)", "a fresh process gave no measurement (*)"),
-        ("pytest.skip('not here')", "a fresh process gave no measurement (*1 skipped*)"),
-        ("fake.launch('Exp')", "a fresh process ran other ops"),
-    ],
-)
-def test_what_cannot_be_measured_again_stays_slower_and_says_why(
-    pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, reason: str
-) -> None:
-    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
-    suite("--opprof-update")
-    text = ONCE.format(ns=900_000, first=900_000)
-    pytester.makepyfile(test_m=text + f"    if 'OPPROF_LOOK' in os.environ: {in_the_fresh_process}\n")
-    result = suite("--opprof")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"  device time of MatMul: *tolerance 50% (not measured again: {reason})"])
-
-
-def test_a_run_looks_again_for_so_long_and_no_longer(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pytest_opprof import session
-
-    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
-    suite("--opprof-update")
-    pytester.makepyfile(test_m=ONCE.format(ns=900_000, first=900_000))
-    monkeypatch.setattr(session, "LOOKING_S", -1)
-    result = suite("--opprof")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["* (not measured again: this run has spent -1 s on measuring again)"])
-
-
-@pytest.mark.parametrize(
-    "arguments", [["test_a", "-k", "test_a"], ["../sub", "-k", "test_a", "-c", "../alt.ini", "--rootdir=.."]]
-)
-def test_a_fresh_process_gets_the_arguments_as_they_are(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    folder = pytester.mkdir("sub")
-    if arguments[0] == "test_a":
-        folder = folder / "test_a"
-        folder.mkdir()
-    pytester.makefile(".ini", alt="[pytest]\n")
-    (folder / "test_m.py").write_text(ONCE.format(ns=200_000, first=200_000))
-    (folder / "test_broken.py").write_text("def test_b(): pass\n")
-    monkeypatch.chdir(pytester.path / "sub")
-    command = [*arguments, "-p", "no:hypothesispytest", "--opprof-backend=fake"]
-    assert pytester.runpytest_subprocess("--opprof-update", *command).ret == 0
-    (folder / "test_m.py").write_text(ONCE.format(ns=900_000, first=900_000))
-    (folder / "test_broken.py").write_text("raise ValueError('imported though it is not looked at')\n")
-    result = pytester.runpytest_subprocess("--opprof", f"--ignore={folder / 'test_broken.py'}", *command)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*tolerance 50%, in 5 processes"])
-
-
-def test_a_fresh_process_that_hangs_is_ended(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pytest_opprof import remeasure
-
-    pytester.makepyfile(test_m=ONCE.format(ns=200_000, first=200_000))
-    suite("--opprof-update")
-    hang = "    if 'OPPROF_LOOK' in os.environ:\n"
-    hang += "        pathlib.Path('pid').write_text(str(os.getpid()))\n        while 1: pass\n"
-    pytester.makepyfile(test_m=ONCE.format(ns=900_000, first=900_000) + hang)
-    monkeypatch.setattr(remeasure, "TIMEOUT_S", 5)
-    result = suite("--opprof")
-    result.stdout.fnmatch_lines(["*(not measured again: a fresh process took more than 5 s)"])
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((pytester.path / "pid").read_text()), 0)
-
-
-def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
-    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
-    suite("--opprof-update")
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    before = path.read_text()
-    model(pytester, "MatMul=2", ns=160_000, mark="rounds=5", setup="def test_b(tmp_path): assert 1\n")
-    flags = ("--junit-xml=junit.xml", f"--basetemp={pytester.path / 'tmp'}", "--opprof-json=run.json", "test_m.py")
-    suite("--opprof-update-new", *flags).assert_outcomes(failed=1, passed=1)
-    assert 'tests="2"' in (pytester.path / "junit.xml").read_text()
-    assert len(json.loads((pytester.path / "run.json").read_text())["tests"]) == 1
-    assert path.read_text() == before
-
-
-def test_times_of_fewer_than_five_rounds_are_shown_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
-    model(pytester, "MatMul=2", ns=100_000)
-    suite("--opprof-update")
-    model(pytester, "MatMul=2", ns=900_000)
-    result = suite("--opprof", "-vv")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["MatMul *200 us -> 1.8 ms *", "times are shown, not judged: 1 of 5 rounds measured"])
-
-
-def test_times_of_another_machine_are_not_judged_and_not_overwritten(pytester: pytest.Pytester, suite: Suite) -> None:
-    model(pytester, "MatMul=2", ns=100_000, mark="rounds=5")
-    suite("--opprof-update")
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    document = json.loads(path.read_text())
-    times = document["tests"]["test_a"]["body"]["device_us"]
-    (here,) = times
-    times["Another CPU, 64 cores"] = times.pop(here)
-    path.write_text(json.dumps(document))
-    model(pytester, "MatMul=2", ns=900_000, mark="rounds=5")
-    result = suite("--opprof")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["times not judged, the baseline was timed on Another CPU, 64 cores, this is *: test_m.py::test_a"]
-    )
-    suite("--opprof-update")
-    times = json.loads(path.read_text())["tests"]["test_a"]["body"]["device_us"]
-    assert set(times) == {"Another CPU, 64 cores", here}
 
 
 def test_a_baseline_file_with_conflict_markers_fails_its_tests_and_stays_as_it_is(
@@ -359,7 +198,7 @@ def test_a_baseline_file_with_conflict_markers_fails_its_tests_and_stays_as_it_i
     suite("--opprof-update")
     (path,) = pytester.path.glob("baselines/*/*.json")
     text = path.read_text().replace(
-        ' "schema": 1,', '<<<<<<< HEAD\n "schema": 1,\n=======\n "schema": 1,\n>>>>>>> other'
+        ' "schema": 2,', '<<<<<<< HEAD\n "schema": 2,\n=======\n "schema": 2,\n>>>>>>> other'
     )
     path.write_text(text)
     for flag in ("--opprof", "--opprof-update"):
@@ -481,7 +320,7 @@ def test_the_schema_is_shipped_and_every_written_file_keeps_to_it(pytester: pyte
 
     import pytest_opprof
 
-    model(pytester, "Cast=2", mark="rounds=5")
+    model(pytester, "Cast=2", mark="rounds=10")
     suite("--opprof-update")
     schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "baseline-2.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -567,4 +406,6 @@ def test_a_broken_baseline_file_of_a_test_without_baseline_is_no_internal_error(
     )
     result = suite("--opprof")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["opprof: error: *has git merge conflict markers*", "opprof: 1 test measured, 1 ok"])
+    result.stdout.fnmatch_lines(
+        ["opprof: error: *has git merge conflict markers*", "opprof: 1 test measured, 1 ok, no times judged"]
+    )

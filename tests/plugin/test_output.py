@@ -121,7 +121,7 @@ from pytest_opprof.backends import fake
 pytestmark = pytest.mark.opprof
 def test_more(): [fake.launch("Cast") for _ in range({more})]
 def test_fewer(): [fake.launch("Cast") for _ in range({fewer})]
-@pytest.mark.opprof(rounds=5)
+@pytest.mark.opprof(rounds=10)
 def test_slower(): fake.launch("Cast", device_ns={slow})
 @pytest.mark.op_budget(Csat=1)
 def test_not_measured(): fake.launch("Cast")

@@ -1,0 +1,364 @@
+"""Times: looked at again in fresh processes, recorded in several, judged under honest conditions only."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable
+
+import pytest
+
+from ..conftest import HANG, end_at_once, thrice
+
+Suite = Callable[..., pytest.RunResult]
+MODEL = """
+import os, pathlib, pytest
+from pytest_opprof.backends import fake
+@pytest.mark.opprof(rounds=10{mark})
+def test_a():
+    fake.launch("MatMul", device_ns={again} if "OPPROF_TESTS" in os.environ else {ns})
+{more}"""
+
+
+def model(
+    pytester: pytest.Pytester, us: int = 200, again_us: int | None = None, mark: str = "", more: str = ""
+) -> None:
+    """Write a test whose only op takes so long, and another time in a fresh process, if given."""
+    again = us if again_us is None else again_us
+    text = MODEL.format(ns=us * 1_000, again=again * 1_000, mark=mark and f", {mark}", more=more)
+    pytester.makepyfile(test_m=text)
+
+
+def recorded(pytester: pytest.Pytester, suite: Suite, us: int = 200, mark: str = "") -> None:
+    """Record a baseline of so many us; what it was recorded in is judged as three processes."""
+    model(pytester, us, mark=mark)
+    suite("--opprof-update")
+    thrice(pytester)
+
+
+def kept(pytester: pytest.Pytester) -> dict[str, object]:
+    """Return the only baseline window."""
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    return json.loads(path.read_text())["tests"]["test_a"]["body"]  # type: ignore[no-any-return]
+
+
+# --- looked at again
+
+
+def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite)
+    model(pytester, 320)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  device time of MatMul: 200 us -> 320 us (+60%), limit 25%, in 6 processes",
+            "  device time: 200 us -> 320 us (+60%), limit 13%, in 6 processes",
+            "total device time: 200 us -> 320 us (+60%): +0 ns from more calls, +120 us from slower calls",
+            "opprof: 1 test measured, 0 ok, 1 slower",
+        ]
+    )
+
+
+def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite)
+    model(pytester, 900, again_us=210)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+@pytest.mark.parametrize("us", [200, 100])
+def test_what_is_not_slower_is_not_looked_at_again(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, us: int
+) -> None:
+    recorded(pytester, suite)
+    monkeypatch.setattr("pytest_opprof.session.measure", lambda *arguments: pytest.fail("looked again"))
+    model(pytester, us)
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(pytester, suite)
+    monkeypatch.setattr("pytest_opprof.session.measure", lambda *arguments: pytest.fail("looked again"))
+    model(pytester, 200, more="    fake.launch('MatMul', device_ns=200_000)\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in the baseline", "*not judged: its calls changed"])
+    result.stdout.no_fnmatch_line("*limit 25%*")
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls, no times judged"])
+
+
+@pytest.mark.parametrize(
+    ("in_the_fresh_process", "reason"),
+    [
+        ("os._exit(3)", "a fresh process gave no measurement (*)"),
+        ("os.kill(os.getpid(), 9)", "a fresh process gave no measurement (*)"),
+        ("pytest.skip('not here')", "a fresh process did not measure it"),
+        ("fake.launch('Exp')", "a fresh process ran other ops"),
+    ],
+)
+def test_what_cannot_be_measured_again_stays_slower_and_says_why(
+    pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, reason: str
+) -> None:
+    recorded(pytester, suite)
+    model(pytester, 900, more=f"    if 'OPPROF_TESTS' in os.environ: {in_the_fresh_process}\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"  device time of MatMul: *limit 25% (not measured again: {reason})"])
+
+
+def test_a_run_looks_again_for_so_long_and_no_longer(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(pytester, suite)
+    model(pytester, 900)
+    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["* (not measured again: this run has spent -1 s on measuring again)"])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["test_a", "-k", "test_a"], ["../sub", "-k", "test_a", "-c", "../alt.ini", "--rootdir=.."]]
+)
+def test_a_fresh_process_gets_the_arguments_as_they_are(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    model(pytester, 200)
+    folder = pytester.mkdir("sub")
+    if arguments[0] == "test_a":
+        folder = folder / "test_a"
+        folder.mkdir()
+    pytester.makefile(".ini", alt="[pytest]\n")
+    module = (pytester.path / "test_m.py").rename(folder / "test_m.py")
+    (folder / "test_broken.py").write_text("def test_b(): pass\n")
+    monkeypatch.chdir(pytester.path / "sub")
+    command = [*arguments, "-p", "no:hypothesispytest", "--opprof-backend=fake", "--opprof-noise=ignore"]
+    assert pytester.runpytest_subprocess("--opprof-update", "--opprof-processes=1", *command).ret == 0
+    thrice(pytester)
+    module.write_text(MODEL.format(ns=900_000, again=210_000, mark="", more=""))
+    (folder / "test_broken.py").write_text("raise ValueError('imported though it is not looked at')\n")
+    result = pytester.runpytest_subprocess("--opprof", f"--ignore={folder / 'test_broken.py'}", *command)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+
+
+def test_a_fresh_process_that_hangs_is_ended(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(pytester, suite)
+    model(pytester, 900, more=f"    if 'OPPROF_TESTS' in os.environ: {HANG}\n")
+    end_at_once(monkeypatch)
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["*(not measured again: a fresh process took more than 300 s)"])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(os.readlink("pid")), 0)
+
+
+def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite)
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    before = path.read_text()
+    model(pytester, 320, again_us=210, more="def test_b(tmp_path): assert 1\n")
+    flags = ("--junit-xml=junit.xml", f"--basetemp={pytester.path / 'tmp'}", "--opprof-json=run.json", "test_m.py")
+    suite("--opprof-update-new", *flags).assert_outcomes(passed=2)
+    assert 'tests="2"' in (pytester.path / "junit.xml").read_text()
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert [run["total_ns"][0] for run in test["windows"][0]["runs"]] == [320_000, 210_000]
+    assert path.read_text() == before
+
+
+# --- limits
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look only once: a limit is the same in every process."""
+    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)
+
+
+@pytest.mark.usefixtures("once")
+def test_the_tolerance_is_the_marks_else_the_flags_and_that_of_ops_is_no_narrower(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    recorded(pytester, suite)
+    model(pytester, 320)
+    suite("--opprof", "--opprof-tolerance=61%").assert_outcomes(passed=1)
+    model(pytester, 320, mark="tolerance='61%'")
+    suite("--opprof", "--opprof-tolerance=10%").assert_outcomes(passed=1)
+    model(pytester, 120, mark="tolerance='10%'")
+    suite("--opprof").stdout.fnmatch_lines(
+        ["*test_a: device time of MatMul: 200 us -> 120 us (-40%), limit 25%", "*test_a: device time: *, limit 10%"]
+    )
+
+
+@pytest.mark.usefixtures("once")
+@pytest.mark.parametrize(
+    ("mark", "flags", "limits"),
+    [
+        ("", ["--opprof-op-tolerance=40%"], ["13%"]),
+        ("", ["-o", "opprof_op_tolerance=40%"], ["13%"]),
+        ("op_tolerance='40%'", ["--opprof-op-tolerance=1%"], ["13%"]),
+        ("op_tolerance={'MatMul': '40%'}", ["--opprof-op-tolerance=1%"], ["13%"]),
+        ("op_tolerance={'Cast': '40%'}", ["--opprof-op-tolerance=20%"], ["20%", "13%"]),
+        ("tolerance='60%', op_tolerance={'MatMul': '20%'}", [], ["20%"]),
+        ("floor='60 us'", [], ["25%"]),
+        ("", ["--opprof-floor=60 us"], ["25%"]),
+        ("floor='1 us'", ["--opprof-floor=60 us"], ["25%", "13%"]),
+    ],
+)
+def test_an_op_may_have_its_own_limit_and_a_window_a_floor(
+    pytester: pytest.Pytester, suite: Suite, mark: str, flags: list[str], limits: list[str]
+) -> None:
+    recorded(pytester, suite)
+    model(pytester, 255, mark=mark)  # 27.5 %, 55 us
+    result = suite("--opprof", *flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"  device time*, limit {limit} (not measured again*" for limit in limits])
+    result.stdout.no_fnmatch_line(f"*, limit {({'13%', '25%', '20%'} - {*limits}).pop()} *")
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("op_tolerance='ten'", "opprof(op_tolerance=) is 'ten'; write a percentage such as '10%'"),
+        ("op_tolerance={'Cast': 3}", "opprof(op_tolerance=) of 'Cast' is 3; write a percentage such as '10%'"),
+        ("floor=5", "opprof(floor=) is 5; write a time, such as '5 us'"),
+        ("floor='5'", "opprof(floor=) is '5'; write a time, such as '5 us'"),
+        ("floor='5 MiB'", "opprof(floor=) is '5 MiB'; write a time, such as '5 us'"),
+        ("threads=-1", "opprof(threads=) is -1; write 'all' or an int of 1 or more"),
+        ("threads='many'", "opprof(threads=) is 'many'; write 'all' or an int of 1 or more"),
+    ],
+)
+def test_a_limit_that_means_nothing_stops_the_run(
+    pytester: pytest.Pytester, suite: Suite, mark: str, message: str
+) -> None:
+    model(pytester, mark=mark)
+    result = suite("--opprof")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*test_m.py:3: test_a: {message}".replace("[", "[[]")])
+
+
+# --- not compared
+
+
+def test_times_of_fewer_than_ten_rounds_are_shown_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite, mark="warmup=0")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    path.unlink()
+    nine = (pytester.path / "test_m.py").read_text().replace("rounds=10", "rounds=9")
+    pytester.makepyfile(test_m=nine)
+    suite("--opprof-update")
+    thrice(pytester)
+    pytester.makepyfile(test_m=nine.replace("200000", "900000"))
+    result = suite("--opprof", "-vv", "--opprof-strict")  # nobody expects a verdict
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "MatMul *200 us -> 900 us *",
+            "times are shown, not judged: 9 of 10 rounds measured",
+            "opprof: 1 test measured, 1 ok, no times judged",
+        ]
+    )
+
+
+def changed(pytester: pytest.Pytester, change: Callable[[dict[str, dict[str, object]]], object]) -> None:
+    """Change the times of the only baseline window."""
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    document = json.loads(path.read_text())
+    change(document["tests"]["test_a"]["body"]["times"])
+    path.write_text(json.dumps(document))
+
+
+def elsewhere(times: dict[str, dict[str, object]]) -> None:
+    times["Another CPU, 64 cores"] = times.pop(*times)
+
+
+def test_times_of_another_machine_are_not_judged_and_not_overwritten(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite)
+    (here,) = kept(pytester)["times"]  # type: ignore[misc]
+    changed(pytester, elsewhere)
+    model(pytester, 900)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "times not judged, the baseline was timed on Another CPU, 64 cores, this is *: test_m.py::test_a",
+            "opprof: 1 test measured, 0 ok, 1 with times not compared, no times judged",
+        ]
+    )
+    suite("--opprof-update")
+    assert set(kept(pytester)["times"]) == {"Another CPU, 64 cores", here}  # type: ignore[call-overload]
+
+
+NOT_COMPARED = [
+    (elsewhere, "the baseline was timed on Another CPU, 64 cores, this is *"),
+    (lambda times: times.clear(), "the baseline has no times"),
+    (lambda times: [each.update(threads=4) for each in times.values()], "the baseline has 4 threads, this run 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), NOT_COMPARED)
+def test_what_is_not_compared_passes_with_a_warning_and_fails_a_strict_run(
+    pytester: pytest.Pytester, suite: Suite, change: Callable[[dict[str, dict[str, object]]], object], why: str
+) -> None:
+    recorded(pytester, suite)
+    changed(pytester, change)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"times not judged, {why}: test_m.py::test_a"])
+    strict = suite("--opprof", "--opprof-strict")
+    strict.assert_outcomes(failed=1)
+    advice = "--opprof-strict wants a verdict; pytest test_m.py::test_a --opprof-update records them here"
+    strict.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}: {advice}"])
+    suite("--opprof-update", "--opprof-strict").assert_outcomes(passed=1)
+    thrice(pytester)
+    suite("--opprof", "--opprof-strict").assert_outcomes(passed=1)
+
+
+def test_times_of_too_few_processes_are_not_compared(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester)
+    suite("--opprof-update")
+    suite("--opprof").stdout.fnmatch_lines(
+        ["times not judged, the baseline has the times of 1 of 3 processes: test_m.py::test_a"]
+    )
+
+
+# --- noise
+
+
+def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(pytester, suite)
+    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)
+    monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
+    changed(pytester, lambda times: [each.pop("wait_us", None) for each in times.values()])
+    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_001))
+    why = "no process of 1 had 5 rounds that did not wait for a CPU"
+    warned = suite("--opprof", "--opprof-noise=warn")
+    warned.assert_outcomes(passed=1)
+    warned.stdout.fnmatch_lines(
+        [
+            f"times not judged, {why}: test_m.py::test_a",
+            "opprof: 1 test measured, 0 ok, 1 too noisy to judge, no times judged",
+        ]
+    )
+    failed = suite("--opprof", "--opprof-noise=fail")
+    failed.assert_outcomes(failed=1)
+    advice = "measure when it is quiet, or let it pass with --opprof-noise=warn"
+    failed.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}: {advice}"])
+    assert suite("--opprof", "-o", "opprof_noise=fail").ret == 1
+    suite("--opprof", "--opprof-noise=warn", "--opprof-strict").assert_outcomes(passed=1)  # it was compared
+    suite("--opprof", "--opprof-noise=ignore").assert_outcomes(passed=1)
+
+
+def waits(ns: int) -> Callable[[], int]:
+    """Return a clock by which every round waited so long."""
+    count = itertools.count()
+    return lambda: next(count) * ns
