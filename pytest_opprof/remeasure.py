@@ -53,8 +53,12 @@ def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIME
 
 def asked_for() -> frozenset[str] | None:
     """Return the tests that this process is to measure for another one; None if it is on its own."""
-    path = os.environ.pop(VARIABLE, None)  # a pytest that a test starts is on its own
-    return frozenset(json.loads(Path(path).read_text(encoding="utf-8"))) if path else None
+    path = Path(os.environ.get(VARIABLE, ""))
+    if not path.is_file():
+        return None
+    tests = frozenset(json.loads(path.read_text(encoding="utf-8")))
+    path.unlink()  # a pytest that one of the tests starts is on its own
+    return tests
 
 
 def command(config: pytest.Config, folder: str) -> list[str]:

@@ -144,7 +144,7 @@ class Plan:
             backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
             options=Options(timing, flops=budget.needs_flops, memory=budget.needs_memory),
             limits=_limits(settings.limits, given, lambda key: f"opprof({key}=)"),
-            threads=_threads(given.get("threads", settings.threads), "opprof(threads=)"),
+            threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
             baseline=baseline,
         )

@@ -147,9 +147,11 @@ def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
     diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
     window = WindowReport("body", profile, diff=diff)
     assert (window.untimed, window.times_judged) == ("the baseline has no times", False)
-    assert report(BASE, BASE).untimed == ""  # one round: nobody expects its times to be judged
+    assert window.verdict is Verdict.INCOMPARABLE
+    once = report(BASE, BASE)  # nobody expects its times to be judged
+    assert (once.untimed, once.times_judged, once.verdict) == ("", False, Verdict.OK)
     judged = report(BASE, BASE, rounds=10)
-    assert (judged.untimed, judged.times_judged) == ("", True)
+    assert (judged.untimed, judged.times_judged, judged.verdict) == ("", True, Verdict.OK)
 
 
 def test_on_a_cpu_the_whole_is_wall_time_and_what_ops_do_not_take_of_it_a_row() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import pytest_opprof
 
+from ..conftest import thrice
+
 Suite = Callable[..., pytest.RunResult]
 MODEL = """
 import pytest
@@ -54,7 +56,7 @@ def test_top_sets_how_many_ops_are_shown(broken: Suite, pytester: pytest.Pyteste
 def test_q_prints_only_failures_and_one_line(broken: Suite) -> None:
     result = broken("--opprof", "-q")
     result.stdout.fnmatch_lines(
-        ["  calls of Cast: 1, over the budget of 0", "opprof: 2 tests measured, 1 ok, 1 over budget"]
+        ["  calls of Cast: 1, over the budget of 0", "opprof: 2 tests measured, 1 ok, 1 over budget, no times judged"]
     )
     result.stdout.no_fnmatch_line("*---- opprof ----*")
 
@@ -114,7 +116,10 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
     assert (fine["outcome"], fine["windows"][0]["verdict"]) == ("passed", "ok")
 
 
-def test_the_json_of_every_status_keeps_to_the_schema(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_the_json_of_every_status_keeps_to_the_schema(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)  # each look takes 1 s
     template = """
 import pytest
 from pytest_opprof.backends import fake
@@ -132,6 +137,7 @@ def test_everything(): fake.launch("Cast", flops=5, nbytes=8); fake.allocate(7)
 """
     pytester.makepyfile(test_m=template.format(more=1, fewer=2, slow=100_000))
     suite("--opprof-update")
+    thrice(pytester)
     pytester.makepyfile(test_m=template.format(more=2, fewer=1, slow=400_000) + "def test_new(): fake.launch('Add')\n")
     suite("--opprof", "--opprof-json=run.json")
     document = run_json(pytester.path / "run.json")

@@ -230,6 +230,7 @@ def test_an_op_may_have_its_own_limit_and_a_window_a_floor(
         ("floor=5", "opprof(floor=) is 5; write a time, such as '5 us'"),
         ("floor='5'", "opprof(floor=) is '5'; write a time, such as '5 us'"),
         ("floor='5 MiB'", "opprof(floor=) is '5 MiB'; write a time, such as '5 us'"),
+        ("threads=0", "opprof(threads=) is 0; write 'all' or an int of 1 or more"),
         ("threads=-1", "opprof(threads=) is -1; write 'all' or an int of 1 or more"),
         ("threads='many'", "opprof(threads=) is 'many'; write 'all' or an int of 1 or more"),
     ],
