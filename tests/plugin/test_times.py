@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -340,6 +341,8 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
     changed(pytester, lambda times: [each.pop("wait_us", None) for each in times.values()])
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
+    changed(pytester, lambda times: [half(each) for each in times.values()])
+    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 slower"])
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_001))
     why = "no process of 1 had 5 rounds that did not wait for a CPU"
     warned = suite("--opprof", "--opprof-noise=warn")
@@ -356,7 +359,13 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     failed.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}: {advice}"])
     assert suite("--opprof", "-o", "opprof_noise=fail").ret == 1
     suite("--opprof", "--opprof-noise=warn", "--opprof-strict").assert_outcomes(passed=1)  # it was compared
-    suite("--opprof", "--opprof-noise=ignore").assert_outcomes(passed=1)
+    suite("--opprof", "--opprof-noise=ignore").assert_outcomes(failed=1)
+
+
+def half(times: dict[str, Any]) -> None:
+    """Make a baseline one of code that was twice as fast."""
+    for processes in (times["total_us"], *times["ops_us"].values()):
+        processes[:] = [[us / 2 for us in rounds] for rounds in processes]
 
 
 def waits(ns: int) -> Callable[[], int]:
