@@ -48,7 +48,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opprof-update-new", action="store_true", help="the same, only for tests that have none")
     group.addoption("--opprof-all", action="store_true", default=None, help="measure every test, marked or not")
     group.addoption(
-        "--opprof-strict", action="store_true", default=None, help="fail for a missing baseline, and for a stale one"
+        "--opprof-strict",
+        action="store_true",
+        default=None,
+        help="fail for a baseline that is missing or stale, and for times that are not compared",
     )
     group.addoption(
         "--opprof-against", metavar="REV", default=None, help="compare with another git revision, both taking turns"
