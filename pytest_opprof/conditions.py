@@ -89,7 +89,9 @@ class Watch:
         cores = os.cpu_count() or 1
         if others <= BUSY * cores:
             return ""
-        used = {who: (s - begin.by_process.get(who, 0.0)) / passed for who, s in end.by_process.items()}
+        # By its number alone: a thread of the kernel changes its name with its work.
+        before = {pid: s for (pid, _), s in begin.by_process.items()}
+        used = {who: (s - before.get(who[0], 0.0)) / passed for who, s in end.by_process.items()}
         worst = sorted(used.items(), key=lambda item: -item[1])[:3]
         named = [f"{name} (process {pid}) {share:.1f}" for (pid, name), share in worst if share > 0.05]
         return f"other processes used {others:.1f} of {cores} cores" + (f": {', '.join(named)}" if named else "")

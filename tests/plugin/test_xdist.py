@@ -64,11 +64,8 @@ def test_times_measured_in_parallel_are_marked_and_not_judged(
     assert summary(result) == (
         "opprof: 3 tests measured, 0 ok, 1 over budget, 2 with times not compared, no times judged"
     )
-    result.stdout.fnmatch_lines(
-        [
-            "times not judged, measured in parallel with other tests (--opprof-serialize: one at a time): *test_a*, *test_a*"
-        ]
-    )
+    why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
+    result.stdout.fnmatch_lines([f"times not judged, {why}: *test_a*, *test_a*"])
     run = json.loads((pytester.path / "run.json").read_text())
     assert all(window["parallel"] for test in run["tests"] for window in test["windows"])
     assert summary(suite("--opprof")) == "opprof: 3 tests measured, 1 ok, 1 over budget, 1 slower"
