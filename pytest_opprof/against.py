@@ -58,7 +58,7 @@ class Against:
             return None  # pytest lists the tests, or says what was wrong with them
         try:
             found = self._measured(session.items)
-        except OpprofError as error:
+        except (OpprofError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
         self._say_what_is_only_there(found)
         for item in session.items:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from . import reports, runs
 from .environment import machine
-from .judge import Verdict
+from .judge import LEAST_STORED, Verdict
 from .reports import WindowReport
 from .runs import TestRecord
 from .settings import Plan, Settings
+from .units import format_share
 
 
 def concluded(
@@ -37,6 +38,9 @@ def concluded(
         missing={title: window.no_baseline for title, window in titled.items() if window.no_baseline},
         untimed={
             **{title: f"times not judged, {window.untimed}" for title, window in titled.items() if window.untimed},
+            **{
+                title: _NARROW for title, window in titled.items() if window.times_judged and _is_narrow(plan, settings)
+            },
             **{reports.titled(test, name): f"not judged, the window {why}" for name, why in (broken or {}).items()},
         },
         table=[line for window in windows for line in reports.table(window, 0, True)] if verbosity > 1 else [],
@@ -51,6 +55,16 @@ def concluded(
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
             return record, f"times of {title} not judged, {window.untimed}: {advice}"
     return record, ""
+
+
+_NARROW = (
+    f"the tolerance is below {format_share(LEAST_STORED)}, which no stored baseline can hold: unchanged tests will be"
+    " called slower, too. --opprof-against=REV sees less"
+)
+
+
+def _is_too_narrow(window: WindowReport, plan: Plan, settings: Settings) -> bool:
+    return window.times_judged and plan.limits.tolerance < LEAST_STORED and not settings.against
 
 
 def _needs_verdict(window: WindowReport, settings: Settings, update: str) -> str:

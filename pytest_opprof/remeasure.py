@@ -37,6 +37,13 @@ def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIME
 
     Raises BackendError, with the reason, when that gives no measurement.
     """
+    try:
+        return _measured(config, tests, timeout_s)
+    except OSError as error:
+        raise BackendError(f"a fresh process could not be started: {error.strerror or error}") from error
+
+
+def _measured(config: pytest.Config, tests: Sequence[str], timeout_s: float) -> Measured:
     with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
         answer, asked = Path(folder, "run.json"), Path(folder, "tests.json")
         asked.write_text(json.dumps(list(tests)), encoding="utf-8")

@@ -96,7 +96,8 @@ class Session:
         backends = ",".join(settings.backends) if settings.backends else "auto"
         update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
         compared = f"against {settings.against}" if settings.against else f"baselines in {self._shown(self.store.root)}"
-        return f"opprof: backend {backends}, timing {settings.timing}, {compared}{update}"
+        threads = f"{settings.threads or 'all'} thread{'s' if settings.threads != 1 else ''} where times are judged"
+        return f"opprof: backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Collect only the module of the test that this process is to measure again, if it is."""

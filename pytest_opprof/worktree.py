@@ -48,7 +48,10 @@ def worktree(folder: Path, revision: str) -> Iterator[Worktree]:
         ) from None
     _sweep(top)
     # The process in the name tells what a run left behind that was killed.
-    place = Path(tempfile.mkdtemp(prefix=f"opprof-{os.getpid()}-")).resolve()
+    try:
+        place = Path(tempfile.mkdtemp(prefix=f"opprof-{os.getpid()}-")).resolve()
+    except OSError as error:
+        raise UsageError(f"--opprof-against: no folder for the revision: {error.strerror or error}") from None
     try:
         _git(top, "worktree", "add", "--detach", "--force", str(place / _TREE), commit)
         yield Worktree(commit, top, place / _TREE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def repository(
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *AGAINST, *arguments)
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *AGAINST, *arguments)
 
 
 def leftovers(pytester: pytest.Pytester) -> list[str]:
@@ -65,7 +66,7 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
     result.assert_outcomes(passed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: backend fake, timing async, against HEAD",
+            "opprof: backend fake, timing async, 1 thread where times are judged, against HEAD",
             "opprof: * (HEAD) against the working tree: 5 pairs of processes, 9 for what is suspicious; about 10 *",
             "opprof: pair 1 of 5, 1 test",
             "opprof: pair 5 of 5, 1 test, about * s",
@@ -227,6 +228,26 @@ def test_outside_of_a_repository_is_a_usage_error(pytester: pytest.Pytester, mon
     result = run(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --opprof-against: git rev-parse in * failed: fatal: not a git repository*"])
+
+
+def test_a_bare_repository_is_a_usage_error(repository: pytest.Pytester) -> None:
+    git(repository, "config", "core.bare", "true")
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --opprof-against: git rev-parse in * failed: fatal: this operation must be*"])
+
+
+def test_a_full_disk_is_a_usage_error(repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.which("git")
+    shim = repository.mkdir("bin") / "git"
+    full = "echo 'fatal: could not create work tree dir: No space left on device' >&2; exit 128"
+    shim.write_text(f'#!/bin/sh\nif [ "$1$2" = worktreeadd ]; then {full}; fi\nexec {real} "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --opprof-against: git worktree in * failed: *No space left on device"])
+    assert leftovers(repository) == []
 
 
 def test_without_git_it_says_so(repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
