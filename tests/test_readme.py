@@ -21,6 +21,9 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *arguments = shlex.split(command)
     module = {"pytest": "pytest", "opprof": "pytest_opprof"}[program]
     quiet = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"] if program == "pytest" else []
+    if "--opprof" in command:
+        # How busy the machine is does not matter here; a process that imports PyTorch takes seconds.
+        quiet += ["--opprof-noise=ignore", *(["--opprof-processes=3"] if "--opprof-update" in command else [])]
     return subprocess.run(
         [sys.executable, "-m", module, *arguments, *quiet], cwd=folder, capture_output=True, text=True, check=False
     )
