@@ -53,11 +53,15 @@ def show(suite: str, folder: Path) -> bool:
 
 
 def run(folder: Path, flag: str) -> int:
-    # So that it shows the same on a busy machine, whose times would be refused as a baseline.
-    command = ["pytest", flag, "-q", "--opprof-noise=ignore", "-p", "no:cacheprovider"]
-    print("$", *command[:4], flush=True)
-    # Only this plugin: what else is installed is not part of the show.
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["pytest", flag, "-q", "-p", "no:cacheprovider"]
+    print("$", *command[:3], flush=True)
+    # Neither what else is installed nor what else the machine does is part of the show.
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "--opprof-noise=ignore",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return subprocess.run(
         [sys.executable, "-m", *command, "-p", "pytest_opprof.plugin"], cwd=folder, env=environment, check=False
     ).returncode

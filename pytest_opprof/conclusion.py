@@ -38,9 +38,7 @@ def concluded(
         missing={title: window.no_baseline for title, window in titled.items() if window.no_baseline},
         untimed={
             **{title: f"times not judged, {window.untimed}" for title, window in titled.items() if window.untimed},
-            **{
-                title: _NARROW for title, window in titled.items() if window.times_judged and _is_narrow(plan, settings)
-            },
+            **{title: _NARROW for title, window in titled.items() if _is_too_narrow(window, plan, settings)},
             **{reports.titled(test, name): f"not judged, the window {why}" for name, why in (broken or {}).items()},
         },
         table=[line for window in windows for line in reports.table(window, 0, True)] if verbosity > 1 else [],

@@ -15,7 +15,18 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "pytest_opprof.plugin", "-p", "no:cacheprovider", "-q", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "pytest_opprof.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "--opprof-noise=ignore",
+        *flags,
+    ]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
