@@ -112,7 +112,23 @@ def _load(path: Path) -> _Windows:
         msgspec.convert(document, _run_type())
     except (msgspec.ValidationError, RecursionError) as error:
         raise BaselineError(f"{path}: is not what --opprof-json writes: {error}") from None
-    return {(test["id"], window["name"]): window for test in document["tests"] for window in test["windows"]}
+    windows = {(test["id"], window["name"]): window for test in document["tests"] for window in test["windows"]}
+    for (test, name), window in windows.items():
+        if what := next(_misfits(window), None):
+            raise BaselineError(f"{path}: {test}: {name}: {what}; the file is damaged")
+    return windows
+
+
+def _misfits(window: Plain) -> Iterator[str]:
+    """Yield what has not one number a round."""
+    rounds = window["rounds"]
+    columns = [("the wall time", window["host_ns"])]
+    for op, stats in window["ops"].items():
+        columns += [(f"op {op!r}", stats[key]) for key in ("calls", "device_ns", "bytes") if stats[key] is not None]
+    for run in window["runs"]:
+        columns += [("a process", run["total_ns"]), *((f"op {op!r}", times) for op, times in run["ops_ns"].items())]
+        columns += [("a process", run["wait_ns"])] if run["wait_ns"] else []
+    yield from (f"{what} has not a number for each of {rounds} rounds" for what, c in columns if len(c) != rounds)
 
 
 @cache

@@ -91,7 +91,9 @@ def test_tests_without_a_baseline_are_listed_shortly(pytester: pytest.Pytester, 
 
 
 def test_the_header_says_what_measures_and_where_baselines_are(broken: Suite) -> None:
-    broken("--opprof").stdout.fnmatch_lines(["opprof: backend fake, timing async, baselines in *baselines"])
+    broken("--opprof").stdout.fnmatch_lines(
+        ["opprof: backend fake, timing async, 1 thread where times are judged, baselines in *baselines"]
+    )
     broken("--opprof-update").stdout.fnmatch_lines(["opprof: backend fake, *, updating them"])
     broken("--opprof-update-new").stdout.fnmatch_lines(["opprof: backend fake, *, adding new ones"])
 

@@ -372,3 +372,16 @@ def waits(ns: int) -> Callable[[], int]:
     """Return a clock by which every round waited so long."""
     count = itertools.count()
     return lambda: next(count) * ns
+
+
+# --- what a baseline cannot hold
+
+
+def test_a_tolerance_that_no_stored_baseline_can_hold_is_told(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite)
+    told = (
+        "the tolerance is below 10%, which no stored baseline can hold: unchanged tests will be called slower, too."
+        " --opprof-against=REV sees less: test_m.py::test_a"
+    )
+    suite("--opprof", "--opprof-tolerance=9.9%").stdout.fnmatch_lines([told])
+    suite("--opprof", "--opprof-tolerance=10%").stdout.no_fnmatch_line("the tolerance is*")

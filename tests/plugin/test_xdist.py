@@ -109,3 +109,44 @@ def test_without_the_flag_budgets_that_are_not_enforced_are_counted(pytester: py
     result = suite("-n2")
     result.assert_outcomes(passed=7)
     result.stdout.fnmatch_lines(["opprof: 1 op budget not enforced (no --opprof)"])
+
+
+def test_serialized_workers_measure_one_at_a_time_and_times_are_judged(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, tests=2, more=1, ns=100_000)
+    suite("--opprof-update")
+    thrice(pytester)
+    result = suite("--opprof", "-n2", "--opprof-serialize", "--opprof-json=run.json")
+    assert summary(result) == "opprof: 3 tests measured, 2 ok, 1 over budget"
+    run = json.loads((pytester.path / "run.json").read_text())
+    assert not any(window["parallel"] for test in run["tests"] for window in test["windows"])
+    model(pytester, tests=1, more=1, ns=120_000)
+    result = suite("--opprof", "-n2", "--opprof-serialize")
+    assert summary(result) == "opprof: 2 tests measured, 0 ok, 1 over budget, 1 slower"
+    result.stdout.fnmatch_lines(["  device time: * (+20%), limit 13%, in 6 processes"])
+
+
+def test_serialized_workers_hold_one_lock(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import os, pathlib, pytest
+        from pytest_opprof.backends import fake
+        @pytest.mark.opprof(rounds=10)
+        @pytest.mark.parametrize("n", range(8))
+        def test_a(n):
+            fake.launch("Add")
+            (pathlib.Path(__file__).parent / "order").open("a").write(f"{os.getpid()} {n}\\n")
+        """
+    )
+    suite("--opprof", "-n2", "--opprof-serialize").assert_outcomes(passed=8)
+    lines = (pytester.path / "order").read_text().splitlines()
+    # Rounds of two workers at once would be mixed.
+    assert len([line for line, before in zip(lines, [None, *lines]) if line != before]) == 8
+
+
+def test_serializing_without_filelock_says_what_to_install(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.settings.find_spec", lambda name: None)
+    result = suite("--opprof", "--opprof-serialize")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --opprof-serialize needs filelock: pip install 'pytest-opprof[[]xdist[]]'"])
