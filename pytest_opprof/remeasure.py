@@ -28,6 +28,9 @@ LOOKING_S = 300
 VARIABLE = "OPPROF_TESTS"
 """In a fresh process, the file with the tests it is to measure: it neither looks again nor writes baselines."""
 
+ARGUMENTS = "opprof-arguments"
+"""Where a worker of pytest-xdist finds the arguments of the run."""
+
 Measured = Mapping[str, Mapping[str, Entry]]
 """By test, then by window, what a baseline would keep."""
 
@@ -83,7 +86,7 @@ def command(config: pytest.Config, folder: str) -> list[str]:
         redirected.append("-n0")
     # A worker of pytest-xdist has no arguments of its own.
     worker: dict[str, list[str]] = getattr(config, "workerinput", {})
-    words = worker["mainargv"][1:] if worker else map(str, config.invocation_params.args)
+    words = worker[ARGUMENTS] if worker else map(str, config.invocation_params.args)
     return [sys.executable, "-m", "pytest", *words, *redirected]
 
 

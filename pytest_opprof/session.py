@@ -26,7 +26,7 @@ from .model import OpProfile, joined
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
-from .remeasure import LOOKING_S, asked_for, measure
+from .remeasure import ARGUMENTS, LOOKING_S, asked_for, measure
 from .reports import BODY, WindowReport
 from .runs import TestRecord
 from .samples import Run, without_noise
@@ -181,10 +181,11 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist where the lock is that lets one measure at a time."""
+        """Tell a worker of pytest-xdist what it needs to measure by itself: the lock that lets one do so at a time."""
         if self.settings.serialize:
             self.lock_folder = self.lock_folder or tempfile.TemporaryDirectory(prefix="opprof-")
             node.workerinput[_LOCK] = f"{self.lock_folder.name}/lock"
+            node.workerinput[ARGUMENTS] = list(map(str, self.config.invocation_params.args))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -122,7 +122,7 @@ def test_serialized_workers_measure_one_at_a_time_and_times_are_judged(pytester:
     model(pytester, tests=1, more=1, ns=120_000)
     result = suite("--opprof", "-n2", "--opprof-serialize")
     assert summary(result) == "opprof: 2 tests measured, 0 ok, 1 over budget, 1 slower"
-    result.stdout.fnmatch_lines(["  device time: * (+20%), limit 13%, in 6 processes"])
+    result.stdout.fnmatch_lines(["  device time: 101 us -> 121 us (+19.8%), limit 13%, in 6 processes"])
 
 
 def test_serialized_workers_hold_one_lock(pytester: pytest.Pytester, suite: Suite) -> None:
