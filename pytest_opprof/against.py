@@ -76,23 +76,23 @@ class Against:
                 f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run"
             )
             sides = _commands(self._config, tree, folder, self._python)
-            return self._taking_turns(sides, [item.nodeid for item in items])
+            return self._taking_turns(sides, items)
 
-    def _taking_turns(self, sides: Sequence[Command], tests: list[str]) -> Found:
+    def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:
         found = Found(self._revision, self._config)
-        wanted, took_s = tests, 0.0
+        wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
             if number in (1, LOOKS[0]):
-                wanted = [test for test in wanted if found.is_open(test)]
+                wanted = [item for item in wanted if found.is_open(item)]
             if not wanted:
                 break
             estimate = f", about {took_s:.0f} s" if took_s else ""
             what = f"{len(wanted)} test{'s' if len(wanted) > 1 else ''}"
             self._say(f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {what}{estimate}")
             begin = monotonic()
-            found.add(pairs.run(sides, wanted, bool(number % 2)))
+            found.add(pairs.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
             took_s = monotonic() - begin
-        found.check_complete(tests)
+        found.check_complete([item.nodeid for item in items])
         return found
 
     def _say_what_is_only_there(self, found: Found) -> None:
@@ -191,12 +191,12 @@ class Found:
         if missing := [test for test in tests if test not in self._pairs[0][1].reports]:
             raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
-    def is_open(self, test: str) -> bool:
-        """Tell whether more pairs could change what is to be said of *test*."""
-        windows = self._windows(test)
+    def is_open(self, item: pytest.Item) -> bool:
+        """Tell whether more pairs could change what is to be said of a test."""
+        windows, limits = self._windows(item.nodeid), Plan.of(item, self._settings).limits
         before, after = windows[0] if windows else ({}, {})
         return any(
-            not self._timing(test, name).settled and not _has_more_calls(before[name], after[name])
+            not self._timing(item.nodeid, name, limits).settled and not _has_more_calls(before[name], after[name])
             for name in before.keys() & after.keys()
         )
 
@@ -235,12 +235,12 @@ class Found:
         outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
 
-    def _timing(self, test: str, window: str, limits: Limits = PAIRS) -> Judgement:
+    def _timing(self, test: str, window: str, limits: Limits) -> Judgement:
         pairs = self._runs(test, window)
-        if min((run.rounds for pair in pairs for run in pair), default=0) < LEAST_ROUNDS:
-            return (
-                unjudged(f"fewer than {LEAST_ROUNDS} rounds", *zip(*pairs)) if pairs else unjudged("no times", [], [])
-            )
+        rounds = min((run.rounds for pair in pairs for run in pair), default=0)
+        if rounds < LEAST_ROUNDS:
+            before, after = [run for run, _ in pairs], [run for _, run in pairs]
+            return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", before, after)
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
         return judge_pairs(pairs, limits)

@@ -94,8 +94,8 @@ CLEAN_SHARE, LEAST_CLEAN = 0.01, 5
 """A round that waited for a CPU for 1 % of its time does not count; a process counts with 5 rounds that do."""
 YARDSTICK = 1.25
 """A machine on which a fixed piece of work takes 25 % longer is another one."""
-SUSPICIOUS = 0.04
-"""A smaller change is settled at the first look at pairs."""
+SUSPICIOUS = 0.7
+"""A change below this share of the tolerance, 4 % of 5.5 %, is settled at the first look at pairs."""
 AGREE, AGREE_BY = 7 / 9, 0.02
 """That share of the pairs has to see a change of the window, each of 2 % or more. Of 9 pairs 8 would cost 2.4 points
 of the power at +10 %, and save nothing."""
@@ -195,7 +195,9 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     now = Times(base.total_ns * total, {op: ns * _op_ratio(ratios, op) for op, ns in base.ops_ns.items()})
     found = replace(_judged(base, now, limits, len(pairs)), in_pairs=True)
     if not last:
-        return replace(found, settled=len(pairs) >= looks[0] and abs(total - 1) < SUSPICIOUS and not found.ops)
+        return replace(
+            found, settled=len(pairs) >= looks[0] and abs(total - 1) < SUSPICIOUS * limits.tolerance and not found.ops
+        )
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
         why = f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"

@@ -8,32 +8,28 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 
 from . import reports, runs
 from .baselines import Entry, environment_of
-from .compare import compare_counts_first
 from .conclusion import concluded
-from .conditions import yardstick_ns
-from .environment import Environment, machine
-from .errors import BackendError, NothingMeasured, OpprofError, UsageError
+from .environment import Environment
+from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
-from .judge import BASE_PROCESSES, LEAST_ROUNDS, Judgement, Rule, Verdict, judge, unjudged
-from .model import OpProfile, joined
+from .judge import BASE_PROCESSES
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
-from .remeasure import ARGUMENTS, LOOKING_S, asked_for, measure
+from .remeasure import ARGUMENTS, asked_for
 from .reports import BODY, WindowReport
 from .runs import TestRecord
-from .samples import Run, without_noise
 from .settings import Plan
 from .side import VARIABLE as SIDE
 from .stale import Collected, split_id, stale
 from .store import Store
+from .stored import Stored
 
 _RECORD = pytest.StashKey[TestRecord]()
 _LOCK = "opprof-lock"
@@ -67,8 +63,8 @@ class Session:
             config.invocation_params.dir,
             partial=bool(config.getoption("lf", False) or config.getoption("pyargs", False)),
         )
+        self.stored = Stored(config, self.settings, self.store, parallel=self.is_parallel, apart=self.is_apart)
         self.lock_folder: tempfile.TemporaryDirectory[str] | None = None
-        self.looking_s = 0.0
         self.failed: set[str] = set()
         self.records: dict[str, TestRecord] = {}
         self.stale: list[str] = []
@@ -160,7 +156,7 @@ class Session:
                 result = yield
             with _told_plainly(item):
                 _check_finished(measurement)
-                windows = self._looked_again(item, plan, list(self._judge(item, measurement)))
+                windows = self.stored.reports(item, measurement)
         finally:
             measurement.is_over = True
             measurement.recorder.abandon()
@@ -199,100 +195,6 @@ class Session:
             if call.excinfo is None or isinstance(call.excinfo.value, Failed):
                 report.opprof = asdict(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
         return report
-
-    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
-        """Yield the report of each window. Raises what makes judging impossible."""
-        plan = measurement.plan
-        profiles: dict[str, list[OpProfile]] = {}
-        threads: dict[str, int] = {}
-        for window in measurement.windows:
-            if not window.unfinished:
-                profiles.setdefault(window.name, []).append(window.profile)
-                threads[window.name] = window.threads
-        rounds = {window.name for window in measurement.rounds}
-        if rounds and plan.measured:
-            # In a marked test that runs its own rounds, they are what the marks are about.
-            profiles.pop(BODY, None)
-        for name, parts in profiles.items():
-            limited = name in rounds or name == BODY
-            profile = joined(parts)
-            if name == BODY and not len(profile.op):
-                if not plan.marked:
-                    continue
-                if not plan.budget.allows_nothing:
-                    raise NothingMeasured(_NO_OP)
-            yield self._report(item, plan, name, profile, limited, threads[name])
-
-    def _report(
-        self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
-    ) -> WindowReport:
-        where = (profile.environment, *split_id(item.nodeid))
-        base = self.store.entry(*where, name) if plan.baseline and not self.is_apart else None
-        known = base.calls if base else ()
-        broken = plan.budget.check(profile, self.settings.aliases, known) if limited else []
-        timed = Entry.of(profile, machine(), threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
-        runs = timed.times.get(machine(), ())
-        report = WindowReport(name, profile, broken, accepted=self.settings.update == "all", runs=runs)
-        if base:
-            return self._compared(report, base, timed, plan)
-        if not plan.baseline or self.settings.update or self.is_apart:
-            return report
-        return replace(report, no_baseline=reports.no_baseline(where[0], self.store.other_environments(*where)))
-
-    def _compared(self, report: WindowReport, base: Entry, now: Entry, plan: Plan) -> WindowReport:
-        timing = self._timing(base, report.runs, plan)
-        return replace(report, diff=compare_counts_first(base.calls, now.calls, timing, plan.limits, plan.top))
-
-    def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
-        before = base.times.get(machine(), ())
-        if self.is_parallel:
-            why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
-            return unjudged(why, before, runs)
-        if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
-            here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
-            return unjudged(here, before, runs)
-        if self.settings.noise == "ignore":
-            before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
-        return judge(before, runs, Rule(plan.limits))
-
-    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
-        """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
-
-        It stays slower where they agree, and where they cannot be had.
-        """
-        if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
-            return windows
-        while any(map(_unsettled, windows)):
-            try:
-                again = self._measured_again(item)
-            except BackendError as error:
-                return [_unconfirmed(window, str(error)) for window in windows]
-            windows = [self._with(again, item, plan, window) for window in windows]
-        return windows
-
-    def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
-        if self.looking_s > LOOKING_S:
-            raise BackendError(f"this run has spent {LOOKING_S} s on measuring again")
-        begin = monotonic()
-        try:
-            return measure(self.config, [item.nodeid]).get(item.nodeid, {})
-        finally:
-            self.looking_s += monotonic() - begin
-
-    def _with(self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
-        """Return the report of a window that looks slower with what one more process timed."""
-        base = self.store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
-        if base is None or not _unsettled(window):
-            return window
-        now = Entry.of(window.profile, machine())
-        if window.name not in again:
-            return _unconfirmed(window, "a fresh process did not measure it")
-        if again[window.name].calls != now.calls:
-            return _unconfirmed(window, "a fresh process ran other ops")
-        runs = (*window.runs, *again[window.name].times.get(machine(), ()))
-        if len(runs) == len(window.runs):
-            return _unconfirmed(window, "a fresh process timed nothing")
-        return self._compared(replace(window, runs=runs), base, now, plan)
 
     def _conclude(
         self, item: pytest.Item, windows: Sequence[WindowReport], plan: Plan, broken: Mapping[str, str]
@@ -492,10 +394,6 @@ class Session:
         yield runs.summary(records) if records else _NOTHING
 
 
-_NO_OP = (
-    "nothing was recorded: no op ran, or none that a backend sees (torch must be imported at the top of the module,"
-    " NumPy arrays come from opprof.array()). If no op is meant to run, say op_budget(calls=0)"
-)
 _NOTHING = (
     "opprof: nothing was measured: no test that ran has an op_budget or opprof mark or opened a window of the opprof"
     " fixture (--opprof-all measures every test)"
@@ -567,16 +465,6 @@ def _check_finished(measurement: Measurement) -> None:
                 f"window {window.name!r} {window.unfinished}: it has to end inside the test. Leave a with block or a"
                 " loop over rounds at its end, and open windows in the test, not in a fixture"
             )
-
-
-def _unsettled(window: WindowReport) -> bool:
-    return window.diff is not None and not window.accepted and not window.diff.timing.settled and not window.unconfirmed
-
-
-def _unconfirmed(window: WindowReport, why: str) -> WindowReport:
-    if not _unsettled(window) or window.diff is None:
-        return window
-    return replace(window, diff=replace(window.diff, unconfirmed=why))
 
 
 def _unmeasured(item: pytest.Item, error: OpprofError) -> Failed:

@@ -33,12 +33,15 @@ LAYERS = [
     {"settings", "remeasure"},
     {"side"},
     {"fixture", "recording", "conclusion", "pairs"},
-    {"against"},
+    {"against", "stored"},
     {"session"},
     {"plugin", "cli", "collected"},
     {"__main__"},
 ]
-PYTEST_ALLOWED = {"settings", "remeasure", "recording", "side", "against", "fixture", "session", "plugin", "collected"}
+PYTEST_ALLOWED = {"settings", "remeasure", "recording", "side", "against", "stored", "fixture", "session"} | {
+    "plugin",
+    "collected",
+}
 FRAMEWORKS = {"torch", "cupy", "mindspore", "jax", "onnxruntime"}
 MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
 

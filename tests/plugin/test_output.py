@@ -121,7 +121,7 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
 def test_the_json_of_every_status_keeps_to_the_schema(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)  # each look takes 1 s
+    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)  # each look takes 1 s
     template = """
 import pytest
 from pytest_opprof.backends import fake

@@ -75,7 +75,7 @@ def test_what_is_not_slower_is_not_looked_at_again(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, us: int
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.session.measure", lambda *arguments: pytest.fail("looked again"))
+    monkeypatch.setattr("pytest_opprof.stored.measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, us)
     suite("--opprof").assert_outcomes(passed=1)
 
@@ -84,7 +84,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.session.measure", lambda *arguments: pytest.fail("looked again"))
+    monkeypatch.setattr("pytest_opprof.stored.measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, 200, more="    fake.launch('MatMul', device_ns=200_000)\n")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
@@ -117,7 +117,7 @@ def test_a_run_looks_again_for_so_long_and_no_longer(
 ) -> None:
     recorded(pytester, suite)
     model(pytester, 900)
-    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)
+    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["* (not measured again: this run has spent -1 s on measuring again)"])
@@ -179,7 +179,7 @@ def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pyte
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look only once: a limit is the same in every process."""
-    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)
+    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
 
 
 @pytest.mark.usefixtures("once")
@@ -337,7 +337,7 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)
+    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
     changed(pytester, lambda times: [each.pop("wait_us", None) for each in times.values()])
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])

@@ -55,7 +55,7 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
 def test_times_measured_in_parallel_are_marked_and_not_judged(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.session.LOOKING_S", -1)  # each look takes 1 s
+    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)  # each look takes 1 s
     model(pytester, tests=2, ns=100_000)
     suite("--opprof-update")
     thrice(pytester)

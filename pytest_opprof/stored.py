@@ -1,0 +1,151 @@
+"""What a test did against its stored baselines, and against its budget: the report of each of its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+
+import pytest
+
+from . import reports
+from .baselines import Entry
+from .compare import compare_counts_first
+from .conditions import yardstick_ns
+from .environment import machine
+from .errors import BackendError, NothingMeasured
+from .fixture import Measurement
+from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, unjudged
+from .model import OpProfile, joined
+from .remeasure import LOOKING_S, measure
+from .reports import BODY, WindowReport
+from .samples import Run, without_noise
+from .settings import Plan, Settings
+from .stale import split_id
+from .store import Store
+
+_NO_OP = (
+    "nothing was recorded: no op ran, or none that a backend sees (torch must be imported at the top of the module,"
+    " NumPy arrays come from opprof.array()). If no op is meant to run, say op_budget(calls=0)"
+)
+
+
+class Stored:
+    """Judges the windows of tests, in more processes where one is not enough."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, store: Store, *, parallel: bool, apart: bool) -> None:
+        """*parallel*: whether other tests run at the same time; *apart*: whether another run judges these."""
+        self._config = config
+        self._settings = settings
+        self._store = store
+        self._parallel = parallel
+        self._apart = apart
+        self._looking_s = 0.0
+
+    def reports(self, item: pytest.Item, measurement: Measurement) -> list[WindowReport]:
+        """Return the report of each window. Raises what makes judging impossible."""
+        return self._looked_again(item, measurement.plan, list(self._judge(item, measurement)))
+
+    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
+        """Yield the report of each window. Raises what makes judging impossible."""
+        plan = measurement.plan
+        profiles: dict[str, list[OpProfile]] = {}
+        threads: dict[str, int] = {}
+        for window in measurement.windows:
+            if not window.unfinished:
+                profiles.setdefault(window.name, []).append(window.profile)
+                threads[window.name] = window.threads
+        rounds = {window.name for window in measurement.rounds}
+        if rounds and plan.measured:
+            # In a marked test that runs its own rounds, they are what the marks are about.
+            profiles.pop(BODY, None)
+        for name, parts in profiles.items():
+            limited = name in rounds or name == BODY
+            profile = joined(parts)
+            if name == BODY and not len(profile.op):
+                if not plan.marked:
+                    continue
+                if not plan.budget.allows_nothing:
+                    raise NothingMeasured(_NO_OP)
+            yield self._report(item, plan, name, profile, limited, threads[name])
+
+    def _report(
+        self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
+    ) -> WindowReport:
+        where = (profile.environment, *split_id(item.nodeid))
+        base = self._store.entry(*where, name) if plan.baseline and not self._apart else None
+        known = base.calls if base else ()
+        broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
+        timed = Entry.of(profile, machine(), threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
+        runs = timed.times.get(machine(), ())
+        report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
+        if base:
+            return self._compared(report, base, timed, plan)
+        if not plan.baseline or self._settings.update or self._apart:
+            return report
+        return replace(report, no_baseline=reports.no_baseline(where[0], self._store.other_environments(*where)))
+
+    def _compared(self, report: WindowReport, base: Entry, now: Entry, plan: Plan) -> WindowReport:
+        timing = self._timing(base, report.runs, plan)
+        return replace(report, diff=compare_counts_first(base.calls, now.calls, timing, plan.limits, plan.top))
+
+    def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
+        before = base.times.get(machine(), ())
+        if self._parallel:
+            why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
+            return unjudged(why, before, runs)
+        if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
+            here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
+            return unjudged(here, before, runs)
+        if self._settings.noise == "ignore":
+            before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
+        return judge(before, runs, Rule(plan.limits))
+
+    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
+        """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
+
+        It stays slower where they agree, and where they cannot be had.
+        """
+        if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
+            return windows
+        while any(map(_unsettled, windows)):
+            try:
+                again = self._measured_again(item)
+            except BackendError as error:
+                return [_unconfirmed(window, str(error)) for window in windows]
+            windows = [self._with(again, item, plan, window) for window in windows]
+        return windows
+
+    def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
+        if self._looking_s > LOOKING_S:
+            raise BackendError(f"this run has spent {LOOKING_S} s on measuring again")
+        begin = monotonic()
+        try:
+            return measure(self._config, [item.nodeid]).get(item.nodeid, {})
+        finally:
+            self._looking_s += monotonic() - begin
+
+    def _with(self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
+        """Return the report of a window that looks slower with what one more process timed."""
+        base = self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
+        if base is None or not _unsettled(window):
+            return window
+        now = Entry.of(window.profile, machine())
+        if window.name not in again:
+            return _unconfirmed(window, "a fresh process did not measure it")
+        if again[window.name].calls != now.calls:
+            return _unconfirmed(window, "a fresh process ran other ops")
+        runs = (*window.runs, *again[window.name].times.get(machine(), ()))
+        if len(runs) == len(window.runs):
+            return _unconfirmed(window, "a fresh process timed nothing")
+        return self._compared(replace(window, runs=runs), base, now, plan)
+
+
+def _unsettled(window: WindowReport) -> bool:
+    return window.diff is not None and not window.accepted and not window.diff.timing.settled and not window.unconfirmed
+
+
+def _unconfirmed(window: WindowReport, why: str) -> WindowReport:
+    if not _unsettled(window) or window.diff is None:
+        return window
+    return replace(window, diff=replace(window.diff, unconfirmed=why))
