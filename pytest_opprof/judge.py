@@ -195,9 +195,8 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     now = Times(base.total_ns * total, {op: ns * _op_ratio(ratios, op) for op, ns in base.ops_ns.items()})
     found = replace(_judged(base, now, limits, len(pairs)), in_pairs=True)
     if not last:
-        return replace(
-            found, settled=len(pairs) >= looks[0] and abs(total - 1) < SUSPICIOUS * limits.tolerance and not found.ops
-        )
+        suspicious = abs(total - 1) >= SUSPICIOUS * limits.tolerance or found.ops
+        return replace(found, settled=len(pairs) >= looks[0] and not suspicious)
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
         why = f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"
