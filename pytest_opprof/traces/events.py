@@ -20,8 +20,9 @@ import math
 import re
 import zlib
 from collections import Counter, deque
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from ..errors import TraceError
@@ -62,8 +63,11 @@ def read_events(
     header: dict[str, object] | None = None,
     partial: bool = False,
     remarks: list[str] | None = None,
+    others: Sequence[type[msgspec.Struct]] = (),
 ) -> Iterator[list[E]]:
     """Yield the events of a chrome trace as *event*: a msgspec.Struct of the wanted fields, each with a default.
+
+    Or, where it has a tag, as that of the *others* which has the event's.
 
     The other keys of the file go into *header*: those before the events before the first list is yielded, those behind
     them at the end. A value that is not of its field's type (null, text for a number, NaN) leaves the field at its
@@ -72,7 +76,7 @@ def read_events(
 
     Raises TraceError, with the byte where it broke. Whatever the file holds, less than 128 MiB are used.
     """
-    decoder = _Decoder(event)
+    decoder = _Decoder(event, others)
     with place.open() as file:
         stream = _Stream(place, file, partial)
         bare = stream.begin({} if header is None else header)
@@ -224,14 +228,15 @@ class _Stream:
 class _Decoder(Generic[E]):
     """Decodes arrays of events: all at once where they are as they should be, else value by value."""
 
-    def __init__(self, event: type[E]) -> None:
+    def __init__(self, event: type[E], others: Sequence[type[msgspec.Struct]]) -> None:
         import msgspec
 
         self.count = 0
         """Events decoded."""
         self._odd: Counter[str] = Counter()
         self._event = event
-        self._decode = msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]
+        either = reduce(or_, others, event)
+        self._decode = msgspec.json.Decoder(list[either]).decode  # type: ignore[valid-type]
         self._undecodable = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
     def attempt(self, buffer: bytes, end: int) -> list[E] | None:

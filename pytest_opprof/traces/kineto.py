@@ -8,21 +8,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from array import array
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
 from .. import vocabulary
 from ..names import Meaning, meaning, stable
 from ..trace import Shape
-from .nesting import Thread
+from .rows import Rows
 
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
 _KINDS = {
@@ -77,22 +76,35 @@ class Arguments(Struct, gc=False, frozen=True):
     device_type: int = named(name="Device Type", default=0)
 
 
-class Event(Struct, gc=False):
-    """Times are us."""
+class Event(Struct, gc=False, tag_field="ph", tag="X"):
+    """Times are us. The fields are in the order of the files, in which they are found fastest."""
 
     cat: str = ""
     name: str = ""
-    ts: float = math.inf
-    dur: float = -1.0
     pid: int | str = 0
     tid: int | str = 0
+    ts: float = math.inf
+    dur: float = -1.0
     args: Arguments = Arguments()
 
 
-class ExactEvent(Event, gc=False):
+class ExactEvent(Event, gc=False, tag="X"):
     """For times whose digits a float does not hold; it takes three times as long."""
 
     ts: Decimal = Decimal("inf")  # type: ignore[assignment]
+
+
+class PassedOver(Struct, gc=False, tag_field="ph"):
+    """An arrow or a name: four events in ten, of which nothing is decoded."""
+
+    cat: ClassVar[str] = "passed over"
+
+
+OTHERS = (
+    *(defstruct(f"PassedOver_{phase}", [], bases=(PassedOver,), tag=phase, gc=False) for phase in "stfM"),
+    *(defstruct(f"Event_{phase}", [], bases=(Event,), tag=phase, gc=False) for phase in "iIBECbneSTpFPNODVvRc"),
+)
+"""Events of other phases (``ph``)."""
 
 
 @dataclass(frozen=True)
@@ -143,56 +155,40 @@ class Kernel(NamedTuple):
     stream: int | str
 
 
-def _column() -> array[int]:
-    return array("q")
-
-
-@dataclass(eq=False)
-class Launches:
-    """Calls of the driver, in columns."""
-
-    correlations: array[int] = field(default_factory=_column)
-    starts: array[int] = field(default_factory=_column)
-    durations: array[int] = field(default_factory=_column)
-    threads: array[int] = field(default_factory=_column)
-    names: array[int] = field(default_factory=_column)
-
-
-@dataclass(eq=False)
-class Activities:
-    """What devices did, in columns."""
-
-    correlations: array[int] = field(default_factory=_column)
-    starts: array[int] = field(default_factory=_column)
-    durations: array[int] = field(default_factory=_column)
-    kernels: array[int] = field(default_factory=_column)
-    nbytes: array[int] = field(default_factory=_column)
-
-
 class Events:
     """All that a file says, in ns since some whole microsecond."""
 
     def __init__(self) -> None:
-        self.threads: list[Thread] = []
+        self.threads: list[Rows] = []
+        """Of each: start, duration, serial and index of the call."""
         self.calls: list[Call] = []
-        self.launches = Launches()
+        self.launches = Rows(5)
+        """Correlation, start, duration, thread and index of the name."""
         self.launch_names: list[str] = []
-        self.activities = Activities()
+        self.activities = Rows(5)
+        """Correlation, start, duration, index of the kernel, and bytes (-1: not known)."""
         self.kernels: list[Kernel] = []
         self.peaks: dict[int, int] = {}
         """The most bytes that were allocated at once, by type of device (0 is the CPU)."""
         self.timeless = 0
         """Events left out because they have no duration, or a negative one."""
-        self._base: int | None = None
-        self._number: dict[Any, int] = {}
-        """Of threads, names of launches and kernels."""
-        self._calls: dict[str, dict[str, dict[bytes, int]]] = defaultdict(lambda: defaultdict(dict))
+        self._base: float | None = None
+        self._thread_numbers: dict[tuple[int | str, int | str], int] = {}
+        self._call_numbers: dict[str, dict[str, dict[bytes, int]]] = defaultdict(lambda: defaultdict(dict))
         """By category, name and shapes."""
+        self._launch_numbers: dict[str, int] = {}
+        """-1: of no interest."""
+        self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
 
     def take(self, events: Iterable[Event]) -> None:
         """Add events. Raises OverflowError for one without a time, and for numbers beyond 64 bits."""
-        # One loop, without calls: it runs a million times.
-        kind_of, calls, joined = _KINDS.get, self._calls, b"".join
+        # One loop, with few calls: it runs a million times.
+        kind_of, joined = _KINDS.get, b"".join
+        calls, launch_numbers, kernel_numbers = self._call_numbers, self._launch_numbers, self._kernel_numbers
+        threads: dict[int, list[int]] = defaultdict(list)
+        launches: list[int] = []
+        activities: list[int] = []
+        base = self._base
         pid: object = None
         tid: object = None
         for event in events:
@@ -204,76 +200,65 @@ class Events:
                 if name == "[memory]":
                     self._allocated(event.args)
                 continue
-            if kind == _LAUNCH and _starts_nothing(name):
-                continue
+            if kind == _LAUNCH:
+                known = launch_numbers.get(name)
+                launch = self._launch(name) if known is None else known
+                if launch < 0:
+                    continue
             if event.dur < 0:
                 self.timeless += 1
                 continue
-            if self._base is None:
+            if base is None:
                 # Whole: what is left after the point is then exact.
-                self._base = int(event.ts)
-            start = round((event.ts - self._base) * 1000)
+                base = self._base = type(event.ts)(int(event.ts))
+            start = round((event.ts - base) * 1000)
             duration = round(event.dur * 1000)
+            args = event.args
             if kind == _ACTIVITY:
-                self._did(event, start, duration)
+                kernel = kernel_numbers.get((name, event.cat, args.device, args.stream))
+                if kernel is None:
+                    kernel = self._kernel(name, event.cat, args.device, args.stream)
+                activities += (args.correlation, start, duration, kernel, args.nbytes)
                 continue
             if event.tid != tid or event.pid != pid:
                 tid, pid = event.tid, event.pid
-                number = self._thread(pid, tid)
-                thread = self.threads[number]
-                add_start, add_duration = thread.starts.append, thread.durations.append
-                add_serial, add_call = thread.serials.append, thread.calls.append
+                thread = self._thread(pid, tid)
+                called = threads[thread]
             if kind == _LAUNCH:
-                self._launched(event, start, duration, number)
+                launches += (args.correlation, start, duration, thread, launch)
                 continue
-            args = event.args
             alike = calls[event.cat][name]
             inputs = joined((args.dims, args.types))
             call = alike.get(inputs)
             if call is None:
                 call = alike[inputs] = len(self.calls)
                 self.calls.append(Call(name, event.cat, bytes(args.dims), bytes(args.types)))
-            add_start(start)
-            add_duration(duration)
-            add_serial(args.serial)
-            add_call(call)
+            called += (start, duration, args.serial, call)
+        self.launches.add(launches)
+        self.activities.add(activities)
+        for thread, called in threads.items():
+            self.threads[thread].add(called)
 
     def _thread(self, pid: int | str, tid: int | str) -> int:
-        number = self._number.setdefault(("thread", pid, tid), len(self.threads))
+        number = self._thread_numbers.setdefault((pid, tid), len(self.threads))
         if number == len(self.threads):
-            self.threads.append(Thread())
+            self.threads.append(Rows(4))
         return number
 
-    def _launched(self, event: Event, start: int, duration: int, thread: int) -> None:
-        name = self._number.setdefault(event.name, len(self.launch_names))
-        if name == len(self.launch_names):
-            self.launch_names.append(event.name)
-        self.launches.correlations.append(event.args.correlation)
-        self.launches.starts.append(start)
-        self.launches.durations.append(duration)
-        self.launches.threads.append(thread)
-        self.launches.names.append(name)
+    def _launch(self, name: str) -> int:
+        number = self._launch_numbers[name] = -1 if _STARTS_NOTHING.match(name) else len(self.launch_names)
+        if number >= 0:
+            self.launch_names.append(name)
+        return number
 
-    def _did(self, event: Event, start: int, duration: int) -> None:
-        args = event.args
-        kernel = Kernel(event.name, event.cat, args.device, args.stream)
-        number = self._number.setdefault(kernel, len(self.kernels))
-        if number == len(self.kernels):
-            self.kernels.append(kernel)
-        self.activities.correlations.append(args.correlation)
-        self.activities.starts.append(start)
-        self.activities.durations.append(duration)
-        self.activities.kernels.append(number)
-        self.activities.nbytes.append(args.nbytes)
+    def _kernel(self, *kernel: Any) -> int:
+        number = self._kernel_numbers[kernel] = len(self.kernels)
+        self.kernels.append(Kernel(*kernel))
+        return number
 
     def _allocated(self, args: Arguments) -> None:
         if args.total >= 0:
             self.peaks[args.device_type] = max(args.total, self.peaks.get(args.device_type, 0))
-
-
-@lru_cache(1000)
-def _starts_nothing(name: str) -> bool:
-    return bool(_STARTS_NOTHING.match(name))
 
 
 def _list(text: bytes) -> list[Any]:

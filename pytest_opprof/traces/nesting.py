@@ -8,44 +8,32 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from operator import add
 
 from ..attribution import owners
 from ..names import Meaning
+from .rows import Rows, packed
 
-_DEPTHS = 1 << 32
-"""A node of a tree is its call times this plus its depth."""
 _NEVER = 1 << 65
 """After every end: starts and durations have 64 bits."""
 
 
-def _column() -> array[int]:
-    return array("q")
+def _in_order(thread: Rows) -> Iterable[tuple[int, int, int]]:
+    """Return (start, duration, call) of the events in order of time, each before those inside it.
 
-
-@dataclass(eq=False)
-class Thread:
-    """What one thread did, in columns of 8 bytes an event."""
-
-    starts: array[int] = field(default_factory=_column)
-    durations: array[int] = field(default_factory=_column)
-    serials: array[int] = field(default_factory=_column)
-    """Numbers that grow with time: they order what starts in the same microsecond."""
-    calls: array[int] = field(default_factory=_column)
-    """What was called: indices into the meanings that `Forest` gets."""
-
-    def in_order(self) -> Iterable[tuple[int, int, int]]:
-        """Return (start, duration, call) of the events in order of time, each before those inside it."""
-        starts, serials, durations, calls = self.starts, self.serials, self.durations, self.calls
-        following = zip(starts, serials, islice(starts, 1, None), islice(serials, 1, None))
-        if all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following):
-            return zip(starts, durations, calls)
-        order = sorted(range(len(starts)), key=lambda i: (starts[i], serials[i], -durations[i], calls[i]))
-        return ((starts[i], durations[i], calls[i]) for i in order)
+    Serials grow with time: they order what starts in the same microsecond.
+    """
+    columns = thread.columns()
+    starts, (durations, serials, calls) = columns[0].tolist(), columns[1:]
+    following = zip(starts, serials, islice(starts, 1, None), islice(serials, 1, None))
+    if all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following):
+        return zip(starts, durations, calls)
+    order = sorted(range(len(starts)), key=lambda i: (starts[i], serials[i], -durations[i], calls[i]))
+    return ((starts[i], durations[i], calls[i]) for i in order)
 
 
 @dataclass(eq=False)
@@ -63,13 +51,8 @@ class Tree:
     """Events that are the only one inside one of their own name, and that one: PyTorch takes both for one call."""
     first_ns: list[int]
     """When each began the first time."""
-    occurrences: array[int] = field(default_factory=_column)
+    occurrences: array[int]
     """The self times of each event in one occurrence after the other."""
-
-    @property
-    def times(self) -> int:
-        """The number of occurrences."""
-        return len(self.occurrences) // len(self.calls)
 
     def self_ns(self) -> list[Sequence[int]]:
         """Return the self times of each event, one for each occurrence; those of repeats are in what they repeat."""
@@ -86,20 +69,22 @@ class Tree:
 class Spans:
     """When each call of a thread ran."""
 
-    starts: array[int] = field(default_factory=_column)
-    ends: array[int] = field(default_factory=_column)
-    trees: list[Tree] = field(default_factory=list)
+    starts: Sequence[int]
+    ends: Sequence[int]
+    trees: Sequence[Tree]
     """One for each outermost call."""
-    roots: array[int] = field(default_factory=_column)
+    roots: Sequence[int]
     """The indices of those."""
+    first: Sequence[int]
+    """When they began."""
 
     def innermost(self, start: int, end: int) -> tuple[Tree, int] | None:
         """Return the innermost call that ran from *start* to *end*, else at *start*: its tree and index in it."""
-        last = bisect_right(self.starts, start) - 1
-        place = bisect_right(self.roots, last) - 1
+        place = bisect_right(self.first, start) - 1
         if place < 0:
             return None
         tree, root = self.trees[place], self.roots[place]
+        last = bisect_right(self.starts, start, root, root + len(tree.calls)) - 1
         for moment in (end, start):
             event = last - root
             while event >= 0 and self.ends[root + event] < moment:
@@ -122,57 +107,64 @@ class Forest:
         self._names = names
         self._later_steps = [*steps[1:], _NEVER]
 
-    def grow(self, thread: Thread) -> Spans:
-        """Add the calls of a thread. An event is inside the one that runs when it begins and does not end before it."""
-        spans = Spans()
-        add_start, add_end = spans.starts.append, spans.ends.append
-        is_annotation = [meaning is None for meaning in self._meanings]
-        # The innermost event: when it ends, and its index in the tree, -1 for an annotation around the tree. Then the
-        # same of those around it.
-        until, node = _NEVER, -1
+    def grow(self, thread: Rows) -> Spans:
+        """Add the calls of a thread: its rows are start, duration, serial and index of the call.
+
+        An event is inside the one that runs when it begins and does not end before it.
+        """
+        starts: list[int] = []
         ends: list[int] = []
-        nodes: list[int] = []
+        roots: list[int] = []
+        first: list[int] = []
+        trees: list[Tree] = []
+        occurrences: dict[Tree, list[int]] = defaultdict(list)
+        is_annotation = [meaning is None for meaning in self._meanings]
+        # The innermost event: when it ends, and its index in the tree; -1 outside of all.
+        until, node = _NEVER, -1
+        root = step = 0
         key: list[int] = []
         self_ns: list[int] = []
-        level = step = 0
-        for start, duration, call in thread.in_order():
+        for start, duration, call in _in_order(thread):
             end = start + duration
             while start >= until or end > until:
-                until, node = ends.pop(), nodes.pop()
-            ends.append(until)
-            nodes.append(node)
-            until = end
+                node = key[2 * node + 2]
+                until = ends[root + node] if node >= 0 else _NEVER
             if node >= 0:
                 self_ns[node] -= duration
             elif is_annotation[call]:
-                continue
+                continue  # around a tree
             else:
-                self._close(spans, key, self_ns)
+                if key:
+                    trees.append(tree := self._tree(key, starts, root))
+                    occurrences[tree] += self_ns
                 while start >= self._later_steps[step]:
                     step += 1
-                key, self_ns, level = [step], [], len(ends)
+                root = len(starts)
+                roots.append(root)
+                first.append(start)
+                key, self_ns = [step], []
+            key += (call, node)
             node = len(self_ns)
-            key.append(call * _DEPTHS + len(ends) - level)
             self_ns.append(duration)
-            add_start(start)
-            add_end(end)
-        self._close(spans, key, self_ns)
-        return spans
+            starts.append(start)
+            ends.append(end)
+            until = end
+        if key:
+            trees.append(tree := self._tree(key, starts, root))
+            occurrences[tree] += self_ns
+        for tree, own in occurrences.items():
+            tree.occurrences += packed(own)
+        return Spans(packed(starts), packed(ends), trees, packed(roots), packed(first))
 
-    def _close(self, spans: Spans, key: list[int], self_ns: list[int]) -> None:
-        if not key:
-            return
-        first = len(spans.starts) - len(self_ns)
-        tree = self.trees.get(nodes := tuple(key))
+    def _tree(self, key: list[int], starts: list[int], root: int) -> Tree:
+        """Return the tree that has the step and the (call, parent) of each event as its *key*."""
+        nodes = tuple(key)
+        tree = self.trees.get(nodes)
         if tree is None:
-            tree = self.trees[nodes] = self._tree(nodes, spans.starts[first:].tolist())
-        tree.occurrences.extend(self_ns)
-        spans.trees.append(tree)
-        spans.roots.append(first)
+            tree = self.trees[nodes] = self._planted(key[0], key[1::2], key[2::2], starts[root:])
+        return tree
 
-    def _tree(self, key: tuple[int, ...], starts: list[int]) -> Tree:
-        calls = [node // _DEPTHS for node in key[1:]]
-        parents = _parents([node % _DEPTHS for node in key[1:]])
+    def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
         owner = self._owners(calls, parents)
         inside = Counter(parents)
         repeats = {
@@ -183,7 +175,7 @@ class Forest:
             and self._names[calls[event]] == self._names[calls[parent]]
             and owner[event] != event
         }
-        return Tree(key[0], calls, parents, owner, repeats, starts)
+        return Tree(step, calls, parents, owner, repeats, starts, packed([]))
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
         """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
@@ -198,13 +190,3 @@ class Forest:
         for event, owner in zip(ops, owned):
             result[event] = ops[owner]
         return result
-
-
-def _parents(depths: list[int]) -> list[int]:
-    around: list[int] = []
-    parents: list[int] = []
-    for event, depth in enumerate(depths):
-        del around[depth:]
-        parents.append(around[-1] if around else -1)
-        around.append(event)
-    return parents

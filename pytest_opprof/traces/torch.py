@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .kineto import Call, Events, Kernel
 
 TITLE = "PyTorch profiler trace"
+_Home = tuple[int, "Tree | None", int]
+"""The step, tree and call that something was launched from."""
 NO_OP = "(no op)"
 """In place of an op: the launch was outside of all."""
 _CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
@@ -81,14 +83,14 @@ def ranks(place: Place) -> list[int | None]:
 def read(place: Place, options: Options) -> OpTrace:
     """Return what the trace holds. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
-    from .kineto import Event, Events, ExactEvent
+    from .kineto import OTHERS, Event, Events, ExactEvent
 
     header: dict[str, object] = {}
     remarks: list[str] = []
     events = Events()
     event_type = ExactEvent if _needs_exact_times(place) else Event
     try:
-        for some in read_events(place, event_type, header, options.partial, remarks):
+        for some in read_events(place, event_type, header, options.partial, remarks, OTHERS):
             events.take(some)
         if events.calls or events.kernels:
             return _Reading(events, header, remarks).trace()
@@ -117,7 +119,7 @@ class _Steps:
         labels = {number: match[1] for number, call in enumerate(events.calls) if (match := _STEP.fullmatch(call.name))}
         found: dict[str, tuple[int, int]] = {}
         for thread in events.threads if labels else ():
-            for start, duration, call in zip(thread.starts, thread.durations, thread.calls):
+            for start, duration, _, call in zip(*thread.columns()):
                 if call in labels:
                     found[labels[call]] = min((start, duration), found.get(labels[call], (start, duration)))
         steps = sorted((start, label, duration) for label, (start, duration) in found.items())
@@ -158,16 +160,16 @@ class _Row:
         self.least_ns = min(self_ns) if self.least_ns is None else min(self.least_ns, min(self_ns))
         self.most_ns = max(self.most_ns, max(self_ns))
 
-    def happened(self, start: int) -> None:
-        """Add one call."""
+    def happened(self, start: int, calls: int) -> None:
+        """Add calls that are counted, of which the first began at *start*."""
         self.first_ns = min(self.first_ns, start)
-        self.calls += 1
-        self.counted += 1
+        self.calls += calls
+        self.counted += calls
 
-    def stands_aside_for(self, move: str) -> None:
-        """Leave the counting of a copy to the memcpy that it is."""
-        if self.counted and self.call and self.call.meaning and self.call.meaning.op in (COPY, move):
-            self.counted -= 1
+    def stands_aside_for(self, move: str, calls: int) -> None:
+        """Leave the counting of copies to the memcpys that they are."""
+        if self.call and self.call.meaning and self.call.meaning.op in (COPY, move):
+            self.counted = max(self.counted - calls, 0)
 
 
 class _Reading:
@@ -219,66 +221,85 @@ class _Reading:
                 continue
             owner = self.events.calls[tree.calls[tree.owners[event]]].meaning
             op = owner.op if owner else ""
-            row = self.rows.setdefault(
-                (tree.step, call.name, call.tensors, op),
-                _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op),
-            )
+            key = tree.step, call.name, call.tensors, op
+            row = self.rows.get(key)
+            if row is None:
+                row = _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op)
+                self.rows[key] = row
             row.called(tree.first_ns[event], self_ns[event], tree.owners[event] == event)
             rows.append(row)
         return rows
 
-    def _row(self, step: int, name: str, type: str, start: int, place: str = "") -> _Row:
-        """Return the row of what is no call of an op, with one more in it."""
+    def _row(self, step: int, name: str, type: str, start: int, calls: int = 1, place: str = "") -> _Row:
+        """Return the row of what is no call of an op, with *calls* more in it."""
         row = self.rows.setdefault((step, name, type, place), _Row(step, name, type, start, place=place))
-        row.happened(start)
+        row.happened(start, calls)
         return row
 
-    def _launches(self) -> dict[int, tuple[int, Tree | None, int]]:
-        """Return the step, tree and call that each launch came from, by correlation; add the synchronisations."""
-        launches, names = self.events.launches, self.events.launch_names
+    def _launches(self) -> dict[int, int]:
+        """Return the index of the launch of each activity by correlation, -1: unknown; add the synchronisations."""
+        names = self.events.launch_names
         synchronizes = [name.endswith(_SYNCHRONIZE) for name in names]
-        wanted = set(self.events.activities.correlations)
-        homes: dict[int, tuple[int, Tree | None, int]] = {}
-        earliest: dict[int, int] = {}
-        columns = (launches.starts, launches.correlations, launches.durations, launches.threads, launches.names)
-        for start, correlation, duration, thread, name in zip(*columns):
-            if correlation not in wanted and not synchronizes[name]:
-                self.lost += "LaunchKernel" in names[name]
-                continue
-            tree, event = self.spans[thread].innermost(start, start + duration) or (None, 0)
-            step = tree.step if tree else self.steps.at(start)
+        found = dict.fromkeys(self.events.activities.columns()[0], -1)
+        correlations, starts, durations, threads, numbers = self.events.launches.columns()
+        for index, (correlation, name) in enumerate(zip(correlations, numbers)):
             if synchronizes[name]:
-                self._row(step, names[name], _SYNCHRONIZE, start).host_ns += duration
-                if tree:
-                    self.rows_of[tree][event].host_ns -= duration
+                self._synchronized(names[name], starts[index], durations[index], threads[index])
+            if correlation not in found:
+                self.lost += "LaunchKernel" in names[name]
             # A launch may be there twice, as the call of one library inside that of another.
-            if correlation and start < earliest.get(correlation, start + 1):
-                homes[correlation], earliest[correlation] = (step, tree, event), start
-        return homes
+            elif correlation and ((before := found[correlation]) < 0 or starts[index] < starts[before]):
+                found[correlation] = index
+        return found
 
-    def _link(self, homes: dict[int, tuple[int, Tree | None, int]]) -> None:
+    def _synchronized(self, name: str, start: int, ns: int, thread: int) -> None:
+        step, tree, event = self._home(start, ns, thread)
+        self._row(step, name, _SYNCHRONIZE, start).host_ns += ns
+        if tree:
+            self.rows_of[tree][event].host_ns -= ns
+
+    def _home(self, start: int, ns: int, thread: int) -> _Home:
+        tree, event = self.spans[thread].innermost(start, start + ns) or (None, 0)
+        return (tree.step if tree else self.steps.at(start)), tree, event
+
+    def _link(self, launches: dict[int, int]) -> None:
         """Give what the devices did to the ops that launched it."""
-        did = self.events.activities
-        moves = [_move(kernel.name) for kernel in self.events.kernels]
-        for correlation, start, duration, number, nbytes in zip(
-            did.correlations, did.starts, did.durations, did.kernels, did.nbytes
-        ):
-            kernel, move = self.events.kernels[number], moves[number]
-            step, tree, event = homes.get(correlation) or (self.steps.at(start), None, 0)
-            row = self.rows_of[tree][event] if tree else None
-            launched_by = row.name if row else NO_OP if correlation in homes else UNLINKED
-            launched = self.launched.setdefault((step, launched_by, number), [0, 0, start])
-            launched[0] += 1
-            launched[1] += duration
-            launched[2] = min(launched[2], start)
-            if move:
-                if tree:
-                    self.rows_of[tree][tree.owners[event]].stands_aside_for(move)
-                row = self._row(step, kernel.name, move, start, self._place(kernel))
-                row.nbytes += max(nbytes, 0)
-            elif row is None:
-                row = self._row(step, kernel.name, launched_by, start, self._place(kernel))
-            row.device_ns += duration
+        _, starts, durations, threads, _ = self.events.launches.columns()
+        alike: dict[tuple[_Home | int, int], list[int]] = {}
+        for correlation, start, duration, number, nbytes in zip(*self.events.activities.columns()):
+            index = launches[correlation]
+            home = self.steps.at(start) if index < 0 else self._home(starts[index], durations[index], threads[index])
+            found = alike.get((home, number))
+            if found is None:
+                found = alike[home, number] = [0, 0, start, 0]
+            found[0] += 1
+            found[1] += duration
+            if start < found[2]:
+                found[2] = start
+            if nbytes > 0:
+                found[3] += nbytes
+        for (launched_from, number), (calls, ns, first, nbytes) in alike.items():
+            self._did(launched_from, number, calls, ns, first, nbytes)
+
+    def _did(self, home: _Home | int, number: int, calls: int, ns: int, start: int, nbytes: int) -> None:
+        """Add alike activities of a device; *home* is the step where their launch is unknown."""
+        kernel = self.events.kernels[number]
+        move = _move(kernel.name)
+        step, tree, event = (home, None, 0) if isinstance(home, int) else home
+        row = self.rows_of[tree][event] if tree else None
+        launched_by = row.name if row else UNLINKED if isinstance(home, int) else NO_OP
+        launched = self.launched.setdefault((step, launched_by, number), [0, 0, start])
+        launched[0] += calls
+        launched[1] += ns
+        launched[2] = min(launched[2], start)
+        if move:
+            if tree:
+                self.rows_of[tree][tree.owners[event]].stands_aside_for(move, calls)
+            row = self._row(step, kernel.name, move, start, calls, self._place(kernel))
+            row.nbytes += nbytes
+        elif row is None:
+            row = self._row(step, kernel.name, launched_by, start, calls, self._place(kernel))
+        row.device_ns += ns
 
     def _name_workers(self) -> None:
         """Make a wrapper that launched kernels itself the op of its calls: torch.compile's functions and graphs."""
@@ -338,7 +359,7 @@ class _Reading:
         unlinked = sum(calls for (_, op, _), (calls, _, _) in self.launched.items() if op == UNLINKED)
         if unlinked:
             self.remarks.append(
-                f"{unlinked} of {len(self.events.activities.starts)} device activities were launched outside of the"
+                f"{unlinked} of {len(self.events.activities)} device activities were launched outside of the"
                 f" recording: they have no op, and are listed as {UNLINKED}"
             )
         if self.lost:
@@ -360,15 +381,17 @@ class _Reading:
 
     def _overlap(self) -> list[str]:
         """Say how long the devices worked: kernels of several streams overlap."""
-        did = self.events.activities
+        _, starts, durations, numbers, _ = self.events.activities.columns()
+        devices = [kernel.device for kernel in self.events.kernels]
         until: dict[int | str, int] = {}
         busy = 0
-        for start, duration, number in sorted(zip(did.starts, did.durations, did.kernels)):
-            device = self.events.kernels[number].device
-            end, before = start + duration, until.get(device, start)
-            busy += max(end - max(start, before), 0)
-            until[device] = max(end, before)
-        together = sum(did.durations)
+        for start, duration, number in sorted(zip(starts, durations, numbers)):
+            device, end = devices[number], start + duration
+            before = until.get(device, start)
+            if end > before:
+                busy += end - (start if start > before else before)
+                until[device] = end
+        together = sum(durations)
         if busy == together:
             return []
         return [f"the device was busy for {busy / 1e6:.3f} ms; its activities add up to {together / 1e6:.3f} ms"]
