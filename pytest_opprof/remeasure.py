@@ -86,7 +86,7 @@ def command(config: pytest.Config, folder: str) -> list[str]:
         redirected.append("-n0")
     # A worker of pytest-xdist has no arguments of its own.
     worker: dict[str, list[str]] = getattr(config, "workerinput", {})
-    words = worker[ARGUMENTS] if worker else map(str, config.invocation_params.args)
+    words = worker.get(ARGUMENTS) or map(str, config.invocation_params.args)
     return [sys.executable, "-m", "pytest", *words, *redirected]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 
@@ -100,7 +101,14 @@ def test_after(): assert blas() == {3}
     suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=2)
 
 
+@pytest.fixture(scope="module")
+def imported_before() -> None:
+    """Import what pytester would forget that a test imported: PyTorch registers the ops of that only once."""
+    importlib.import_module("torch._dynamo")
+
+
 @pytest.mark.torch
+@pytest.mark.usefixtures("imported_before")
 def test_one_thread_is_what_a_torch_test_really_has_and_every_thread_has_as_many_as_before(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:
