@@ -206,10 +206,11 @@ def answer(trace: OpTrace, question: Question) -> list[Line]:
 
 def _ordered(rows: list[Row], key: Callable[[Row], Any], question: Question) -> list[Row]:
     """Return the top of *rows*, those with an unknown *key* last either way; ties stay in order."""
-    known = [row for row in rows if key(row) is not None]
-    known.sort(key=key, reverse=not question.ascending)
-    ordered = known + [row for row in rows if key(row) is None]
-    return ordered[: question.top] if question.top else ordered
+    keys = [key(row) for row in rows]
+    known = [index for index, value in enumerate(keys) if value is not None]
+    known.sort(key=keys.__getitem__, reverse=not question.ascending)
+    ordered = known + [index for index, value in enumerate(keys) if value is None]
+    return [rows[index] for index in (ordered[: question.top] if question.top else ordered)]
 
 
 def copy_time(trace: OpTrace, question: Question) -> CopyTime:
