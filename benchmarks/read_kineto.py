@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 CUDA = ROOT.parent / "shared" / "profiles" / "torch-cuda" / "hta_a100_rank0_shapes.json.gz"
 CPU = ROOT / "tests" / "data" / "torch-cpu" / "train_step.pt.trace.json.gz"
 REPEATS = 3
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""So that all are compiled, as they are when installed."""
 
 LOOP = """
 totals = {}
@@ -144,7 +146,7 @@ def has(python: str, module: str) -> bool:
 def measure(command: list[str]) -> tuple[float, int]:
     """Return the CPU seconds and the peak memory, in bytes, of a process."""
     with open(os.devnull, "w") as nowhere:
-        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, cwd=ROOT, env=ENVIRONMENT)
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -29,6 +29,7 @@ def read(
     except MemoryError:
         raise TraceError(f"{path}: is larger than the memory there is") from None
     finally:
+        gc.freeze()  # nor are they looked through from here on
         gc.enable()
     for each, trace in zip(found, read):
         if not trace.records:

@@ -240,12 +240,13 @@ def _ordered(
 
     What *is_beside* the total comes behind what is in it where rows are ordered by time.
     """
-    known = [row for row in rows if key(row) is not None]
-    known.sort(key=key, reverse=not question.ascending)
-    ordered = known + [row for row in rows if key(row) is None]
+    keys = [key(row) for row in rows]
+    known = [index for index, value in enumerate(keys) if value is not None]
+    known.sort(key=keys.__getitem__, reverse=not question.ascending)
+    ordered = known + [index for index, value in enumerate(keys) if value is None]
     if question.order_by in ("time", "share", "cumulative"):
-        ordered.sort(key=is_beside)
-    return ordered[: question.top] if question.top else ordered
+        ordered.sort(key=lambda index: is_beside(rows[index]))
+    return [rows[index] for index in (ordered[: question.top] if question.top else ordered)]
 
 
 def selection(trace: OpTrace, question: Question) -> list[Line]:

@@ -82,9 +82,11 @@ class Place:
     def read(self, most: int) -> bytes:
         """Return the whole content, inflated, without a byte order mark. Raises TraceError beyond *most* bytes."""
         pieces, left = [], most
+        # In pieces: read(n) takes n bytes of memory whatever the file has. Where the size is known, one is enough, and
+        # need not be joined.
+        size = _PIECE if self.is_compressed else max(_PIECE, self.size + 1)
         with self.open() as file:
-            # In pieces: read(n) takes n bytes of memory whatever the file has.
-            while piece := file.read(min(_PIECE, left + 1)):
+            while piece := file.read(min(size, left + 1)):
                 pieces.append(piece)
                 left -= len(piece)
                 if left < 0:
