@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-AGAINST = ("--opprof", "--opprof-backend=fake", "--opprof-noise=ignore", "--opprof-against=HEAD")
+AGAINST = (
+    "-p",
+    "pytest_opprof.plugin",
+    "--opprof",
+    "--opprof-backend=fake",
+    "--opprof-noise=ignore",
+    "--opprof-against=HEAD",
+)
 TEST = """\
 import pytest
 from model import step
@@ -35,6 +42,12 @@ def git(pytester: pytest.Pytester, *arguments: str) -> str:
     identity = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
     command = ["git", *identity, *arguments]
     return subprocess.run(command, cwd=pytester.path, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other plugins: they take half of the time that a side needs to start."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 @pytest.fixture
@@ -211,7 +224,7 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
         (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is no revision of *"),
         (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is no revision of *"),
         (["--opprof-update"], "ERROR: --opprof-against and --opprof-update do not go together: leave one out"),
-        (["-n2"], "ERROR: --opprof-against and -n do not go together: leave one out"),
+        (["-p", "xdist", "-n2"], "ERROR: --opprof-against and -n do not go together: leave one out"),
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
     ],
 )
