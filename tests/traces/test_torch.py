@@ -350,6 +350,13 @@ def test_odd_shapes_are_not_known(tmp_path: Path) -> None:
     assert record.input_dtypes == ("float32", "", "", "float8_e5m2", "float64")
 
 
+@pytest.mark.parametrize("phase", ["s", "f", "M", "C", "unheard of", None])
+def test_events_of_any_other_phase_change_nothing(tmp_path: Path, phase: str | None) -> None:
+    made = [op("aten::mm", 0, 5), launch(1, 2), kernel(1, 9, 3)]
+    other = {"ph": phase, "cat": "ac2g", "name": "ac2g", "id": 1, "ts": 2, "pid": 1, "tid": 1}
+    assert trace_of(tmp_path, *made, other, *made, other) == trace_of(tmp_path, *made, *made)
+
+
 def test_an_event_without_or_with_a_negative_duration_is_left_out_and_told(tmp_path: Path) -> None:
     broken = op("aten::mm", 0, 1)
     del broken["dur"]
