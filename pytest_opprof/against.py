@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from . import pairs, runs
-from .compare import compare, compare_counts_first
+from .baselines import Entry
+from .compare import Diff, compare_counts_first
 from .conclusion import concluded
 from .errors import BackendError, OpprofError, UsageError
 from .fixture import settings_of
-from .judge import LEAST_ROUNDS, LOOKS, PAIRS, Judgement, Limits, Verdict, judge_pairs, unjudged
+from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, judge_pairs, unjudged
 from .pairs import Answer, Command
-from .remeasure import command
+from .remeasure import command, say
 from .reports import WindowReport
 from .runs import Plain
 from .samples import Run, without_noise
@@ -29,6 +30,8 @@ from .settings import Plan, Settings
 from .worktree import Worktree, worktree
 
 _HERE = "the working tree"
+_Windows = dict[str, Entry]
+"""What a process did, by window."""
 
 
 class Against:
@@ -43,8 +46,10 @@ class Against:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the tests that measure nothing."""
         settings = settings_of(self._config)
-        measuring = [item for item in items if "opprof" in _fixtures(item) or _is_measured(item, settings)]
-        idle = [item for item in items if item not in measuring]
+        measuring: list[pytest.Item] = []
+        idle: list[pytest.Item] = []
+        for item in items:
+            (measuring if "opprof" in _fixtures(item) or _is_measured(item, settings) else idle).append(item)
         if idle:
             self._config.hook.pytest_deselected(items=idle)
             items[:] = measuring
@@ -71,9 +76,10 @@ class Against:
         with ExitStack() as stack:
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
-            self._say(
+            say(
+                self._config,
                 f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
-                f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run"
+                f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run",
             )
             sides = _commands(self._config, tree, folder, self._python)
             return self._taking_turns(sides, items)
@@ -88,7 +94,7 @@ class Against:
                 break
             estimate = f", about {took_s:.0f} s" if took_s else ""
             what = f"{len(wanted)} test{'s' if len(wanted) > 1 else ''}"
-            self._say(f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {what}{estimate}")
+            say(self._config, f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {what}{estimate}")
             begin = monotonic()
             found.add(pairs.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
             took_s = monotonic() - begin
@@ -97,7 +103,7 @@ class Against:
 
     def _say_what_is_only_there(self, found: Found) -> None:
         for test in found.only_there:
-            self._say(f"opprof: only {self._revision} has {test}")
+            say(self._config, f"opprof: only {self._revision} has {test}")
 
     def _report(self, item: pytest.Item, found: Found) -> None:
         hook = item.ihook
@@ -105,12 +111,6 @@ class Against:
         for report in found.reports(item):
             hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-
-    def _say(self, line: str) -> None:
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if terminal is not None and self._config.get_verbosity() >= 0:
-            terminal.ensure_newline()
-            terminal.write_line(line)
 
 
 def _fixtures(item: pytest.Item) -> Sequence[str]:
@@ -173,36 +173,45 @@ class Found:
         self._revision = revision
         self._config = config
         self._settings = settings_of(config)
-        self._pairs: list[tuple[Answer, Answer]] = []
+        self._first: tuple[Answer, Answer] | None = None
+        """The first pair, which ran every test."""
+        self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
+        """By test: the windows of both sides, for each pair that ran it."""
 
     def add(self, answers: Sequence[Answer]) -> None:
         """Add what a pair of processes did."""
         before, after = answers
-        self._pairs.append((before, after))
+        self._first = self._first or (before, after)
+        for test, reports in after.reports.items():
+            both = _windows(before.reports.get(test, [])), _windows(reports)
+            self._windows.setdefault(test, []).append(both)
+
+    @property
+    def first(self) -> tuple[Answer, Answer]:
+        """What the first pair said."""
+        assert self._first is not None
+        return self._first
 
     @property
     def only_there(self) -> list[str]:
         """The tests that only the revision has."""
-        before, after = self._pairs[0]
+        before, after = self.first
         return sorted({*before.collected} - {*after.collected})
 
     def check_complete(self, tests: Sequence[str]) -> None:
         """Raise BackendError for a test that the working tree did not run."""
-        if missing := [test for test in tests if test not in self._pairs[0][1].reports]:
+        if missing := [test for test in tests if test not in self._windows]:
             raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
     def is_open(self, item: pytest.Item) -> bool:
         """Tell whether more pairs could change what is to be said of a test."""
-        windows, limits = self._windows(item.nodeid), Plan.of(item, self._settings).limits
-        before, after = windows[0] if windows else ({}, {})
-        return any(
-            not self._timing(item.nodeid, name, limits).settled and not _has_more_calls(before[name], after[name])
-            for name in before.keys() & after.keys()
-        )
+        pairs, plan = self._windows.get(item.nodeid, []), Plan.of(item, self._settings)
+        common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
+        return any(not self._diff(item.nodeid, name, plan).timing.settled for name in common)
 
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
-        for plain in self._pairs[0][1].reports.get(item.nodeid, []):
+        for plain in self.first[1].reports.get(item.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=plain)
             if report.when == "call" and report.passed and hasattr(report, "opprof"):
                 self._conclude(item, report)
@@ -221,19 +230,20 @@ class Found:
         """Return the report of a window."""
         name = plain["name"]
         window = WindowReport(name, runs.profile_of(plain), runs=tuple(after for _, after in self._runs(test, name)))
-        before = self._windows(test)[0][0].get(name)
-        if before is None:
+        if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
-        base, now = runs.entry_of(before), runs.entry_of(plain)
-        timing = self._timing(test, name, plan.limits)
-        return replace(window, diff=compare_counts_first(base.calls, now.calls, timing, plan.limits, plan.top))
+        return replace(window, diff=self._diff(test, name, plan))
 
     def _lacks(self, test: str) -> str:
-        before = self._pairs[0][0]
+        before = self.first[0]
         if test not in before.collected:
             return "does not have the test"
         outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
+
+    def _diff(self, test: str, window: str, plan: Plan) -> Diff:
+        before, after = (windows[window].calls for windows in self._windows[test][0])
+        return compare_counts_first(before, after, self._timing(test, window, plan.limits), plan.limits, plan.top)
 
     def _timing(self, test: str, window: str, limits: Limits) -> Judgement:
         pairs = self._runs(test, window)
@@ -247,25 +257,10 @@ class Found:
 
     def _runs(self, test: str, window: str) -> list[tuple[Run, Run]]:
         """Return what each pair of processes timed of a window."""
-        both = [(sides[0].get(window), sides[1].get(window)) for sides in self._windows(test)]
-        timed = [(_run(before), _run(after)) for before, after in both if before and after]
-        return [(before, after) for before, after in timed if before and after]
-
-    def _windows(self, test: str) -> list[tuple[dict[str, Plain], dict[str, Plain]]]:
-        """Return the windows of both sides, for each pair that ran the test."""
-        ran = [pair for pair in self._pairs if test in pair[1].reports]
-        return [(_windows(before.reports.get(test, [])), _windows(after.reports[test])) for before, after in ran]
+        both = [[windows[window].runs for windows in pair if window in windows] for pair in self._windows[test]]
+        return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
 
 
-def _windows(reports: Sequence[dict[str, Any]]) -> dict[str, Plain]:
+def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
     windows = [window for report in reports for window in report.get("opprof", {}).get("windows", [])]
-    return {window["name"]: window for window in windows}
-
-
-def _has_more_calls(before: Plain, after: Plain) -> bool:
-    base, now = runs.entry_of(before), runs.entry_of(after)
-    return compare(base.calls, now.calls, unjudged("", [], []), PAIRS).verdict in (Verdict.NEW, Verdict.MORE)
-
-
-def _run(window: Plain) -> Run | None:
-    return next((run for runs_ in runs.entry_of(window).times.values() for run in runs_), None)
+    return {window["name"]: runs.entry_of(window) for window in windows}

@@ -56,10 +56,12 @@ class Entry:
     def of(cls, profile: OpProfile, machine: str, threads: int = 0, yardstick_ns: int = 0) -> Entry:
         """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
         run = run_of(profile, threads, yardstick_ns)
-        return cls(
-            {stats.op: Calls(stats.fewest_calls, stats.most_calls) for stats in profile.ops},
-            {machine: (run,)} if run else {},
-        )
+        return cls(calls_of(profile), {machine: (run,)} if run else {})
+
+    @property
+    def runs(self) -> list[Run]:
+        """What each process timed, of all machines."""
+        return [run for runs in self.times.values() for run in runs]
 
     def updated(self, now: Entry, machine: str, times_changed: bool) -> Entry:
         """Return the entry to keep after a run that did *now*, accepted.
@@ -76,6 +78,11 @@ class Entry:
         before, after = self.times.get(machine, ()), now.times[machine]
         few = after[0].rounds >= LEAST_ROUNDS and len(before) < STORED_RULE.least_base_processes
         return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
+
+
+def calls_of(profile: OpProfile) -> dict[str, Calls]:
+    """Return the calls of each op."""
+    return {stats.op: Calls(stats.fewest_calls, stats.most_calls) for stats in profile.ops}
 
 
 def run_of(profile: OpProfile, threads: int = 0, yardstick_ns: int = 0, wall: bool = True) -> Run | None:

@@ -15,7 +15,7 @@ from .errors import BackendError, UsageError
 from .judge import LEAST_ROUNDS
 from .recorder import LEFT, OPEN, Recorder, Window
 from .reports import BODY
-from .settings import Plan, Settings
+from .settings import Plan, Settings, default_warmup
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -149,10 +149,11 @@ class Opprof:
         What runs before the first measured round must not change what the others do: the body has to be repeatable.
         """
         __tracebackhide__ = True
-        warmup = (5 if isinstance(rounds, int) and rounds >= LEAST_ROUNDS else 1) if warmup is None else warmup
-        for what, value, least in (("rounds", rounds, 1), ("warmup", warmup, 0)):
+        given = {"rounds": (rounds, 1), "warmup": (0 if warmup is None else warmup, 0)}
+        for what, (value, least) in given.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise UsageError(f"opprof.rounds({what}={value!r}): write an int of {least} or more")
+        warmup = default_warmup(rounds) if warmup is None else warmup
         return Rounds(self._measurement, _checked(name) or self._measurement.next_name("rounds"), rounds, warmup)
 
     def array(self, array: ArrayLike) -> WatchedArray:

@@ -12,13 +12,14 @@ shows it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median
+from typing import Any
 
 from .samples import Run, without_noise
-from .units import format_ns, format_share
+from .units import format_ns, format_share, parse_duration, parse_share
 
 
 class Verdict(Enum):
@@ -72,6 +73,26 @@ class Limits:
     def of(self, op: str) -> float:
         """Return the tolerance of *op*."""
         return self.of_op.get(op, self.op_tolerance)
+
+    def with_given(self, given: Mapping[str, Any], what: Callable[[str], str]) -> Limits:
+        """Return these with the ``tolerance``, ``op_tolerance`` and ``floor`` that are *given*, as people write them.
+
+        A wider tolerance of the whole is one of each op, too. *what* names a key in the error, a UsageError.
+        """
+        limits = self
+        if given.get("tolerance") is not None:
+            tolerance = parse_share(given["tolerance"], what("tolerance"))
+            limits = replace(limits, tolerance=tolerance, op_tolerance=max(tolerance, limits.op_tolerance))
+        if given.get("floor") is not None:
+            limits = replace(limits, floor_ns=parse_duration(given["floor"], what("floor")))
+        match given.get("op_tolerance"):
+            case None:
+                return limits
+            case Mapping() as by_op:
+                shares = {op: parse_share(share, f"{what('op_tolerance')} of {op!r}") for op, share in by_op.items()}
+                return replace(limits, of_op={**limits.of_op, **shares})
+            case share:
+                return replace(limits, op_tolerance=parse_share(share, what("op_tolerance")), of_op={})
 
 
 STORED = Limits(tolerance=0.13, floor_ns=2_000, op_tolerance=0.25, op_floor_ns=5_000, op_share=0.08)

@@ -21,7 +21,7 @@ def diff(arguments: argparse.Namespace) -> bool:
     """Compare two profiles; return whether the second is worse."""
     # Imported here, with NumPy behind them: to show a profile needs neither.
     from . import reports
-    from .baselines import Entry, run_of
+    from .baselines import calls_of, run_of
     from .compare import compare
     from .judge import Limits, Rule, judge, unjudged
 
@@ -32,7 +32,7 @@ def diff(arguments: argparse.Namespace) -> bool:
     tolerance = parse_share(arguments.tolerance, "--tolerance")
     limits = Limits(tolerance, int(floor or 0), tolerance, int(floor or 0), 0.0025)
     profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
-    before, after = (Entry.of(profile, "").calls for profile in profiles)
+    before, after = map(calls_of, profiles)
     base_run, now_run = ([run] if (run := run_of(profile, wall=False)) else [] for profile in profiles)
     if base_run and now_run:
         timing = judge(base_run, now_run, Rule(limits, 1, 1, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 
 import pytest
@@ -11,10 +11,9 @@ from .baselines import Entry
 from .conditions import Watch
 from .errors import BackendError
 from .judge import CLEAN_SHARE, LEAST_CLEAN, LEAST_ROUNDS, STORED_RULE
-from .remeasure import measure
+from .remeasure import measure, say
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
-from .samples import Run
 from .settings import Settings
 
 _PATIENCE = 10
@@ -28,9 +27,7 @@ def is_timed(window: Plain) -> bool:
     return window["rounds"] >= LEAST_ROUNDS and any(stats["device_ns"] for stats in window["ops"].values())
 
 
-def record(
-    config: pytest.Config, tests: Sequence[TestRecord], processes: int, settings: Settings, say: Callable[[str], None]
-) -> Iterator[str]:
+def record(config: pytest.Config, tests: Sequence[TestRecord], processes: int, settings: Settings) -> Iterator[str]:
     """Measure *tests* until each of their timed windows has the times of so many *processes*.
 
     Yields what went wrong; the times of what it went wrong for are gone then. Raises KeyboardInterrupt.
@@ -41,7 +38,7 @@ def record(
         estimate = f", about {took_s:.0f} s each" if took_s else ""
         ids = list(dict.fromkeys(test.id for test, _ in windows))
         what = f"{len(ids)} timed test{'s' if len(ids) > 1 else ''}"
-        say(f"opprof: measuring {what}, process {number + 1} of {processes}{estimate}")
+        say(config, f"opprof: measuring {what}, process {number + 1} of {processes}{estimate}")
         begin = monotonic()
         try:
             measured = measure(config, ids, max(_PATIENCE * took_s, _LEAST_PATIENCE_S))
@@ -66,15 +63,11 @@ def _add(window: Plain, entry: Entry | None) -> str:
         return "it was not measured"
     if entry.calls != entry_of(window).calls:
         return "other ops ran"
-    before, after = _timed(entry_of(window)), _timed(entry)
+    before, after = entry_of(window).runs, entry.runs
     if not after or len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
         return "other rounds or ops were timed"
     window["runs"] += map(plain_run, after)
     return ""
-
-
-def _timed(entry: Entry) -> list[Run]:
-    return [run for runs in entry.times.values() for run in runs]
 
 
 def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator[str]:
@@ -83,7 +76,7 @@ def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
         return _forget(windows)
     for test, window in windows:
-        runs = _timed(entry_of(window))
+        runs = entry_of(window).runs
         clean = sum(len(run.clean(CLEAN_SHARE)) >= LEAST_CLEAN for run in runs)
         if runs and clean < STORED_RULE.least_base_processes:
             yield (

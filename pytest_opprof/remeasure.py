@@ -61,6 +61,14 @@ def _measured(config: pytest.Config, tests: Sequence[str], timeout_s: float) -> 
             raise BackendError(f"a fresh process gave no measurement ({last[0]})") from error
 
 
+def say(config: pytest.Config, line: str) -> None:
+    """Say on the terminal what takes so long, unless it is to be quiet."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and config.get_verbosity() >= 0:
+        terminal.ensure_newline()
+        terminal.write_line(line)
+
+
 def asked_for() -> frozenset[str] | None:
     """Return the tests that this process is to measure for another one; None if it is on its own."""
     path = Path(os.environ.get(VARIABLE, ""))

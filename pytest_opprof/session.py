@@ -219,7 +219,7 @@ class Session:
         wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
         if wanted > 1 and not self.is_worker and not self.is_apart:
             tests = [record for record in self.records.values() if self._wants_times(record)]
-            self.errors += recorded(self.config, tests, wanted, self.settings, self._say) if tests else ()
+            self.errors += recorded(self.config, tests, wanted, self.settings) if tests else ()
         return result
 
     def _wants_times(self, record: TestRecord) -> bool:
@@ -234,12 +234,6 @@ class Session:
             return self._entry_to_put(node_id, window) is not None
         base = self.store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
         return base is None or (self.settings.update == "all" and window["machine"] not in base.times)
-
-    def _say(self, line: str) -> None:
-        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
-        if terminal is not None and self.config.get_verbosity() >= 0:
-            terminal.ensure_newline()
-            terminal.write_line(line)
 
     # --- the end of the run
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +16,9 @@ from .backends import Options, Timing, find
 from .budgets import Budget
 from .errors import UsageError
 from .judge import LEAST_ROUNDS, PAIRS, STORED, Limits
-from .units import parse, parse_share
 
 Update = Literal["", "all", "new"]
 Noise = Literal["warn", "fail", "ignore"]
-_WARMUP = 5
-"""Rounds before those that are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,8 @@ class Settings:
             baselines=_folder(config),
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
-            limits=_limits(
-                PAIRS if config.option.opprof_against else STORED,
-                {key: _value(config, key) or None for key in _LIMITS},
-                lambda key: f"--opprof-{key.replace('_', '-')}",
+            limits=(PAIRS if config.option.opprof_against else STORED).with_given(
+                {key: _value(config, key) or None for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
             ),
             threads=_threads(_value(config, "threads") or "1", "--opprof-threads"),
             processes=_count(_value(config, "processes"), "--opprof-processes", 1)
@@ -140,10 +135,10 @@ class Plan:
             marked=marked,
             measured=marked or settings.everything,
             rounds=rounds,
-            warmup=_count(given.get("warmup", _warmup(rounds)), "opprof(warmup=)", 0),
+            warmup=_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
             backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
             options=Options(timing, flops=budget.needs_flops, memory=budget.needs_memory),
-            limits=_limits(settings.limits, given, lambda key: f"opprof({key}=)"),
+            limits=settings.limits.with_given(given, lambda key: f"opprof({key}=)"),
             threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
             baseline=baseline,
@@ -237,37 +232,9 @@ def _threads(value: object, what: str) -> int:
     return 0 if value == "all" else _count(value, what, 1, "'all' or ")
 
 
-def _warmup(rounds: int) -> int:
-    return _WARMUP if rounds >= LEAST_ROUNDS else 1 if rounds > 1 else 0
-
-
-def _limits(limits: Limits, given: Mapping[str, Any], what: Callable[[str], str]) -> Limits:
-    """Return *limits* with those that are *given*; a wider tolerance of the whole is one of each op, too."""
-    if given.get("tolerance") is not None:
-        tolerance = parse_share(given["tolerance"], what("tolerance"))
-        limits = replace(limits, tolerance=tolerance, op_tolerance=max(tolerance, limits.op_tolerance))
-    if given.get("floor") is not None:
-        limits = replace(limits, floor_ns=_time(given["floor"], what("floor")))
-    match given.get("op_tolerance"):
-        case None:
-            return limits
-        case Mapping() as by_op:
-            shares = {op: parse_share(share, f"{what('op_tolerance')} of {op!r}") for op, share in by_op.items()}
-            return replace(limits, of_op={**limits.of_op, **shares})
-        case share:
-            return replace(limits, op_tolerance=parse_share(share, what("op_tolerance")), of_op={})
-
-
-def _time(value: object, what: str) -> int:
-    if isinstance(value, str):
-        try:
-            quantity = parse(value)
-        except UsageError:
-            pass
-        else:
-            if quantity.dimension == "time":
-                return int(quantity.value)
-    raise UsageError(f"{what} is {value!r}; write a time, such as '5 us'")
+def default_warmup(rounds: int) -> int:
+    """Return how many rounds come before so many that are measured: 5 before those that are judged."""
+    return 5 if rounds >= LEAST_ROUNDS else 1
 
 
 def _count(value: object, what: str, least: int, otherwise: str = "") -> int:

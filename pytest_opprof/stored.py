@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from . import reports
-from .baselines import Entry
+from .baselines import Entry, calls_of, run_of
 from .compare import compare_counts_first
 from .conditions import yardstick_ns
 from .environment import machine
@@ -76,18 +76,18 @@ class Stored:
         base = self._store.entry(*where, name) if plan.baseline and not self._apart else None
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
-        timed = Entry.of(profile, machine(), threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
-        runs = timed.times.get(machine(), ())
+        run = run_of(profile, threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
+        runs = (run,) if run else ()
         report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
         if base:
-            return self._compared(report, base, timed, plan)
+            return self._compared(report, base, plan)
         if not plan.baseline or self._settings.update or self._apart:
             return report
         return replace(report, no_baseline=reports.no_baseline(where[0], self._store.other_environments(*where)))
 
-    def _compared(self, report: WindowReport, base: Entry, now: Entry, plan: Plan) -> WindowReport:
-        timing = self._timing(base, report.runs, plan)
-        return replace(report, diff=compare_counts_first(base.calls, now.calls, timing, plan.limits, plan.top))
+    def _compared(self, report: WindowReport, base: Entry, plan: Plan) -> WindowReport:
+        now, timing = calls_of(report.profile), self._timing(base, report.runs, plan)
+        return replace(report, diff=compare_counts_first(base.calls, now, timing, plan.limits, plan.top))
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
         before = base.times.get(machine(), ())
@@ -130,15 +130,14 @@ class Stored:
         base = self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
         if base is None or not _unsettled(window):
             return window
-        now = Entry.of(window.profile, machine())
         if window.name not in again:
             return _unconfirmed(window, "a fresh process did not measure it")
-        if again[window.name].calls != now.calls:
+        if again[window.name].calls != calls_of(window.profile):
             return _unconfirmed(window, "a fresh process ran other ops")
         runs = (*window.runs, *again[window.name].times.get(machine(), ()))
         if len(runs) == len(window.runs):
             return _unconfirmed(window, "a fresh process timed nothing")
-        return self._compared(replace(window, runs=runs), base, now, plan)
+        return self._compared(replace(window, runs=runs), base, plan)
 
 
 def _unsettled(window: WindowReport) -> bool:

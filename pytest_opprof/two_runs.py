@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,11 @@ from . import reports, runs
 from .baselines import Entry, environment_of, read_document
 from .compare import Diff, compare_counts_first
 from .errors import BaselineError, UsageError
-from .judge import STORED, Judgement, Limits, Rule, Verdict, judge, unjudged
+from .judge import PROCESSES, STORED, Judgement, Limits, Rule, Verdict, judge, unjudged
 from .listing import clean
 from .reports import WindowReport
 from .runs import Plain
 from .samples import without_noise
-from .units import parse, parse_share
 
 _OK = "ok"
 _Windows = dict[tuple[str, str], Plain]
@@ -31,7 +29,8 @@ def judge_runs(arguments: argparse.Namespace) -> bool:
     both = [key for key in now if key in base]
     if not both:
         raise UsageError(f"{arguments.base} and {arguments.now}: have no window of any test in common")
-    limits = _limits(arguments)
+    given = {key: value or None for key, value in vars(arguments).items()}
+    limits = STORED.with_given(given, lambda key: f"--{key.replace('_', '-')}")
     windows = {
         key: WindowReport(key[1], runs.profile_of(now[key]), diff=_diff(base[key], now[key], limits, arguments))
         for key in both
@@ -52,7 +51,7 @@ def _diff(before: Plain, after: Plain, limits: Limits, arguments: argparse.Names
 
 
 def _timing(base: Entry, now: Entry, before: Plain, after: Plain, limits: Limits, ignore_noise: bool) -> Judgement:
-    old, new = ([run for timed in entry.times.values() for run in timed] for entry in (base, now))
+    old, new = base.runs, now.runs
     if ignore_noise:
         old, new = list(map(without_noise, old)), list(map(without_noise, new))
     for what in ("environment", "machine"):
@@ -61,8 +60,7 @@ def _timing(base: Entry, now: Entry, before: Plain, after: Plain, limits: Limits
             return unjudged(why, old, new)
     found = judge(old, new, Rule(limits))
     if not found.settled and found.verdict is Verdict.SLOWER:
-        needed = Rule().processes
-        why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
+        why = f"slower in {len(new)} of {PROCESSES} processes: measure it with --opprof-processes={PROCESSES}"
         return Judgement(Verdict.NOISY, why, found.base, found.now, found.processes)
     return found
 
@@ -89,18 +87,6 @@ def _summary(windows: dict[tuple[str, str], WindowReport]) -> str:
     judged = sum(window.times_judged for window in windows.values())
     total = f"{len(windows)} window{'s' if len(windows) > 1 else ''} compared, {judged} by time"
     return f"opprof: {', '.join([total, f'{words.count(_OK)} ok', *counted])}"
-
-
-def _limits(arguments: argparse.Namespace) -> Limits:
-    limits = STORED
-    if arguments.tolerance:
-        tolerance = parse_share(arguments.tolerance, "--tolerance")
-        limits = replace(limits, tolerance=tolerance, op_tolerance=max(tolerance, limits.op_tolerance))
-    if arguments.op_tolerance:
-        limits = replace(limits, op_tolerance=parse_share(arguments.op_tolerance, "--op-tolerance"))
-    if arguments.floor:
-        limits = replace(limits, floor_ns=int(parse(arguments.floor).value))
-    return limits
 
 
 def _load(path: Path) -> _Windows:

@@ -55,15 +55,27 @@ def parse(text: str) -> Quantity:
 
 def parse_share(text: object, what: str) -> float:
     """Read a percentage such as ``"10%"``; *what* names it in the error."""
-    if isinstance(text, str):
-        try:
-            quantity = parse(text)
-        except UsageError:
-            pass
-        else:
-            if quantity.dimension == "share":
-                return quantity.value
-    raise UsageError(f"{what} is {text!r}; write a percentage such as '10%'")
+    share = _of_dimension(text, "share")
+    if share is None:
+        raise UsageError(f"{what} is {text!r}; write a percentage such as '10%'")
+    return share
+
+
+def parse_duration(text: object, what: str) -> int:
+    """Return the ns of a time such as ``"5 us"``; *what* names it in the error."""
+    ns = _of_dimension(text, "time")
+    if ns is None:
+        raise UsageError(f"{what} is {text!r}; write a time, such as '5 us'")
+    return int(ns)
+
+
+def _of_dimension(text: object, dimension: Dimension) -> float | None:
+    """Return the value of a quantity; None for what is none, or one of another dimension."""
+    try:
+        quantity = parse(text) if isinstance(text, str) else None
+    except UsageError:
+        return None
+    return quantity.value if quantity and quantity.dimension == dimension else None
 
 
 def parse_time(text: str | None, flag: str) -> float | None:

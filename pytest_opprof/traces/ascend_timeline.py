@@ -149,8 +149,9 @@ def _walls(place: Place, files: list[Place]) -> dict[str, float]:
 
     found: dict[str, float] = {}
     beside = Place(place.path if place.is_folder else place.path.parent)
+    devices = {_device(file) for file in files}
     for file in beside.files("step_trace_*.json"):
-        if _device(file) not in {_device(each) for each in files}:
+        if _device(file) not in devices:
             continue
         for piece in read_events(file, TaskEvent):
             found.update({match[1]: event.dur * 1000 for event in piece if (match := _WALL.fullmatch(event.name))})
