@@ -107,7 +107,7 @@ class Workload:
                 tuple(arrays["total_ns"][i].tolist()),
                 {op: tuple(arrays["ops_ns"][i, :, k].tolist()) for k, op in enumerate(names)},
                 tuple(waits[i].tolist()) if waits.any() else (),
-                int(arrays["yard_cpu_ns"][i].min()),
+                tuple(arrays["yard_cpu_ns"][i].tolist()),
             )
             for i in range(len(arrays["kind"]))
         ]

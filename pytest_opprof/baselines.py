@@ -31,6 +31,8 @@ _PARENT = "_parent_"
 _CONFLICT = re.compile(r"^(?:<{7} |={7}$|>{7} |\|{7} )", re.MULTILINE)
 OUTSIDE = "(outside ops)"
 """In place of an op: what a round takes on a CPU beside its ops."""
+_CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
+"""What the file tells of how the rounds were measured, where it is known: the key, and the field of Run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ class Entry:
     """By machine: what each process timed."""
 
     @classmethod
-    def of(cls, profile: OpProfile, machine: str, threads: int = 0, yardstick_ns: int = 0) -> Entry:
+    def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> Entry:
         """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
-        run = run_of(profile, threads, yardstick_ns)
+        run = run_of(profile, threads)
         return cls(calls_of(profile), {machine: (run,)} if run else {})
 
     @property
@@ -85,7 +87,7 @@ def calls_of(profile: OpProfile) -> dict[str, Calls]:
     return {stats.op: Calls(stats.fewest_calls, stats.most_calls) for stats in profile.ops}
 
 
-def run_of(profile: OpProfile, threads: int = 0, yardstick_ns: int = 0, wall: bool = True) -> Run | None:
+def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | None:
     """Return what *profile* timed; None where it has no times.
 
     On a CPU the whole (if *wall*) is the wall time of a round, and what ops do not take of it is `OUTSIDE`;
@@ -98,7 +100,7 @@ def run_of(profile: OpProfile, threads: int = 0, yardstick_ns: int = 0, wall: bo
     if wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0:
         ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
         total = profile.host_ns
-    return Run(total, ops, profile.wait_ns, yardstick_ns, threads)
+    return Run(total, ops, profile.wait_ns, profile.yardstick_ns, threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +164,10 @@ def _contradictions(document: Any) -> Iterator[str]:
         yield from (f"[{test!r}][{window!r}]['calls'][{op!r}]: the range is empty" for op in reversed_)
         for machine, times in entry.get("times", {}).items():
             where = f"[{test!r}][{window!r}]['times'][{machine!r}]"
-            by_round = [times["total_us"], *times["ops_us"].values(), *filter(None, [times.get("wait_us")])]
+            conditions = filter(None, map(times.get, _CONDITIONS))
+            by_round = [times["total_us"], *times["ops_us"].values(), *conditions]
             if len({tuple(map(len, processes)) for processes in by_round}) > 1:
                 yield f"{where}: the numbers of processes or rounds differ"
-            if len(times.get("yardstick_us", times["total_us"])) != len(times["total_us"]):
-                yield f"{where}: the yardstick was measured in another number of processes"
             if unknown := times["ops_us"].keys() - entry["calls"].keys() - {OUTSIDE}:
                 yield f"{where}: {min(unknown)!r} is timed, but has no calls"
 
@@ -241,10 +242,9 @@ def _plain_times(runs: Sequence[Run]) -> dict[str, object]:
         "total_us": [_microseconds(run.total_ns) for run in runs],
         "ops_us": {op: [_microseconds(run.ops_ns[op]) for run in runs] for op in runs[0].ops_ns},
     }
-    if all(run.wait_ns for run in runs):
-        plain["wait_us"] = [_microseconds(run.wait_ns) for run in runs]
-    if all(run.yardstick_ns for run in runs):
-        plain["yardstick_us"] = _microseconds([run.yardstick_ns for run in runs])
+    for key, name in _CONDITIONS.items():
+        if all(getattr(run, name) for run in runs):
+            plain[key] = [_microseconds(getattr(run, name)) for run in runs]
     return plain
 
 
@@ -275,9 +275,8 @@ def _runs(times: Mapping[str, Any]) -> Iterator[Run]:
         yield Run(
             _nanoseconds(total),
             {op: _nanoseconds(processes[number]) for op, processes in times["ops_us"].items()},
-            _nanoseconds(times["wait_us"][number]) if "wait_us" in times else (),
-            _nanoseconds(times["yardstick_us"])[number] if "yardstick_us" in times else 0,
-            times["threads"],
+            threads=times["threads"],
+            **{name: _nanoseconds(times[key][number]) for key, name in _CONDITIONS.items() if key in times},
         )
 
 
@@ -383,7 +382,7 @@ def _document_type() -> Any:
             ("threads", Annotated[int, Meta(ge=0, le=10**6)]),
             ("total_us", processes),
             ("wait_us", processes | UnsetType, UNSET),
-            ("yardstick_us", rounds | UnsetType, UNSET),
+            ("yardstick_us", processes | UnsetType, UNSET),
         ],
         forbid_unknown_fields=True,
     )

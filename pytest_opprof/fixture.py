@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .backends import Backend, load_all
-from .conditions import threads_limited
+from .conditions import Core, threads_limited
 from .errors import BackendError, UsageError
 from .judge import LEAST_ROUNDS
 from .recorder import LEFT, OPEN, Recorder, Window
@@ -27,6 +27,8 @@ BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey["Measurement"]()
 TURN = pytest.StashKey[Callable[[], None]]()
 """Where two versions take turns: what waits for this one's turn to run a round."""
+CORE = pytest.StashKey[Core]()
+"""Where rounds that are judged wait for a core of their own."""
 SESSION = "opprof-session"
 """The name under which the plugin that judges is registered."""
 
@@ -38,6 +40,7 @@ class Measurement:
         """*judges*: whether this run compares what it measures."""
         self.plan = plan
         self.judges = judges
+        self.core: Core | None = None
         self.threads = 0
         """How many an op may use now; 0: as many as it likes."""
         self.backends = backends
@@ -66,6 +69,7 @@ class Measurement:
             judges = item.config.pluginmanager.hasplugin(SESSION)
             measurement = item.stash[MEASUREMENT] = cls(plan, cache[plan.backends], settings.aliases, judges)
             measurement.recorder.turn = item.config.stash.get(TURN, None)
+            measurement.core = item.config.stash.get(CORE, None)
         return item.stash[MEASUREMENT]
 
     def next_name(self, kind: str = "") -> str:
@@ -80,6 +84,8 @@ class Measurement:
     @contextmanager
     def threads_for(self, rounds: int) -> Iterator[None]:
         """Limit the threads of what runs inside, if so many *rounds* of it are timed to be judged."""
+        if rounds >= LEAST_ROUNDS:
+            self.recorder.core = self.core
         threads = self.plan.threads if self.judges and rounds >= LEAST_ROUNDS else 0
         if not threads or self.threads:
             yield

@@ -18,8 +18,9 @@ from enum import Enum
 from statistics import median
 from typing import Any
 
-from .samples import Run, without_noise
-from .units import format_ns, format_share, parse_duration, parse_share
+from .conditions import YARDSTICK
+from .samples import Run
+from .units import parse_duration, parse_share
 
 
 class Verdict(Enum):
@@ -104,17 +105,19 @@ LEAST_STORED = 0.10
 """The smallest tolerance that a stored baseline can hold."""
 BASE_PROCESSES = 5
 """How many processes a baseline is recorded in."""
-PROCESSES = 6
+PROCESSES, MOST_PROCESSES = 6, 12
 """How many processes have to agree that a window is slower than its stored baseline. With 5, 0.42 % of unchanged tests
-were called slower under load against a baseline recorded in quiet; with 6 0.25 %, and power fell by 0.1 points."""
+were called slower under load against a baseline recorded in quiet; with 6 0.25 %, and power fell by 0.1 points. Those
+without clean rounds do not count; after 12 in all it is over."""
+LEAST_PROCESSES = 3
+"""With fewer that have clean rounds there is no verdict."""
 LOOKS = (5, 9)
 """After how many pairs to decide; the second look is for what is suspicious at the first."""
 LEAST_ROUNDS = 10
 """With 5 rounds, up to 3.6 % of unchanged tests were called slower; with 10 up to 1.1 %, with 30 up to 0.4 %."""
 CLEAN_SHARE, LEAST_CLEAN = 0.01, 5
-"""A round that waited for a CPU for 1 % of its time does not count; a process counts with 5 rounds that do."""
-YARDSTICK = 1.25
-"""A machine on which a fixed piece of work takes 25 % longer is another one."""
+"""A round is clean unless it waited for a CPU for 1 % of its time, or the core was shared before or after it. A process
+counts with 5 clean rounds."""
 SUSPICIOUS = 0.7
 """A change below this share of the tolerance, 4 % of 5.5 %, is settled at the first look at pairs."""
 AGREE, AGREE_BY = 7 / 9, 0.02
@@ -132,6 +135,7 @@ class Rule:
     least_base_processes: int = 3
     least_rounds: int = LEAST_ROUNDS
     processes: int = PROCESSES
+    most_processes: int = MOST_PROCESSES
 
 
 STORED_RULE = Rule()
@@ -174,32 +178,42 @@ class Judgement:
 
 
 def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> Judgement:
-    """Compare the fastest clean round of *now* with that of *base*, where each Run is a process.
+    """Compare the fastest round of *now* with that of *base*, where each Run is a process.
 
-    Slower is only what is slower in the best of `Rule.processes`: while the judgement is not settled, measure in one
-    more. Since the fastest counts, looking after each process is as good as looking once after the last.
+    Slower is only what is slower in the best of `Rule.processes` that had clean rounds: while the judgement is not
+    settled, measure in one more. Since the fastest counts, looking after each process is as good as looking once after
+    the last. Noise only adds time: what is fast enough all the same is.
     """
     if why := _too_little(base, now, rule) or _incomparable([*base, *now]):
         return unjudged(why, base, now)
-    before, clean = _fastest(base), _fastest(now)
-    # Waiting only adds time: what is fast enough all the same is.
-    after = clean or _fastest([*map(without_noise, now)])
-    if before is None or after is None:
-        why = "the baseline was recorded while the machine was busy: record it again"
-        return Judgement(Verdict.NOISY, why, before, after, len(now))
-    found = _judged(before, after, rule.limits, len(now))
-    if found.verdict is not Verdict.SLOWER:
+    found = _judged(_fastest(base), _fastest(now), rule.limits, len(now))
+    if found.verdict is Verdict.OK:
         return found
-    why = "" if clean else f"no process of {len(now)} had {LEAST_CLEAN} rounds that did not wait for a CPU"
-    if why := why or _yardstick(base, now):
-        found = Judgement(Verdict.NOISY, why, before, after, len(now))
-    return replace(found, settled=len(now) >= rule.processes)
+    yardstick_ns = yardstick_limit_ns([*base, *now])
+    if not clean_processes(base, yardstick_ns):
+        return _noisy(found, "the baseline was recorded while the machine was busy: record it again")
+    if found.verdict is Verdict.FASTER:
+        return found
+    clean = clean_processes(now, yardstick_ns)
+    if clean < min(LEAST_PROCESSES, len(now)):
+        found = _noisy(found, _why_noisy(now, clean, yardstick_ns))
+    return replace(found, settled=clean >= rule.processes or len(now) >= rule.most_processes)
 
 
 def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
     """Return what there is to show of samples that are not judged."""
-    before, after = (_fastest([*map(without_noise, side)]) for side in (base, now))
+    before, after = (_fastest(side) if side else None for side in (base, now))
     return Judgement(Verdict.INCOMPARABLE, why, before, after, len(now))
+
+
+def clean_processes(runs: Sequence[Run], yardstick_ns: float) -> int:
+    """Return how many processes had enough clean rounds."""
+    return sum(len(run.clean(CLEAN_SHARE, yardstick_ns)) >= min(LEAST_CLEAN, run.rounds) for run in runs)
+
+
+def yardstick_limit_ns(runs: Iterable[Run]) -> float:
+    """Return how long the fixed piece of work may take before a clean round, in ns; no limit where it was not done."""
+    return YARDSTICK * min((ns for run in runs for ns in run.yardstick_ns), default=math.inf)
 
 
 def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks: tuple[int, int] = LOOKS) -> Judgement:
@@ -221,12 +235,11 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
         why = f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"
-        return Judgement(Verdict.NOISY, why, base, now, len(pairs))
+        return _noisy(found, why)
     ops = {op: verdict for op, verdict in found.ops.items() if _ops_agree(ratios, op, verdict)}
     agreed = found.total is Verdict.OK or _agree([r.total for r in ratios], found.total, AGREE, AGREE_BY)
     if not agreed and Verdict.SLOWER not in ops.values():
-        why = f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}"
-        return Judgement(Verdict.NOISY, why, base, now, len(pairs))
+        return _noisy(found, f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}")
     total_verdict = found.total if agreed else Verdict.OK
     return replace(found, verdict=_worst(total_verdict, ops), total=total_verdict, ops=ops)
 
@@ -250,8 +263,11 @@ class _Ratios:
 
     @classmethod
     def of(cls, before: Run, after: Run) -> _Ratios:
-        """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few."""
-        rounds = sorted({*before.clean(CLEAN_SHARE)} & {*after.clean(CLEAN_SHARE)})
+        """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few.
+
+        A slow core is slow for both: their rounds are a few milliseconds apart.
+        """
+        rounds = sorted(before.clean(CLEAN_SHARE) & after.clean(CLEAN_SHARE))
         clean = len(rounds) >= LEAST_CLEAN
         rounds = rounds if clean else list(range(before.rounds))
         ops = before.ops_ns.keys() & after.ops_ns.keys()
@@ -290,15 +306,12 @@ def _typical(runs: Sequence[Run]) -> Times:
     )
 
 
-def _fastest(runs: Sequence[Run]) -> Times | None:
-    """Return the fastest clean round of all processes that have enough of them, for the window and each op."""
-    clean = [(run, rounds) for run in runs if len(rounds := run.clean(CLEAN_SHARE)) >= min(LEAST_CLEAN, run.rounds)]
-    if not clean:
-        return None
-    ops = sorted({op for run, _ in clean for op in run.ops_ns})
+def _fastest(runs: Sequence[Run]) -> Times:
+    """Return the fastest round of all processes, for the window and each op."""
+    ops = sorted({op for run in runs for op in run.ops_ns})
     return Times(
-        min(run.total_ns[i] for run, rounds in clean for i in rounds),
-        {op: min(run.ops_ns[op][i] for run, rounds in clean if op in run.ops_ns for i in rounds) for op in ops},
+        min(min(run.total_ns) for run in runs),
+        {op: min(min(run.ops_ns[op]) for run in runs if op in run.ops_ns) for op in ops},
     )
 
 
@@ -349,12 +362,19 @@ def _incomparable(runs: Sequence[Run]) -> str:
     return ""
 
 
-def _yardstick(base: Sequence[Run], now: Sequence[Run]) -> str:
-    before = min((run.yardstick_ns for run in base if run.yardstick_ns), default=0)
-    after = min((run.yardstick_ns for run in now if run.yardstick_ns), default=0)
-    if not before or after <= YARDSTICK * before:
-        return ""
-    slower = format_share(after / before - 1)
-    return (
-        f"the machine itself is {slower} slower: a fixed piece of work took {format_ns(before)}, now {format_ns(after)}"
-    )
+def _noisy(found: Judgement, why: str) -> Judgement:
+    return Judgement(Verdict.NOISY, why, found.base, found.now, found.processes)
+
+
+def _why_noisy(runs: Sequence[Run], clean: int, yardstick_ns: float) -> str:
+    """Return why so few processes are *clean*: what there was of rounds that waited, and of a slow core."""
+    rounds = sum(run.rounds for run in runs)
+    seen = {
+        "waited for a CPU": rounds - sum(len(run.clean(CLEAN_SHARE)) for run in runs),
+        f"had a core {YARDSTICK - 1:.0%} slower than at its best, by a fixed piece of work": sum(
+            ns > yardstick_ns for run in runs for ns in run.yardstick_ns
+        ),
+    }
+    said = ", ".join(f"{count} {what}" for what, count in seen.items() if count)
+    processes = f"{clean or 'no'} process{'es' * (clean > 1)}"
+    return f"{processes} of {len(runs)} had {LEAST_CLEAN} clean rounds: of {rounds} rounds {said}"

@@ -206,6 +206,8 @@ class OpProfile:
     """Whether a raw name exists in the framework, recorded or not."""
     wait_ns: tuple[int, ...] = ()
     """How long threads were ready to run in each step without getting a CPU; empty where not known."""
+    yardstick_ns: tuple[int, ...] = ()
+    """How long a fixed piece of work took before each step; empty where not measured."""
 
     @property
     def steps(self) -> int:
@@ -287,13 +289,17 @@ class OpProfile:
 
 
 def assemble(
-    parts: Sequence[tuple[OpProfile, Mapping[int, int]]], host_ns: Sequence[int], wait_ns: Sequence[int] = ()
+    parts: Sequence[tuple[OpProfile, Mapping[int, int]]],
+    host_ns: Sequence[int],
+    wait_ns: Sequence[int] = (),
+    yardstick_ns: Sequence[int] = (),
 ) -> OpProfile:
     """Put a window together from what was recorded while it was open.
 
     Each part is a profile whose steps are intervals and a map from interval to the window's step; intervals that the
     map lacks are not the window's. *host_ns* is the wall time of each of its steps; a step beyond it was cut short.
-    *wait_ns* is how long each of them waited for a CPU, where that is known.
+    *wait_ns* is how long each of them waited for a CPU, *yardstick_ns* how long a fixed piece of work took before it,
+    where that is known.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
     recorded = [profile for profile in kept if len(profile.op)] or kept
@@ -317,17 +323,19 @@ def assemble(
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
+        yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
     )
 
 
 def joined(profiles: Sequence[OpProfile]) -> OpProfile:
     """Return the profile whose steps are those of all *profiles*, in order."""
-    parts, host_ns, wait_ns = [], list[int](), list[int]()
+    parts, host_ns, wait_ns, yardstick_ns = [], list[int](), list[int](), list[int]()
     for profile in profiles:
         parts.append((profile, {step: step + len(host_ns) for step in range(profile.steps)}))
         host_ns.extend(profile.host_ns)
         wait_ns.extend(profile.wait_ns)
-    return assemble(parts, host_ns, wait_ns)
+        yardstick_ns.extend(profile.yardstick_ns)
+    return assemble(parts, host_ns, wait_ns, yardstick_ns)
 
 
 def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) -> OpProfile:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from time import perf_counter_ns
 
 from .backends import Backend, Options
-from .conditions import waited_ns
+from .conditions import Core, waited_ns, yardstick_ns
 from .errors import BackendError, NothingMeasured, UsageError
 from .model import EventLog, OpProfile, OpStats, assemble
 
@@ -30,6 +30,7 @@ class Window:
         self._parts: list[tuple[OpProfile, dict[int, int]]] = []
         self._host_ns: list[int] = []
         self._wait_ns: list[int] = []
+        self._yardstick_ns: list[int] = []
         self._profile: OpProfile | None = None
         self.unfinished = OPEN
         """Why it has no numbers; empty once it has."""
@@ -116,8 +117,11 @@ class Recorder:
         self._logs: list[EventLog] = []
         self._intervals: list[dict[Window, int]] = []
         self._paused_ns = 0
+        self._yardstick_ns = 0
         self.turn: Callable[[], None] | None = None
         """Called before each outermost step, where this process has to wait for its turn."""
+        self.core: Core | None = None
+        """Where steps wait for a core of their own."""
 
     @contextmanager
     def open(self, window: Window) -> Iterator[Window]:
@@ -144,15 +148,17 @@ class Recorder:
         self._stop()
         if self._open:
             self._start()
-        window._profile = assemble(window._parts, window._host_ns, window._wait_ns)
+        window._profile = assemble(window._parts, window._host_ns, window._wait_ns, window._yardstick_ns)
         window.unfinished = ""
         window._parts.clear()
 
     @contextmanager
     def step(self, window: Window) -> Iterator[None]:
         """Count what runs inside as one step of an open *window*."""
-        if self.turn and not self._active:
-            self.turn()
+        if not self._active:
+            if self.turn:
+                self.turn()
+            self._yardstick_ns = self.core.yardstick_ns() if self.core else yardstick_ns()
         self._active[window] = len(window._host_ns)
         self._mark()
         waited = waited_ns()
@@ -163,6 +169,7 @@ class Recorder:
             if waited is not None:
                 # A thread that ended took what it had waited along.
                 window._wait_ns.append(max((waited_ns() or 0) - waited, 0))
+            window._yardstick_ns.append(self._yardstick_ns)
         finally:
             del self._active[window]
             if self._live is not None:

@@ -10,7 +10,7 @@ import pytest
 from .baselines import Entry
 from .conditions import Watch
 from .errors import BackendError
-from .judge import CLEAN_SHARE, LEAST_CLEAN, LEAST_ROUNDS, STORED_RULE
+from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, yardstick_limit_ns
 from .remeasure import measure, say
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
@@ -77,11 +77,11 @@ def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator
         return _forget(windows)
     for test, window in windows:
         runs = entry_of(window).runs
-        clean = sum(len(run.clean(CLEAN_SHARE)) >= LEAST_CLEAN for run in runs)
+        clean = clean_processes(runs, yardstick_limit_ns(runs))
         if runs and clean < STORED_RULE.least_base_processes:
             yield (
-                f"{titled(test.id, window['name'])}: in {len(runs) - clean} of {len(runs)} processes its rounds waited"
-                f" for a CPU. {_AGAIN}"
+                f"{titled(test.id, window['name'])}: in {len(runs) - clean} of {len(runs)} processes its rounds"
+                f" shared their core with others. {_AGAIN}"
             )
             _forget([(test, window)])
 

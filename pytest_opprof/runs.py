@@ -146,7 +146,7 @@ def _run(plain: Plain) -> Run:
         tuple(plain["total_ns"]),
         {op: tuple(samples) for op, samples in plain["ops_ns"].items()},
         tuple(plain["wait_ns"]),
-        plain["yardstick_ns"],
+        tuple(plain["yardstick_ns"]),
         plain["threads"],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -20,8 +21,8 @@ class Run:
     """Self time of each op."""
     wait_ns: tuple[int, ...] = ()
     """How long threads of ours were ready to run and had no CPU; empty where the system does not tell."""
-    yardstick_ns: int = 0
-    """A fixed piece of work in the same process: what the machine can do. 0: not measured."""
+    yardstick_ns: tuple[int, ...] = ()
+    """A fixed piece of work before each round: what the core can do at the time; empty where not measured."""
     threads: int = 0
     """How many threads an op may use; 0: as many as it likes."""
 
@@ -30,13 +31,17 @@ class Run:
         """How many there are."""
         return len(self.total_ns)
 
-    def clean(self, share: float) -> tuple[int, ...]:
-        """Return the rounds that waited for a CPU less than *share* of their time."""
-        if not self.wait_ns:
-            return tuple(range(self.rounds))
-        return tuple(i for i, (ns, wait) in enumerate(zip(self.total_ns, self.wait_ns)) if wait <= share * ns)
+    def clean(self, share: float, yardstick_ns: float = math.inf) -> set[int]:
+        """Return the rounds that had the core to themselves.
+
+        Not those that waited for a CPU more than *share* of their time, nor those before or after which the fixed
+        piece of work took more than *yardstick_ns*.
+        """
+        waited = {i for i, (ns, wait) in enumerate(zip(self.total_ns, self.wait_ns)) if wait > share * ns}
+        slow = {i for i, ns in enumerate(self.yardstick_ns) if ns > yardstick_ns}
+        return {*range(self.rounds)} - waited - slow - {i - 1 for i in slow}
 
 
 def without_noise(run: Run) -> Run:
     """Return *run* without what tells how noisy it was: all of its rounds count."""
-    return replace(run, wait_ns=(), yardstick_ns=0)
+    return replace(run, wait_ns=(), yardstick_ns=())

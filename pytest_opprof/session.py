@@ -15,9 +15,10 @@ import pytest
 from . import reports, runs
 from .baselines import Entry, environment_of
 from .conclusion import concluded
+from .conditions import Core, keep_memory
 from .environment import Environment
 from .errors import NothingMeasured, OpprofError, UsageError
-from .fixture import MEASUREMENT, TURN, Measurement, settings_of
+from .fixture import CORE, MEASUREMENT, TURN, Measurement, settings_of
 from .judge import BASE_PROCESSES
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
@@ -54,9 +55,14 @@ class Session:
         self.is_worker = hasattr(config, "workerinput")
         self.is_parallel = self.is_worker and not self.settings.serialize
         self.look_at = asked_for()
-        self.is_apart = self.look_at is not None or os.environ.get(SIDE) is not None
+        is_side = os.environ.get(SIDE) is not None
+        self.is_apart = self.look_at is not None or is_side
         """Whether another run judges what this one measures."""
         self.store = Store(self.settings.baselines)
+        keep_memory()
+        # Sides that take turns find a core as slow as each other.
+        if self.settings.noise != "ignore" and not self.is_parallel and not is_side:
+            config.stash[CORE] = Core()
         self.collected = Collected(
             config.rootpath,
             config.args,

@@ -11,7 +11,6 @@ import pytest
 from . import reports
 from .baselines import Entry, calls_of, run_of
 from .compare import compare_counts_first
-from .conditions import yardstick_ns
 from .environment import machine
 from .errors import BackendError, NothingMeasured
 from .fixture import Measurement
@@ -76,7 +75,7 @@ class Stored:
         base = self._store.entry(*where, name) if plan.baseline and not self._apart else None
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
-        run = run_of(profile, threads, yardstick_ns() if profile.steps >= LEAST_ROUNDS else 0)
+        run = run_of(profile, threads)
         runs = (run,) if run else ()
         report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
         if base:

@@ -113,7 +113,7 @@ def _misfits(window: Plain) -> Iterator[str]:
         columns += [(f"op {op!r}", stats[key]) for key in ("calls", "device_ns", "bytes") if stats[key] is not None]
     for run in window["runs"]:
         columns += [("a process", run["total_ns"]), *((f"op {op!r}", times) for op, times in run["ops_ns"].items())]
-        columns += [("a process", run["wait_ns"])] if run["wait_ns"] else []
+        columns += [("a process", run[name]) for name in ("wait_ns", "yardstick_ns") if run[name]]
     yield from (f"{what} has not a number for each of {rounds} rounds" for what, c in columns if len(c) != rounds)
 
 
@@ -132,7 +132,7 @@ def _run_type() -> Any:
             ("total_ns", list[count]),
             ("ops_ns", times),
             ("wait_ns", list[count]),
-            ("yardstick_ns", count),
+            ("yardstick_ns", list[count]),
             ("threads", count),
         ],
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_opprof import conditions
-from pytest_opprof.conditions import Watch, threads_limited, waited_ns, yardstick_ns
+from pytest_opprof.conditions import Core, Watch, keep_memory, threads_limited, waited_ns, yardstick_ns
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
@@ -47,10 +51,89 @@ def test_what_was_waited_for_never_becomes_less() -> None:
 
 
 def test_the_yardstick_is_the_best_of_its_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0, 90, 100, 170, 200, 295, 300, 399, 400, 480])
+    clock = iter([0, 90, 100, 170, 200, 295])
     monkeypatch.setattr(conditions, "perf_counter_ns", lambda: next(clock))
     assert yardstick_ns() == 70
     assert next(clock, None) is None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Let the fixed piece of work take so many ns, one after the other, and each time as long as `monotonic` says."""
+
+    def runs(*yardsticks_ns: int, seconds_each: float) -> list[float]:
+        now, left = [0.0], list(yardsticks_ns)
+
+        def yardstick() -> int:
+            now[0] += seconds_each
+            return left.pop(0)
+
+        monkeypatch.setattr(conditions, "yardstick_ns", yardstick)
+        monkeypatch.setattr(conditions, "monotonic", lambda: now[0])
+        return now
+
+    return runs
+
+
+def test_a_round_waits_until_the_core_is_as_fast_as_ever(clock: Callable[..., list[float]]) -> None:
+    clock(100, 126, 180, 125, 90, 113, 112, seconds_each=0.001)
+    core = Core()
+    assert [core.yardstick_ns() for _ in range(4)] == [100, 125, 90, 112]
+
+
+def test_nobody_waits_who_knows_nothing_faster(clock: Callable[..., list[float]]) -> None:
+    clock(180, 170, seconds_each=9.0)
+    core = Core()
+    assert [core.yardstick_ns(), core.yardstick_ns()] == [180, 170]
+
+
+def test_patience_is_one_second_and_a_share_of_the_time_in_all(clock: Callable[..., list[float]]) -> None:
+    now = clock(100, *[200] * 100, seconds_each=0.25)
+    core = Core()
+    core.yardstick_ns()
+    assert core.yardstick_ns() == 200
+    assert now == [1.25]
+    core.yardstick_ns()
+    assert now == [1.5]  # a look, but no wait
+    now[0] += 10
+    core.yardstick_ns()
+    assert now == [12.75]
+
+
+TOUCH = """
+import resource, sys
+from pytest_opprof.conditions import keep_memory
+def touch():
+    for size in (2**20, 2**23):
+        bytearray(b"x") * size
+if sys.argv[1] == "keep":
+    keep_memory()
+touch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+[touch() for _ in range(10)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
+def test_memory_that_was_freed_is_kept() -> None:
+    """In processes of their own: what this one did before would matter."""
+    faults = [
+        int(subprocess.run([sys.executable, "-c", TOUCH, how], check=True, capture_output=True).stdout)
+        for how in ("as is", "keep")
+    ]
+    assert faults[0] > 1_000 > 100 > faults[1]
+
+
+@pytest.mark.parametrize("library", [TypeError, OSError, lambda name: object()])
+def test_where_memory_cannot_be_kept_nothing_happens(monkeypatch: pytest.MonkeyPatch, library: Any) -> None:
+    def load(name: None) -> object:
+        if isinstance(library, type):
+            raise library
+        return library(name)
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    keep_memory()
 
 
 def test_threads_are_limited_inside_and_as_before_afterwards() -> None:

@@ -16,7 +16,7 @@ WINDOW = {
     "name": "body",
     "machine": "CPU, 2 cores",
     "ops": {"Add": {"calls": [1, 2]}},
-    "runs": [{"total_ns": [5], "ops_ns": {"Add": [4]}, "wait_ns": [], "yardstick_ns": 0, "threads": 1}],
+    "runs": [{"total_ns": [5], "ops_ns": {"Add": [4]}, "wait_ns": [], "yardstick_ns": [], "threads": 1}],
 }
 
 

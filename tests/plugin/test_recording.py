@@ -313,7 +313,7 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(
     Path(path).unlink()
     fresh(lambda number: quiet if number < 2 else waited)
     result = suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn")
-    error = f"test_m.py::test_a: in 3 of 5 processes its rounds waited for a CPU. {AGAIN}"
+    error = f"test_m.py::test_a: in 3 of 5 processes its rounds shared their core with others. {AGAIN}"
     only_counts_are_kept(pytester, result, error)
 
 

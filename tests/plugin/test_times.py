@@ -336,6 +336,7 @@ def test_times_of_too_few_processes_are_not_compared(pytester: pytest.Pytester, 
 def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pytest_opprof.conditions._timed", lambda data: 9_000)
     recorded(pytester, suite)
     monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
@@ -344,7 +345,7 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     changed(pytester, lambda times: [half(each) for each in times.values()])
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 slower"])
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_001))
-    why = "no process of 1 had 5 rounds that did not wait for a CPU"
+    why = "no process of 1 had 5 clean rounds: of 10 rounds 10 waited for a CPU"
     warned = suite("--opprof", "--opprof-noise=warn")
     warned.assert_outcomes(passed=1)
     warned.stdout.fnmatch_lines(
@@ -360,6 +361,24 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     assert suite("--opprof", "-o", "opprof_noise=fail").ret == 1
     suite("--opprof", "--opprof-noise=warn", "--opprof-strict").assert_outcomes(passed=1)  # it was compared
     suite("--opprof", "--opprof-noise=ignore").assert_outcomes(failed=1)
+
+
+def test_rounds_that_are_judged_wait_for_a_core_to_themselves(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = itertools.cycle([90, 900, 900, 100])
+    monkeypatch.setattr("pytest_opprof.conditions.yardstick_ns", lambda: next(core))
+    monkeypatch.setattr("pytest_opprof.recorder.yardstick_ns", lambda: 7)
+    more = "@pytest.mark.opprof(rounds=9)\ndef test_b():\n    fake.launch('MatMul', device_ns=1)\n"
+    model(pytester, more=more)
+    assert yardsticks(pytester, suite, "--opprof-noise=warn") == [[90] + [100, 90] * 4 + [100], [7] * 9]
+    assert yardsticks(pytester, suite, "--opprof-noise=ignore") == [[7] * 10, [7] * 9]
+
+
+def yardsticks(pytester: pytest.Pytester, suite: Suite, *arguments: str) -> list[list[int]]:
+    suite("--opprof", "--opprof-json=run.json", *arguments)
+    tests = json.loads((pytester.path / "run.json").read_text())["tests"]
+    return [test["windows"][0]["runs"][0]["yardstick_ns"] for test in tests]
 
 
 def half(times: dict[str, Any]) -> None:
