@@ -91,13 +91,16 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | Non
     """Return what *profile* timed; None where it has no times.
 
     On a CPU the whole (if *wall*) is the wall time of a round, and what ops do not take of it is `OUTSIDE`;
-    on an accelerator, which works while the host goes on, it is the time of its ops.
+    on an accelerator, which works while the host goes on, it is the time of its ops, and how busy the host was says
+    nothing about it.
     """
     ops = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
     if not ops:
         return None
     total = tuple(map(sum, zip(*ops.values())))
-    if wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0:
+    if profile.environment.device != "cpu":
+        return Run(total, ops, threads=threads)
+    if wall and min(profile.host_ns) >= 0:
         ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
         total = profile.host_ns
     return Run(total, ops, profile.wait_ns, profile.yardstick_ns, threads)

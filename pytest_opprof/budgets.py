@@ -12,10 +12,11 @@ from . import names, units
 from .errors import UsageError
 from .model import ABSENT, OpProfile, OpStats
 
-What = Literal["calls", "device_time", "share", "bytes", "host_time", "flops", "peak_memory"]
+What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory"]
 
 _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
+    "launches": ("launches", lambda launches, digits: f"{launches:.0f}"),
     "device_time": ("device time", units.format_ns),
     "share": ("share of device time", units.format_share),
     "bytes": ("bytes moved", units.format_bytes),
@@ -35,6 +36,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "device_time": {"time": "device_time"},
     "host_time": {"time": "host_time"},
     "calls": {"count": "calls"},
+    "launches": {"count": "launches"},
     "flops": {"flops": "flops", "count": "flops"},
     "peak_memory": {"bytes": "peak_memory"},
 }
@@ -271,6 +273,8 @@ def _of(limit: Limit, op: str | None) -> str:
 def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
     if limit.what == "host_time":
         return _measured(profile, limit, None, None if ABSENT in profile.host_ns else profile.host_ns)
+    if limit.what == "launches":
+        return _measured(profile, limit, None, profile.launches)
     if limit.what == "peak_memory":
         peaks = None if profile.memory is None else [use.peak for use in profile.memory]
         return _measured(profile, limit, None, peaks)

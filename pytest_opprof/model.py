@@ -39,7 +39,7 @@ class EventLog:
         self.knows_flops = False
         self.knows_memory = False
         self._on_mark = on_mark
-        self._names: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._names: dict[tuple[str, tuple[str, ...], str], int] = {}
         self._name: list[int] = []
         self._parent: list[int] = []
         self._interval: list[int] = []
@@ -47,6 +47,7 @@ class EventLog:
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
         self._memory: list[tuple[int, int]] = []
+        self._remarks: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._name)
@@ -57,9 +58,12 @@ class EventLog:
         if self._on_mark:
             self._on_mark()
 
-    def name(self, raw: str, dtypes: tuple[str, ...] = ()) -> int:
-        """Return the index to give to `add` for events called *raw* (with these source and destination dtypes)."""
-        return self._names.setdefault((raw, dtypes), len(self._names))
+    def name(self, raw: str, dtypes: tuple[str, ...] = (), op: str = "") -> int:
+        """Return the index to give to `add` for events called *raw* (with these source and destination dtypes).
+
+        *op* is what *raw* does where a table of names cannot tell, but the backend can.
+        """
+        return self._names.setdefault((raw, dtypes, op), len(self._names))
 
     def add(
         self, name: int, duration_ns: int, parent: int = -1, interval: int | None = None, nbytes: int = ABSENT
@@ -75,6 +79,19 @@ class EventLog:
         self._interval.append(self.interval if interval is None else interval)
         return len(self._name) - 1
 
+    def extend(
+        self,
+        name: NDArray[np.integer],
+        duration_ns: NDArray[np.integer],
+        parent: NDArray[np.integer],
+        interval: NDArray[np.integer],
+        nbytes: NDArray[np.integer],
+    ) -> None:
+        """Append many events at once, one in each row of the columns; see `add`. 0.1 us an event."""
+        columns = (self._name, self._duration_ns, self._parent, self._interval, self._bytes)
+        for column, values in zip(columns, (name, duration_ns, parent, interval, nbytes)):
+            column.extend(values.tolist())
+
     def computed(self, event: int, flops: int) -> None:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
@@ -83,10 +100,17 @@ class EventLog:
         """Say that *size* bytes were allocated (freed, if negative)."""
         self._memory.append((self.interval if interval is None else interval, size))
 
+    def remark(self, text: str, interval: int) -> None:
+        """Say something that the user should know of an interval, where it is one of several rounds."""
+        self._remarks.append((interval, text))
+
     def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
-        raws = [names.stable(raw) for raw, _ in self._names]
-        meanings = [names.meaning(raw, dtypes, aliases) for raw, (_, dtypes) in zip(raws, self._names)]
+        raws = [names.stable(raw) for raw, _, _ in self._names]
+        meanings = [
+            names.meaning(raw if raw in (aliases or {}) else op or raw, dtypes, aliases)
+            for raw, (_, dtypes, op) in zip(raws, self._names)
+        ]
         name = np.array(self._name, np.int32)
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
         op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
@@ -106,6 +130,7 @@ class EventLog:
             host_ns=(0,) * (self.interval + 1),
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
+            remarks=tuple(self._remarks),
         )
 
     def _self_ns(self) -> NDArray[np.int64]:
@@ -208,6 +233,8 @@ class OpProfile:
     """How long threads were ready to run in each step without getting a CPU; empty where not known."""
     yardstick_ns: tuple[int, ...] = ()
     """How long a fixed piece of work took before each step; empty where not measured."""
+    remarks: tuple[tuple[int, str], ...] = ()
+    """What the backend has to say of a step."""
 
     @property
     def steps(self) -> int:
@@ -224,6 +251,14 @@ class OpProfile:
     def total(self) -> OpStats:
         """The numbers of the whole window."""
         return self._stats("total", np.ones(len(self.op), bool), partly=True)
+
+    @cached_property
+    def launches(self) -> tuple[int, ...] | None:
+        """How often the host gave the device a kernel or a graph of them, a step; None where not recorded."""
+        chosen = [index for index, raw in enumerate(self.raw_names) if names.is_launch(raw)]
+        if not chosen and not self.knows("cudaLaunchKernel"):
+            return None
+        return self._per_step(np.isin(self.raw, chosen), self.events)
 
     def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
         """Return the numbers of *name*: a canonical op, a raw name or a glob.
@@ -324,6 +359,7 @@ def assemble(
         knows=lambda name: any(profile.knows(name) for profile in kept),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
+        remarks=tuple(remark for profile in kept for remark in profile.remarks),
     )
 
 
@@ -358,6 +394,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         host_ns=profile.host_ns,
         memory=profile.memory,
         knows=profile.knows,
+        remarks=tuple((int(numbers[at]), text) for at, text in profile.remarks if 0 <= numbers[at] < number_of_steps),
     )
 
 

@@ -11,6 +11,9 @@ from functools import cache
 from . import vocabulary, vocabulary_files
 from .errors import UsageError
 
+UNLINKED = "(unlinked)"
+"""Stands for what launched a kernel where that is not known."""
+
 
 class Kind(Enum):
     """How an op counts when it happens inside another one (see `attribution`)."""
@@ -41,6 +44,8 @@ class Meaning:
 
 _AUTOGRAD_NODE = re.compile(r"(?:autograd::engine::evaluate_function: .*|\w+Backward\d*|aten::_foreach_\w+)")
 _TORCH_COMPILE = re.compile(r"(?:Torch-Compiled Region|Pregraph bytecode|AOTDispatcher .*|TorchDynamo .*)")
+_STARTS_DEVICE_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
+_LAUNCH = re.compile(r"cu(?:da)?(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 _UNSTABLE = (
     # torch.compile numbers graphs and kernels and hashes its cache: names that change from run to run.
     (re.compile(r"graph_\d+_(cpp_fused_\w*?)(?:_\d+)?"), r"\1"),
@@ -60,6 +65,24 @@ def stable(raw: str) -> str:
         if match := pattern.fullmatch(raw):
             return match.expand(replacement)
     return raw
+
+
+def starts_device_work(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that launches, copies or sets: what it starts is the op.
+
+    >>> starts_device_work("cudaMemcpyAsync"), starts_device_work("cudaStreamSynchronize")
+    (True, False)
+    """
+    return _STARTS_DEVICE_WORK.fullmatch(raw) is not None
+
+
+def is_launch(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that gives the device kernels to run: one, or a graph of them.
+
+    >>> is_launch("cuLaunchKernelEx"), is_launch("cudaGraphLaunch"), is_launch("cudaLaunchHostFunc")
+    (True, True, False)
+    """
+    return _LAUNCH.fullmatch(raw) is not None
 
 
 def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] | None = None) -> Meaning:
@@ -95,6 +118,8 @@ def _is_in(raw: str, names: Collection[str]) -> bool:
 
 def _kind(raw: str, op: str | None) -> Kind:
     if _is_in(raw, vocabulary.WRAPPERS) or _AUTOGRAD_NODE.fullmatch(raw) or _TORCH_COMPILE.fullmatch(raw):
+        return Kind.WRAPPER
+    if starts_device_work(raw) or raw == UNLINKED:
         return Kind.WRAPPER
     if raw in vocabulary.ALLOCATIONS:
         return Kind.ALLOCATION

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .baselines import OUTSIDE, Calls
@@ -51,10 +52,11 @@ class WindowReport:
 
     @property
     def remarks(self) -> list[str]:
-        """What to say of a test that passes: improvements, and changes that were accepted."""
+        """What to say of a test that passes: the backend's words, improvements, and changes that were accepted."""
+        of_rounds = list(_of_rounds(self.profile))
         if self.diff is None:
-            return []
-        return [*map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
+            return of_rounds
+        return [*of_rounds, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
 
     @property
     def untimed(self) -> str:
@@ -219,3 +221,12 @@ def no_baseline(environment: Environment, others: Sequence[str]) -> str:
     """Return the reason for `Verdict.NO_BASELINE`, naming the environments that do have one."""
     there = f" (there is one for {'; '.join(others)})" if others else ""
     return f"no baseline for {environment.full}{there}"
+
+
+def _of_rounds(profile: OpProfile) -> Iterator[str]:
+    """Yield what the backend said of rounds; a window that is measured once, cold, is not expected to be anything."""
+    rounds = defaultdict[str, list[int]](list)
+    for step, text in profile.remarks if profile.steps > 1 else ():
+        rounds[text].append(step + 1)
+    for text, numbers in rounds.items():
+        yield f"in {len(numbers)} of {profile.steps} rounds (first in round {min(numbers)}) {text}"

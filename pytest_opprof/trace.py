@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 OUTSIDE = "outside"
 """Label of the step that holds what ran outside of every step; always the last one."""
-UNLINKED = "(unlinked)"
+UNLINKED = names.UNLINKED
 """In place of an op: the launch is not in the profile."""
 COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
 """Cores of Ascend that are none: before CANN 8.3, and from it on."""

@@ -448,3 +448,11 @@ WRAPPERS = frozenset(
     torch::autograd::GraphRoot CompiledFunction CompiledFunctionBackward""".split()
 )
 """Raw names of wrappers: the ops inside do the work. One that finds nothing inside stays an op of its own."""
+
+CUDA_COPIES: Mapping[int, str] = {
+    **dict.fromkeys([1, 3, 11], "MemcpyHtoD"),
+    **dict.fromkeys([2, 4, 12], "MemcpyDtoH"),
+    **dict.fromkeys([5, 6, 7, 8, 10, 13], "MemcpyDtoD"),
+    9: "MemcpyHtoH",
+}
+"""CUPTI's numbers: to and from arrays (3 to 7) and unified memory (11 to 13) are the same directions."""

@@ -268,7 +268,7 @@ def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round
     profile = profile_of([("Cast", 5), ("Add", 7)], [("Cast", 6), ("Cast", 7), ("Add", 8)])
     entry = Entry.of(replace(profile, yardstick_ns=(9, 8)), HERE, threads=1)
     assert entry.calls == {"Cast": Calls(1, 2), "Add": Calls(1, 1)}
-    assert entry.times == {HERE: (Run((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, (), (9, 8), 1),)}
+    assert entry.times == {HERE: (Run((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, threads=1),)}
     assert str(entry.calls["Cast"]) == "1..2"
 
 

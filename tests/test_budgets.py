@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.budgets import WINDOW_KEYS, Budget, parse_pair
 from pytest_opprof.errors import UsageError
-from pytest_opprof.model import EventLog, OpProfile, assemble
+from pytest_opprof.model import ABSENT, EventLog, OpProfile, assemble
 
 from .conftest import ENVIRONMENT, profile_of
 
@@ -101,7 +101,24 @@ def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
     assert lines(profile, flops="2 kFLOP", peak_memory="1 MiB", MatMul="1 MFLOP") == []
 
 
-@pytest.mark.parametrize("limits", [{"flops": 1}, {"peak_memory": "1 MiB"}, {"Add": "5 FLOP"}])
+def test_launches_are_calls_of_cuda_that_start_kernels_and_are_no_calls_of_ops() -> None:
+    log = EventLog(ENVIRONMENT)
+    for call, kernels in [("cuLaunchKernel", 1), ("cudaGraphLaunch", 3), ("cudaMemcpyAsync", 1)]:
+        parent = log.add(log.name(call), ABSENT)
+        for _ in range(kernels):
+            log.add(log.name("my_kernel"), 5, parent)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    assert lines(profile, launches=1) == ["launches: 2, over the budget of 1"]
+    assert lines(profile, launches="2..3", calls=5) == []
+    assert lines(profile, calls=4) == ["calls: 5, over the budget of 4"]
+
+
+def test_no_launch_is_within_a_budget_where_launches_would_have_been_seen() -> None:
+    log = EventLog(ENVIRONMENT, knows=lambda name: name == "cudaLaunchKernel")
+    assert lines(assemble([(log.freeze(), {0: 0})], [1]), launches=0) == []
+
+
+@pytest.mark.parametrize("limits", [{"flops": 1}, {"peak_memory": "1 MiB"}, {"Add": "5 FLOP"}, {"launches": 1}])
 def test_a_limit_on_what_was_not_measured_is_an_error_not_a_pass(limits: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="cannot be checked: fake does not measure it here"):
         lines(profile_of([("Add", 1)]), **limits)

@@ -25,9 +25,11 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
+from .. import names
 from ..environment import Environment
 from ..errors import TraceError
 from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
+from ..vocabulary import CUDA_COPIES
 from . import Options
 from .place import Place
 from .sqlite import MAGIC, opened, tables
@@ -37,14 +39,6 @@ _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 _MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_COPY_KINDS = {
-    # CUPTI's numbers: to and from arrays (3 to 7) and unified memory (11 to 13) are the same directions.
-    **dict.fromkeys([1, 3, 11], "MemcpyHtoD"),
-    **dict.fromkeys([2, 4, 12], "MemcpyDtoH"),
-    **dict.fromkeys([5, 6, 7, 8, 10, 13], "MemcpyDtoD"),
-    9: "MemcpyHtoH",
-}
-_STARTS_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)")
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _CUPY_COPY = re.compile(r"cupy_copy__([a-z]+\d*)_([a-z]+\d*)")
 _PUSH_POP_RANGE = 59
@@ -186,7 +180,7 @@ def _copies(database: _Database) -> Iterator[OpRecord]:
     for kind, device, stream, *numbers, size in _groups(
         database, _MEMCPY, "copyKind, deviceId, streamId", "globalPid", "bytes"
     ):
-        type_ = _COPY_KINDS.get(kind, "Memcpy")
+        type_ = CUDA_COPIES.get(kind, "Memcpy")
         yield _on_device(type_, type_, device, stream, numbers)._replace(memory=_size(size))
     for device, stream, *numbers, size in _groups(database, _MEMSET, "deviceId, streamId", "globalPid", "bytes"):
         yield _on_device("Memset", "Memset", device, stream, numbers)._replace(memory=_size(size))
@@ -195,7 +189,7 @@ def _copies(database: _Database) -> Iterator[OpRecord]:
 def _calls(database: _Database) -> Iterator[OpRecord]:
     for number, calls, total, *_ in _groups(database, _RUNTIME, "nameId", "globalTid"):
         type_ = _api(database, number)
-        counted = 0 if _STARTS_WORK.match(type_) else None
+        counted = 0 if names.starts_device_work(type_) else None
         yield OpRecord(type_, type_, calls=calls, host_ns=total, counted=counted, place="CUDA API")
 
 

@@ -64,6 +64,10 @@ def test_calls_that_launch_or_copy_are_not_counted_again(recording: OpTrace) -> 
     assert of_type(recording, "cudaDeviceSynchronize")[0].host_ns == 301_652_956
 
 
+def test_launches_are_budgeted_as_in_a_live_window(recording: OpTrace) -> None:
+    assert recording.profile().launches == (1312,)
+
+
 def test_kernels_are_linked_to_the_calls_that_launched_them(recording: OpTrace) -> None:
     assert recording.kernels is not None
     assert {kernel.launched_by for kernel in recording.kernels} == {"cudaLaunchKernel"}
