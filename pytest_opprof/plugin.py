@@ -22,7 +22,7 @@ _MARKS = (
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
-    ("backend", "NAME[,NAME]", "what records ops: numpy, torch, fake or one you installed (default: auto)"),
+    ("backend", "NAME[,NAME]", "what records ops: numpy, torch, cuda, fake or one you installed (default: auto)"),
     ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
     ("tolerance", "PERCENT", "how much slower a window may be, where 10 rounds or more are measured (default: 13%%)"),
     ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%)"),

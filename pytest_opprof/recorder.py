@@ -220,5 +220,10 @@ class Recorder:
             )
         blind = [reason for backend in self._started if (reason := backend.blind())]
         if len(blind) == len(self._started):
-            idle = [f"{backend.name} is not imported" for backend in self._backends if backend not in self._started]
+            idle = [_idle(backend) for backend in self._backends if backend not in self._started]
             raise NothingMeasured(f"nothing can be measured here: {'; '.join([*blind, *idle])}")
+
+
+def _idle(backend: Backend) -> str:
+    reason = backend.unavailable()
+    return f"{backend.name} is not in use" + (f" ({reason})" if reason else "")

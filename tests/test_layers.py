@@ -17,11 +17,13 @@ SHARED_BY_FORMATS = (
 )
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files"},
-    {"units", "names", "samples", "conditions", "worktree"},
+    {"units", "names", "samples", "conditions", "worktree", "kernel_names"},
     {"attribution", "environment", "judge"},
     {"model"},
     {"trace"},
-    {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.fake"},
+    {"backends.cupti_records", "backends.cuda_driver"},
+    {"backends.cupti", "backends.cuda_events"},
+    {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.cuda", "backends.fake"},
     {"traces.place"},
     {"traces"},
     SHARED_BY_FORMATS,

@@ -168,9 +168,7 @@ def test_a_framework_first_imported_inside_the_window_is_an_error() -> None:
 def test_nothing_that_could_see_is_an_error_that_says_what_each_needs() -> None:
     recorder = Recorder([Blind(), Late()], Options())
     with (
-        pytest.raises(
-            NothingMeasured, match="nothing can be measured here: it was shown nothing; late is not imported"
-        ),
+        pytest.raises(NothingMeasured, match="nothing can be measured here: it was shown nothing; late is not in use"),
         measure(recorder),
     ):
         pass

@@ -51,7 +51,7 @@ class Backend(Protocol):
 
 
 _BUILTIN = tuple(
-    EntryPoint(name, f"pytest_opprof.backends.{name}:backend", GROUP) for name in ("numpy", "torch", "fake")
+    EntryPoint(name, f"pytest_opprof.backends.{name}:backend", GROUP) for name in ("numpy", "torch", "cuda", "fake")
 )
 
 

@@ -10,8 +10,8 @@ from pytest_opprof.errors import BackendError
 
 
 def test_the_built_in_backends_are_found_and_load() -> None:
-    assert {"numpy", "torch", "fake"} <= set(backends.find())
-    for name in ("numpy", "torch", "fake"):
+    assert {"numpy", "torch", "cuda", "fake"} <= set(backends.find())
+    for name in ("numpy", "torch", "cuda", "fake"):
         assert backends.load(name).name == name
 
 
@@ -33,7 +33,9 @@ def test_a_third_party_backend_is_found_and_one_that_breaks_says_how(monkeypatch
 
 
 def test_a_name_that_does_not_exist_is_an_error_with_the_nearest() -> None:
-    with pytest.raises(BackendError, match=r"no backend 'toch': did you mean 'torch'\? Known: fake, numpy, torch\."):
+    with pytest.raises(
+        BackendError, match=r"no backend 'toch': did you mean 'torch'\? Known: cuda, fake, numpy, torch\."
+    ):
         backends.load("toch")
 
 

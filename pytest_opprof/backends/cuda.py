@@ -1,0 +1,182 @@
+"""CUDA: whatever runs on an NVIDIA GPU in this process, from CuPy, Numba, Triton or by hand, as CUPTI records it.
+
+Nothing waits inside a window: times are the GPU's own. One wait before it, so that older work is not in it, and one
+after it, so that all of its work is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .. import names
+from ..environment import Environment
+from ..errors import BackendError
+from ..model import EventLog
+from . import Options
+
+if TYPE_CHECKING:
+    from .cuda_driver import Driver
+    from .cuda_events import Span
+    from .cupti import Cupti
+    from .cupti_records import Table
+
+_USERS = ("cupy", "numba.cuda", "triton", "pycuda.driver", "cuda.bindings", "cuda.core")
+"""Modules whose import says that this process is going to use a GPU."""
+_VERSIONS = ("cupy", "numba", "triton", "pycuda")
+_NSYS = "NSYS_PROFILING_SESSION_ID"
+_NO_DRIVER = "there is no NVIDIA driver (libcuda.so.1) on this machine"
+_LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
+
+
+class CudaBackend:
+    """Collects kernels, copies, sets, launches and synchronisations of all GPUs and threads of this process."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self._problem: dict[int, str | None] = {}
+        self._fits = False
+        self._collecting = False
+
+    def unavailable(self) -> str | None:
+        """Say what is missing, or whom CUPTI serves already; return None where nothing is."""
+        return self._occupied() or self._device_problem() or self._library_problem()
+
+    def in_use(self) -> bool:
+        """Tell whether this process imported what uses a GPU, has one, and does not leave it to torch's profiler."""
+        # In this order: the first is all that other processes pay for.
+        return any(user in sys.modules for user in _USERS) and not _torch_owns() and self._device_problem() is None
+
+    def blind(self) -> None:
+        """It shows its own wait at the end of a window: an empty window is an empty window."""
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record until the context ends.
+
+        Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
+        lost: a record, a kernel, or CUPTI itself to another profiler.
+        """
+        from .cuda_events import Span
+
+        driver, cupti = self._start(options)
+        marks: list[int] = []
+        log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), _is_function)
+        driver.synchronize()
+        cupti.enable()
+        self._collecting = True
+        try:
+            begin = cupti.timestamp()
+            yield log
+            end = cupti.timestamp()
+            contexts = driver.synchronize()
+        finally:
+            # Also after an exception or Ctrl-C: recording would slow what follows.
+            self._collecting = False
+            cupti.disable()
+        _fill(log, cupti, driver, Span(begin, end, marks), contexts)
+
+    def _start(self, options: Options) -> tuple[Driver, Cupti]:
+        from . import cuda_driver, cupti
+
+        if self._collecting:
+            raise BackendError("the cuda backend is recording already; it cannot be nested")
+        if reason := self.unavailable():
+            raise BackendError(f"the cuda backend cannot record: {reason}")
+        if options.timing == "sync":
+            raise BackendError("the cuda backend has the GPU's own times only; leave out --opprof-timing=sync")
+        driver = cuda_driver.opened()
+        assert driver is not None  # or it would be unavailable
+        return driver, cupti.opened()
+
+    def _occupied(self) -> str | None:
+        if _torch_owns():
+            return (
+                "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
+                " run the tests of CuPy, Numba and the like in a process that does not import torch"
+            )
+        if _NSYS in os.environ:
+            return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
+        return None
+
+    def _device_problem(self) -> str | None:
+        # CUDA that is not initialised takes 0.1 s to be; after a fork the answer is another.
+        process = os.getpid()
+        if process not in self._problem:
+            from . import cuda_driver
+
+            driver = cuda_driver.opened()
+            self._problem[process] = driver.problem() if driver else _NO_DRIVER
+        return self._problem[process]
+
+    def _library_problem(self) -> str | None:
+        # Looked at once: the list of what a process has loaded takes a millisecond to read.
+        if self._fits:
+            return None
+        from . import cuda_driver, cupti
+
+        driver = cuda_driver.opened()
+        try:
+            library = cupti.opened()
+            major = library.major()
+        except BackendError as error:
+            return str(error)
+        newest, runtime = driver.version() if driver else (0, 0), cupti.cuda_major(cupti.mapped())
+        if major > newest[0]:
+            return (
+                f"{library.path} is of CUDA {major}, the driver supports {newest[0]}.{newest[1]}; install"
+                f" nvidia-cuda-cupti-cu{newest[0]}, or a newer driver"
+            )
+        if runtime not in (None, major):
+            return (
+                f"{library.path} is of CUDA {major}, this process runs CUDA {runtime}; install the libcupti of"
+                f" CUDA {runtime}, or set {cupti.VARIABLE} to its file"
+            )
+        self._fits = True
+        return None
+
+
+_BACKEND = CudaBackend()
+
+
+def backend() -> CudaBackend:
+    """Return the backend (the entry point calls this): one, as CUPTI is."""
+    return _BACKEND
+
+
+def _torch_owns() -> bool:
+    version: Any = getattr(sys.modules.get("torch"), "version", None)
+    return getattr(version, "cuda", None) is not None
+
+
+def _is_function(name: str) -> bool:
+    """Tell whether *name* is one that the log may have: any other is a mistake in a budget."""
+    return names.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
+
+
+def _environment(driver: Driver, devices: list[int]) -> Environment:
+    imported = [(name, sys.modules[name]) for name in _VERSIONS if name in sys.modules]
+    frameworks = [(name, str(getattr(module, "__version__", ""))) for name, module in imported]
+    cuda = ".".join(map(str, driver.version()))
+    models = "+".join(sorted({driver.model(device) for device in devices}))
+    return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing="async")
+
+
+def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int) -> None:
+    from . import cuda_events
+
+    records: Mapping[int, Table] = cupti.records()
+    calls = cuda_events.calls_of(records, cupti.function)
+    work = cuda_events.work_of(records, cupti.text)
+    if contexts:
+        # Without a context there was nothing to wait for, and nothing could run.
+        cuda_events.check_last_call(calls, span)
+    inside = cuda_events.fill(log, calls, work, span)
+    for interval in sorted(cuda_events.loads(calls, span)):
+        log.remark(_LOADED, interval)
+    if used := list(cuda_events.devices(work, inside)):
+        log.environment = _environment(driver, used)

@@ -1,0 +1,227 @@
+"""CUPTI's records -> events of a log: what the GPU did, under the call of CUDA that asked for it.
+
+A kernel, a copy or a set is an op; it belongs to the interval in which the host called for it, since the GPU may do it
+later. The call is an event around it that is not counted itself. Synchronisations are ops of the host: counted, without
+device time. Other calls are not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import kernel_names, names
+from ..errors import BackendError
+from ..model import ABSENT, EventLog
+from ..vocabulary import CUDA_COPIES
+from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, Table
+
+SYNCHRONIZE = "Synchronize"
+_BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
+_LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a window was open, and where its intervals begin: ns on CUPTI's clock."""
+
+    begin: int
+    end: int
+    marks: Sequence[int] = ()
+
+    def has(self, when: NDArray[Any]) -> NDArray[np.bool_]:
+        """Tell which of the moments are inside."""
+        inside: NDArray[np.bool_] = (when >= self.begin) & (when < self.end)
+        return inside
+
+    def interval(self, when: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the interval of each moment."""
+        return np.searchsorted(np.array(self.marks, np.uint64), when, side="right").astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The calls of CUDA: columns, in the order of time."""
+
+    functions: tuple[str, ...]
+    function: NDArray[np.int64]
+    """Index into *functions*."""
+    start: NDArray[np.uint64]
+    correlation: NDArray[np.uint32]
+    outer: NDArray[np.int64]
+    """The call that made this one, itself for one that the program made: the runtime calls the driver."""
+    failed: NDArray[np.bool_]
+    captured: NDArray[np.bool_]
+    """Whether the thread recorded a CUDA graph then: the call starts nothing."""
+
+    def of(self, chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Tell which calls the program made are of a *chosen* function."""
+        wanted = [index for index, name in enumerate(self.functions) if chosen(name)]
+        found: NDArray[np.bool_] = np.isin(self.function, wanted) & (self.outer == np.arange(len(self.function)))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What the GPU did: columns."""
+
+    ops: tuple[tuple[str, str], ...]
+    """Name and, where the name does not say it, op."""
+    op: NDArray[np.int64]
+    """Index into *ops*."""
+    start: NDArray[np.uint64]
+    duration_ns: NDArray[np.int64]
+    """ABSENT where CUPTI did not time it, which it says by zeros."""
+    nbytes: NDArray[np.int64]
+    device: NDArray[np.uint32]
+    correlation: NDArray[np.uint32]
+
+
+def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) -> Calls:
+    """Return the calls among *records*; *function* names one by its kind and callback number."""
+    kinds = np.concatenate([np.full(len(records[kind]["start"]), kind) for kind in (RUNTIME, DRIVER)])
+    columns = {name: np.concatenate([records[kind][name] for kind in (RUNTIME, DRIVER)]) for name in records[RUNTIME]}
+    # A call comes before those that it makes, also where the clock is too coarse to tell.
+    order = np.lexsort((kinds != RUNTIME, ~columns["end"], columns["start"]))
+    kinds, columns = kinds[order], {name: values[order] for name, values in columns.items()}
+    numbers, function_of = np.unique(kinds.astype(np.int64) << 32 | columns["callback"], return_inverse=True)
+    functions = tuple(function(number >> 32, number & 0xFFFFFFFF) for number in numbers.tolist())
+    outer, captured = np.arange(len(kinds)), np.zeros(len(kinds), bool)
+    by_capture = np.array([_captures(name) for name in functions] or [0])[function_of]
+    for thread in np.unique(columns["thread"]):
+        own = np.flatnonzero(columns["thread"] == thread)
+        outer[own] = own[_outer(columns["end"][own])]
+        captured[own] = np.cumsum(by_capture[own]) > 0
+    return Calls(
+        functions, function_of, columns["start"], columns["correlation"], outer, columns["result"] != 0, captured
+    )
+
+
+def _captures(function: str) -> int:
+    return (_BEGIN_CAPTURE in function) - (_END_CAPTURE in function)
+
+
+def _outer(end: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return for each call of a thread, in the order of time, the outermost one that it lies in."""
+    latest = np.maximum.accumulate(end)
+    first = np.concatenate([[True], end[1:] > latest[:-1]])
+    return np.maximum.accumulate(np.where(first, np.arange(len(end)), 0))
+
+
+def work_of(records: Mapping[int, Table], text: Callable[[int], str]) -> Work:
+    """Return the work among *records*; *text* returns the kernel's name at an address."""
+    tables = [records[kind] for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
+    kernels, kernel = np.unique(tables[0]["name"], return_inverse=True)
+    ops = [_kernel(text(address)) for address in kernels.tolist()]
+    numbers = [kernel]
+    for table in tables[1:3]:
+        kinds, copy = np.unique(table["copy_kind"], return_inverse=True)
+        numbers.append(copy + len(ops))
+        ops += [(CUDA_COPIES.get(kind, "Memcpy"), "") for kind in kinds.tolist()]
+    numbers.append(np.full(len(tables[3]["start"]), len(ops)))
+    ops.append(("Memset", ""))
+    start, end = (np.concatenate([table[name] for table in tables]) for name in ("start", "end"))
+    return Work(
+        tuple(ops),
+        np.concatenate(numbers),
+        start,
+        np.where((start == 0) | (end < start), ABSENT, (end - start).astype(np.int64)),
+        np.concatenate(
+            [table["bytes"].astype(np.int64) if "bytes" in table else np.full(len(kernel), ABSENT) for table in tables]
+        ),
+        np.concatenate([table["device"] for table in tables]),
+        np.concatenate([table["correlation"] for table in tables]),
+    )
+
+
+def _kernel(raw: str) -> tuple[str, str]:
+    return kernel_names.demangled(raw), kernel_names.canonical(raw)
+
+
+def fill(log: EventLog, calls: Calls, work: Work, span: Span) -> NDArray[np.bool_]:
+    """Append what happened in *span* to *log*; return which of the *work* that is.
+
+    Raises BackendError where a kernel was launched and is not among the *work*.
+    """
+    caller = _callers(calls, work)
+    asked = np.where(caller == _NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
+    inside = span.has(asked)
+    busy = np.bincount(caller[inside & (caller != _NOBODY)], minlength=len(calls.start)) > 0
+    _check_kernels(calls, busy, span)
+    host = np.flatnonzero(busy | (calls.of(_synchronizes) & span.has(calls.start)))
+    alone = np.flatnonzero(inside & (caller == _NOBODY))
+    done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
+    # Where the event of each call will be, and for work without a call where that of its stand-in will be.
+    event_of_call = np.full(len(calls.start) + 1, _NOBODY)
+    event_of_call[host] = len(log) + np.arange(len(host))
+    event_of_work = np.full(len(work.start), _NOBODY)
+    event_of_work[alone] = len(log) + len(host) + np.arange(len(alone))
+    numbers = np.array([log.name(function) for function in calls.functions] or [0])
+    _append(log, numbers[calls.function[host]], span.interval(calls.start[host]))
+    _append(log, np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone, span.interval(asked[alone]))
+    log.extend(
+        np.array([log.name(raw, op=op) for raw, op in work.ops])[work.op[done]],
+        work.duration_ns[done],
+        np.where(caller[done] == _NOBODY, event_of_work[done], event_of_call[caller[done]]),
+        span.interval(asked[done]),
+        work.nbytes[done],
+    )
+    return inside
+
+
+def _callers(calls: Calls, work: Work) -> NDArray[np.int64]:
+    """Return the call of the program that started each work, -1 where it was not recorded."""
+    if not len(calls.start):
+        return np.full(len(work.start), _NOBODY)
+    order = np.argsort(calls.correlation, kind="stable")
+    numbers = calls.correlation[order]
+    at = np.minimum(np.searchsorted(numbers, work.correlation), len(order) - 1)
+    return np.where(numbers[at] == work.correlation, calls.outer[order[at]], _NOBODY)
+
+
+def _append(log: EventLog, name: NDArray[Any], interval: NDArray[np.int64]) -> None:
+    absent = np.full(len(name), ABSENT)
+    log.extend(name, absent, np.full(len(name), _NOBODY), interval, absent)
+
+
+def _synchronizes(function: str) -> bool:
+    return names.meaning(function).op == SYNCHRONIZE
+
+
+def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span) -> None:
+    # A graph may be without kernels.
+    launched = calls.of(lambda name: names.is_launch(name) and "Graph" not in name) & span.has(calls.start)
+    lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
+    if lost:
+        raise BackendError(
+            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: their launches are recorded, they are not."
+            " Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
+        )
+
+
+def check_last_call(calls: Calls, span: Span) -> None:
+    """Check that the backend's own wait at the end of *span* was recorded, and so all before it.
+
+    Raises BackendError where it was not: another profiler took CUPTI away inside the window.
+    """
+    if not (calls.start[calls.of(_synchronizes)] >= span.end).any():
+        raise BackendError(
+            "CUPTI stopped recording inside the window: another profiler was started in this process"
+            " (torch.profiler, jax.profiler, cupy's or nsys' API), and CUPTI serves one. Run this test without it"
+        )
+
+
+def loads(calls: Calls, span: Span) -> Collection[int]:
+    """Return the intervals in which code was loaded onto the GPU: what compiling ends with."""
+    loading = calls.of(lambda name: name.startswith(_LOADS)) & span.has(calls.start)
+    return set(span.interval(calls.start[loading]).tolist())
+
+
+def devices(work: Work, inside: NDArray[np.bool_]) -> Iterable[int]:
+    """Return the numbers of the GPUs that did some of the *work*."""
+    return [int(device) for device in np.unique(work.device[inside])]

@@ -1,0 +1,251 @@
+"""A stand-in for libcupti and libcuda, in Python. It is no GPU: it writes down what it is told that one did.
+
+`Gpu` has the functions of both libraries that the cuda backend calls, with their arguments as ctypes passes them, and
+`launch`, `copy`, `set_memory`, `call`: what a program does. Records are those of CUPTI 13.0.
+"""
+
+# ruff: noqa: N802  # functions have the names that NVIDIA gave them
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pytest_opprof.backends.cuda_driver import Driver
+from pytest_opprof.backends.cupti import Cupti
+from pytest_opprof.backends.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME
+
+NAME = "Stand-in GPU"
+SIZES = {KERNEL: 216, MEMCPY: 96, PEER_COPY: 96, MEMSET: 88, RUNTIME: 40, DRIVER: 40, 39: 24}
+DOMAIN_OF = {RUNTIME: 2, DRIVER: 1}
+THREAD = 7
+
+
+def call_record(kind: int, callback: int, start: int, end: int, correlation: int, result: int = 0) -> bytes:
+    return struct.pack("=iIQQIIII", kind, callback, start, end, 1, THREAD, correlation, result)
+
+
+def kernel_record(start: int, end: int, correlation: int, name: int, device: int = 0, size: int = 216) -> bytes:
+    record = bytearray(size)
+    struct.pack_into("=i", record, 0, KERNEL)
+    struct.pack_into("=QQ", record, 16, start, end)
+    struct.pack_into("=III", record, 40, device, 1, 7)
+    struct.pack_into("=I", record, 92, correlation)
+    struct.pack_into("=Q", record, 104, name)
+    return bytes(record)
+
+
+def copy_record(copy_kind: int, nbytes: int, start: int, end: int, correlation: int, kind: int = MEMCPY) -> bytes:
+    record = bytearray(96)
+    struct.pack_into("=iB", record, 0, kind, copy_kind)
+    struct.pack_into("=QQQ", record, 8, nbytes, start, end)
+    struct.pack_into("=I", record, 60 if kind == PEER_COPY else 44, correlation)
+    return bytes(record)
+
+
+def set_record(nbytes: int, start: int, end: int, correlation: int) -> bytes:
+    record = bytearray(88)
+    struct.pack_into("=i", record, 0, MEMSET)
+    struct.pack_into("=QQQ", record, 8, nbytes, start, end)
+    struct.pack_into("=I", record, 44, correlation)
+    return bytes(record)
+
+
+class Gpu:
+    """Both libraries and the program; a test sets the attributes to have bad weather."""
+
+    def __init__(self) -> None:
+        self.version, self.driver_version = 130001, 13000
+        self.init, self.devices, self.has_context = 0, 1, True
+        self.clock_ns: Callable[[], int] = time.time_ns
+        self.fails: dict[str, int] = {}
+        """Status by function."""
+        self.hangs: dict[str, threading.Event] = {}
+        self.dropped = 0
+        self.loses: set[str] = set()
+        """Kernels that get no record."""
+        self.registered: list[Any] = []
+        self.enabled: set[int] = set()
+        self.functions = ["(none)"]
+        self.log: list[str] = []
+        self._names: dict[str, Any] = {}
+        self._correlation = 0
+        self._buffer: tuple[int, int, int] | None = None
+
+    # What a program does.
+
+    def launch(self, name: str, duration_ns: int = 1000, how: str = "cudaLaunchKernel_v7000", late_ns: int = 0) -> None:
+        text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
+        with self._asked(RUNTIME if how.startswith("cuda") else DRIVER, how) as (correlation, now):
+            if name not in self.loses:
+                start = now + late_ns
+                self._put(kernel_record(start, start + duration_ns, correlation, ctypes.addressof(text)))
+
+    def copy(self, copy_kind: int, nbytes: int, duration_ns: int = 500) -> None:
+        with self._asked(RUNTIME, "cudaMemcpyAsync_v3020") as (correlation, now):
+            self._put(copy_record(copy_kind, nbytes, now, now + duration_ns, correlation))
+
+    def set_memory(self, nbytes: int, duration_ns: int = 300) -> None:
+        with self._asked(RUNTIME, "cudaMemsetAsync_v3020") as (correlation, now):
+            self._put(set_record(nbytes, now, now + duration_ns, correlation))
+
+    def unlinked_kernel(self, name: str, duration_ns: int = 1000) -> None:
+        text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
+        now = self.clock_ns()
+        self._put(kernel_record(now, now + duration_ns, 2**31, ctypes.addressof(text)))
+
+    def call(self, function: str, result: int = 0) -> None:
+        with self._asked(RUNTIME if function.startswith("cuda") else DRIVER, function, result):
+            pass
+
+    @contextmanager
+    def inside(self, function: str) -> Iterator[None]:
+        """Let the runtime call the driver for what happens inside."""
+        with self._asked(RUNTIME, function):
+            yield
+
+    @contextmanager
+    def _asked(self, kind: int, function: str, result: int = 0) -> Iterator[tuple[int, int]]:
+        self._correlation += 1
+        correlation, start = self._correlation, self.clock_ns()
+        if function not in self.functions:
+            self.functions.append(function)
+        yield correlation, self.clock_ns()
+        callback = self.functions.index(function)
+        self._put(call_record(kind, callback, start, self.clock_ns() + 1, correlation, result))
+
+    def _put(self, record: bytes) -> None:
+        kind, size = struct.unpack_from("=i", record)[0], len(record)
+        if kind not in self.enabled:
+            return
+        if self._buffer and self._buffer[1] + size > self._buffer[2]:
+            self._deliver()
+        if self._buffer is None:
+            address, capacity, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+            self.registered[0](ctypes.pointer(address), ctypes.pointer(capacity), ctypes.pointer(most))
+            if not address.value:
+                self.dropped += 1
+                return
+            self._buffer = (address.value, 0, capacity.value)
+        address_, used, capacity_ = self._buffer
+        ctypes.memmove(address_ + used, record, size)
+        self._buffer = (address_, used + size, capacity_)
+
+    def _deliver(self) -> None:
+        if self._buffer:
+            address, used, capacity = self._buffer
+            self._buffer = None
+            self.registered[1](None, 0, address, capacity, used)
+
+    # libcupti.
+
+    def _status(self, function: str) -> int:
+        self.log.append(function)
+        if function in self.hangs:
+            self.hangs[function].wait()
+        return self.fails.get(function, 0)
+
+    def cuptiGetVersion(self, version: Any) -> int:
+        version._obj.value = self.version
+        return self._status("cuptiGetVersion")
+
+    def cuptiGetTimestamp(self, now: Any) -> int:
+        now._obj.value = self.clock_ns()
+        return self.fails.get("cuptiGetTimestamp", 0)
+
+    def cuptiGetResultString(self, status: int, text: Any) -> int:
+        text._obj.value = b"STAND_IN_ERROR"
+        return 0
+
+    def cuptiGetCallbackName(self, domain: int, callback: int, text: Any) -> int:
+        text._obj.value = self.functions[callback].encode()
+        return 0
+
+    def cuptiActivityRegisterCallbacks(self, requested: Any, completed: Any) -> int:
+        self.registered = [requested, completed]
+        return self._status("cuptiActivityRegisterCallbacks")
+
+    def cuptiActivityEnable(self, kind: int) -> int:
+        if status := self._status("cuptiActivityEnable"):
+            return status
+        self.enabled.add(kind)
+        return 0
+
+    def cuptiActivityDisable(self, kind: int) -> int:
+        self.enabled.discard(kind)
+        return self._status("cuptiActivityDisable")
+
+    def cuptiActivityFlushAll(self, flag: int) -> int:
+        # Delivered by another thread while the caller waits, as CUPTI does.
+        thread = threading.Thread(target=self._deliver)
+        thread.start()
+        thread.join()
+        return self._status("cuptiActivityFlushAll")
+
+    def cuptiActivityGetNumDroppedRecords(self, context: None, stream: int, number: Any) -> int:
+        number._obj.value, self.dropped = self.dropped, 0
+        return 0
+
+    def cuptiActivityGetNextRecord(self, buffer: Any, used: Any, record: Any) -> int:
+        at = record._obj.value
+        if at is None:
+            at = buffer.value
+        else:
+            at += SIZES.get(ctypes.c_int.from_address(at).value, 1 << 20)
+        if at >= buffer.value + used.value:
+            return 12
+        record._obj.value = at
+        return 0
+
+    # libcuda.
+
+    def cuInit(self, flags: int) -> int:
+        return self.init
+
+    def cuGetErrorName(self, status: int, text: Any) -> int:
+        text._obj.value = b"STAND_IN_CUDA_ERROR"
+        return 0
+
+    def cuDriverGetVersion(self, number: Any) -> int:
+        number._obj.value = self.driver_version
+        return 0
+
+    def cuDeviceGetCount(self, number: Any) -> int:
+        number._obj.value = self.devices
+        return 0
+
+    def cuDeviceGetName(self, text: Any, size: int, device: int) -> int:
+        text.value = f"{NAME} {device}".encode()
+        return 0
+
+    def cuCtxGetCurrent(self, context: Any) -> int:
+        context._obj.value = None
+        return 0
+
+    def cuDevicePrimaryCtxGetState(self, device: int, flags: Any, active: Any) -> int:
+        active._obj.value = self.has_context
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, device: int) -> int:
+        context._obj.value = 100 + device
+        self.log.append("retain")
+        return 0
+
+    def cuDevicePrimaryCtxRelease_v2(self, device: int) -> int:
+        self.log.append("release")
+        return 0
+
+    def cuCtxSetCurrent(self, context: Any) -> int:
+        return 0
+
+    def cuCtxSynchronize(self) -> int:
+        self.call("cuCtxSynchronize")
+        return self._status("cuCtxSynchronize")
+
+    def libraries(self) -> tuple[Driver, Cupti]:
+        return Driver(self), Cupti(self, "libcupti.stand-in")

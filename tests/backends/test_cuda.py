@@ -1,0 +1,547 @@
+"""The cuda backend from what a program does to budgets and baselines, on a stand-in: there is no GPU here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.backends import Options, cuda, cuda_driver, cupti
+from pytest_opprof.backends.cuda import CudaBackend
+from pytest_opprof.baselines import run_of
+from pytest_opprof.environment import Environment
+from pytest_opprof.errors import BackendError, NothingMeasured
+from pytest_opprof.model import OpProfile, assemble
+from pytest_opprof.recorder import Recorder, Window
+from pytest_opprof.samples import Run
+
+from .cuda_stand_in import Gpu
+
+CAST = "cupy_copy__float64_float32"
+H2D, D2H, D2D, PEER = 1, 2, 8, 10
+
+
+def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
+    """Let *gpu* be the libraries of this process, and CuPy something it imported."""
+    driver, library = gpu.libraries()
+    monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
+    monkeypatch.setattr(cupti, "opened", lambda: library)
+    cupy = ModuleType("cupy")
+    cupy.__version__ = "14.2.0"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    backend = CudaBackend()
+    monkeypatch.setattr(cuda, "_BACKEND", backend)
+    monkeypatch.setattr(cuda, "_torch_owns", lambda: False)  # whatever build of torch the tests run with
+    return backend
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    monkeypatch.delenv("NSYS_PROFILING_SESSION_ID", raising=False)
+    return Gpu()
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
+    return install(monkeypatch, gpu)
+
+
+class Watch:
+    def __init__(self, backend: CudaBackend) -> None:
+        self._backend = backend
+
+    @contextmanager
+    def ops(self) -> Iterator[None]:
+        with self._backend.collect(Options()) as log:
+            yield
+        self.profile = assemble([(log.freeze(), {0: 0})], [1])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {stats.op: stats.most_calls for stats in self.profile.ops}
+
+
+@pytest.fixture
+def watch(backend: CudaBackend) -> Watch:
+    return Watch(backend)
+
+
+def test_kernels_copies_sets_and_waits_are_counted_and_timed(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.launch("my_kernel", 2000)
+        gpu.launch(CAST, 700, "cuLaunchKernel")
+        gpu.copy(H2D, 64)
+        gpu.copy(D2H, 32)
+        gpu.copy(D2D, 16)
+        gpu.set_memory(128)
+        gpu.call("cudaStreamSynchronize_v3020")
+        gpu.call("cudaMalloc_v3020")
+    assert watch.counts == {
+        "my_kernel": 1,
+        "Cast": 1,
+        "MemcpyHtoD": 1,
+        "MemcpyDtoH": 1,
+        "MemcpyDtoD": 1,
+        "Memset": 1,
+        "Synchronize": 1,
+    }
+    profile = watch.profile
+    assert {s.op: s.device_ns for s in profile.ops if s.op in ("my_kernel", "Cast", "Memset", "Synchronize")} == {
+        "my_kernel": (2000,),
+        "Cast": (700,),
+        "Memset": (300,),
+        "Synchronize": None,
+    }
+    assert {s.op: s.bytes for s in profile.ops if s.bytes} == {
+        "MemcpyHtoD": (64,),
+        "MemcpyDtoH": (32,),
+        "MemcpyDtoD": (16,),
+        "Memset": (128,),
+    }
+    assert (profile.launches, profile.total.device_ns) == ((2,), (2000 + 700 + 3 * 500 + 300,))
+
+
+def test_our_own_waiting_before_and_after_is_not_counted(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        pass
+    assert watch.counts == {}
+    assert gpu.log.count("cuCtxSynchronize") == 2
+    assert watch.profile.launches == (0,)
+
+
+def test_raw_names_are_those_of_kernels_and_of_cuda(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.launch("gemm<float>")
+        gpu.launch("gemm<double>")
+        gpu.copy(H2D, 64)
+    assert watch.counts == {"gemm": 2, "MemcpyHtoD": 1}
+    for raw, calls in [("gemm<float>", 1), ("cudaLaunchKernel", 2), ("cudaMemcpyAsync", 1), ("cuLaunchKernel", 0)]:
+        assert watch.profile.stats(raw).calls == (calls,)
+
+
+def test_a_kernel_belongs_to_the_step_that_launched_it_however_late_it_runs(gpu: Gpu, backend: CudaBackend) -> None:
+    with backend.collect(Options()) as log:
+        for step in range(3):
+            log.mark()
+            for _ in range(step + 1):
+                gpu.launch("late", late_ns=10**9)
+            gpu.call("cuStreamSynchronize")
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert profile.stats("late").calls == (1, 2, 3)
+    assert profile.stats("Synchronize").calls == (1, 1, 1)
+    assert profile.launches == (1, 2, 3)
+
+
+def test_a_kernel_without_a_launch_stays_visible(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.unlinked_kernel("from_nowhere", 900)
+        gpu.launch("known")
+    assert watch.counts == {"from_nowhere": 1, "known": 1}
+    assert watch.profile.stats("(unlinked)").calls == (1,)
+    assert watch.profile.stats("from_nowhere").device_ns == (900,)
+
+
+def test_a_call_inside_a_call_of_cuda_is_one(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        with gpu.inside("cudaLaunchKernel_v7000"):
+            gpu.launch("my_kernel", how="cuLaunchKernel")
+        with gpu.inside("cudaDeviceSynchronize_v3020"):
+            gpu.call("cuCtxSynchronize")
+    assert watch.counts == {"my_kernel": 1, "Synchronize": 1}
+    assert watch.profile.launches == (1,)
+    assert watch.profile.stats("cudaLaunchKernel").calls == (1,)
+
+
+def test_a_graph_is_one_launch_of_all_its_kernels_and_what_it_captured_is_none(gpu: Gpu, watch: Watch) -> None:
+    gpu.loses = {"captured"}
+    with watch.ops():
+        gpu.call("cudaStreamBeginCapture_v10000")
+        for _ in range(5):
+            gpu.launch("captured")
+        gpu.call("cudaStreamEndCapture_v10000")
+        with gpu._asked(5, "cudaGraphLaunch_v10000") as (correlation, now):
+            for _ in range(5):
+                gpu._put(kernel(gpu, now, correlation))
+        gpu.call("cudaGraphLaunch_v10000")  # of an empty graph
+    assert watch.counts == {"node": 5}
+    assert watch.profile.launches == (1,)
+
+
+def kernel(gpu: Gpu, now: int, correlation: int) -> bytes:
+    import ctypes
+
+    from .cuda_stand_in import kernel_record
+
+    text = gpu._names.setdefault("node", ctypes.create_string_buffer(b"node"))
+    return kernel_record(now, now + 10, correlation, ctypes.addressof(text))
+
+
+def test_a_kernel_that_is_lost_is_an_error_and_not_a_smaller_count(gpu: Gpu, watch: Watch) -> None:
+    gpu.loses = {"lost"}
+    with pytest.raises(BackendError, match=r"CUPTI lost 2 of 3 kernels: their launches are recorded"):
+        with watch.ops():
+            gpu.launch("kept")
+            gpu.launch("lost")
+            gpu.launch("lost", how="cuLaunchKernelEx")
+
+
+def test_a_launch_that_failed_has_no_kernel_to_lose(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.call("cudaLaunchKernel_v7000", result=98)
+        gpu.call("cudaLaunchHostFunc_v10000")
+    assert watch.counts == {}
+
+
+def test_a_kernel_that_cupti_did_not_time_is_counted_and_has_no_time(gpu: Gpu, watch: Watch) -> None:
+    from .cuda_stand_in import kernel_record
+
+    with watch.ops():
+        gpu.launch("timed")
+        with gpu._asked(5, "cudaLaunchKernel_v7000") as (correlation, _):
+            gpu._put(kernel_record(0, 0, correlation, 0))
+    assert watch.profile.stats("(no name)").calls == (1,)
+    assert watch.profile.stats("(no name)").device_ns is None
+
+
+def test_another_profiler_inside_the_window_is_an_error_and_not_an_empty_window(gpu: Gpu, watch: Watch) -> None:
+    with pytest.raises(BackendError, match=r"CUPTI stopped recording inside the window: another profiler"):
+        with watch.ops():
+            gpu.launch("seen")
+            gpu.registered = [gpu.registered[0], lambda *_: None]  # its callbacks take the place of ours
+    with pytest.raises(BackendError, match="CUPTI stopped recording inside the window"):
+        with watch.ops():
+            gpu.enabled.clear()  # it ended, and switched off what was on
+
+
+def test_without_a_context_nothing_could_run_and_an_empty_window_is_one(gpu: Gpu, watch: Watch) -> None:
+    gpu.has_context = False
+    with watch.ops():
+        pass
+    assert watch.counts == {}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_exception_in_the_window_ends_the_recording_and_the_next_window_is_clean(
+    gpu: Gpu, watch: Watch, error: type[BaseException]
+) -> None:
+    with pytest.raises(error):
+        with watch.ops():
+            gpu.launch("left")
+            raise error
+    assert not gpu.enabled
+    with watch.ops():
+        gpu.launch("kept")
+    assert watch.counts == {"kept": 1}
+
+
+def test_the_environment_is_the_gpu_that_worked_cuda_and_the_framework(gpu: Gpu, backend: CudaBackend) -> None:
+    gpu.devices, gpu.driver_version, gpu.version = 2, 12080, 28
+    with backend.collect(Options()) as log:
+        gpu.launch("my_kernel")
+    assert log.environment == Environment((("cuda", "12.8"), ("cupy", "14.2.0")), "Stand-in GPU 0", timing="async")
+    assert log.environment.folder.startswith("cuda-12.8-cupy-14.2.0-stand-in-gpu-0-async")
+
+
+def test_a_run_on_a_gpu_is_the_time_of_its_ops_and_nothing_of_the_host(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.launch("a", 40)
+        gpu.launch("b", 2)
+    assert run_of(watch.profile) == Run((42,), {"a": (40,), "b": (2,)})
+
+
+def test_two_windows_at_once_are_refused(backend: CudaBackend) -> None:
+    with backend.collect(Options()):
+        with pytest.raises(BackendError, match="it cannot be nested"):
+            with backend.collect(Options()):
+                pass
+
+
+def test_sync_timing_is_refused_with_a_reason(backend: CudaBackend) -> None:
+    with pytest.raises(BackendError, match="leave out --opprof-timing=sync"):
+        with backend.collect(Options("sync")):
+            pass
+
+
+def test_code_that_is_loaded_in_a_round_is_said_aloud(gpu: Gpu, backend: CudaBackend) -> None:
+    with backend.collect(Options()) as log:
+        for step in range(3):
+            log.mark()
+            if step == 1:
+                gpu.call("cuModuleLoadData")
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert profile.remarks == (
+        (1, "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"),
+    )
+
+
+# Whether it can run.
+
+
+def test_it_is_in_use_where_something_imported_uses_a_gpu(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert backend.in_use()
+    assert backend.unavailable() is None
+    assert backend.blind() is None  # type: ignore[func-returns-value]
+    monkeypatch.delitem(sys.modules, "cupy")
+    assert not backend.in_use()
+
+
+def test_a_process_that_uses_no_gpu_asks_no_driver(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(cuda_driver, "opened", lambda: pytest.fail("asked"))
+    assert not backend.in_use()
+
+
+def no_driver(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    monkeypatch.setattr(cuda_driver, "opened", lambda: None)
+
+
+def no_device(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    gpu.init = 100
+
+
+def torch_owns(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    monkeypatch.setattr(cuda, "_torch_owns", lambda: True)
+
+
+def nsys(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "5")
+
+
+def too_new(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    gpu.driver_version = 12040
+
+
+def other_runtime(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    monkeypatch.setattr(cupti, "mapped", lambda: ["/opt/libcudart.so.12"])
+
+
+def no_library(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
+    def missing() -> None:
+        raise BackendError("libcupti is not found")
+
+    monkeypatch.setattr(cupti, "opened", missing)
+
+
+Weather = Callable[[pytest.MonkeyPatch, Gpu], None]
+
+
+@pytest.mark.parametrize(
+    ("weather", "words", "in_use"),
+    [
+        (no_driver, r"no NVIDIA driver \(libcuda.so.1\)", False),
+        (no_device, "the NVIDIA driver finds no GPU; check nvidia-smi", False),
+        (torch_owns, "torch with CUDA is imported, and its profiler owns CUPTI", False),
+        (nsys, "Nsight Systems records this process.* run pytest --opprof without nsys", True),
+        (too_new, r"libcupti.stand-in is of CUDA 13, the driver supports 12.4; install nvidia-cuda-cupti-cu12", True),
+        (other_runtime, "is of CUDA 13, this process runs CUDA 12; .*OPPROF_LIBCUPTI", True),
+        (no_library, "libcupti is not found", True),
+    ],
+)
+def test_bad_weather_is_one_line_that_says_what_to_do(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, weather: Weather, words: str, in_use: bool
+) -> None:
+    weather(monkeypatch, gpu)
+    assert backend.in_use() is in_use
+    with pytest.raises(BackendError, match=f"the cuda backend cannot record: .*{words}") as raised:
+        with backend.collect(Options()):
+            pass
+    assert "\n" not in str(raised.value)
+    assert not gpu.enabled
+
+
+def test_a_flush_that_hangs_is_an_error_of_the_window(gpu: Gpu, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupti, "PATIENCE_S", 0.01)
+    gpu.hangs["cuptiActivityFlushAll"] = threading.Event()
+    with pytest.raises(BackendError, match="does not return from a flush"):
+        with watch.ops():
+            gpu.launch("my_kernel")
+    gpu.hangs["cuptiActivityFlushAll"].set()
+    assert not gpu.enabled
+
+
+@pytest.mark.parametrize(("version", "owns"), [("13.0", True), (None, False)])
+def test_torch_owns_cupti_where_it_is_imported_and_built_for_cuda(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, owns: bool
+) -> None:
+    torch = ModuleType("torch")
+    torch.version = SimpleNamespace(cuda=version)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert cuda._torch_owns() is owns
+    monkeypatch.delitem(sys.modules, "torch")
+    assert not cuda._torch_owns()
+
+
+def test_where_torch_owns_cupti_a_window_that_saw_nothing_says_so(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Blind:
+        name = "numpy"
+
+        def in_use(self) -> bool:
+            return True
+
+        def blind(self) -> str:
+            return "it was shown nothing"
+
+        @contextmanager
+        def collect(self, options: Options) -> Iterator[object]:
+            from pytest_opprof.model import EventLog
+
+            yield EventLog(Environment((("numpy", "2"),)))
+
+    torch_owns(monkeypatch, gpu)
+    recorder = Recorder([Blind(), backend], Options())  # type: ignore[list-item]
+    window = Window("w")
+    with pytest.raises(
+        NothingMeasured, match=r"it was shown nothing; cuda is not in use \(torch with CUDA is imported"
+    ):
+        with recorder.open(window), recorder.step(window):
+            pass
+
+
+@given(st.lists(st.sampled_from(["kernel", "cast", "copy", "set", "wait", "mark"]), max_size=60))
+def test_every_op_is_counted_once_in_its_step_whatever_the_order(program: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(cupti, "BUFFER_BYTES", 1024)
+        monkeypatch.delenv("NSYS_PROFILING_SESSION_ID", raising=False)
+        gpu = Gpu()
+        profile = _run(install(monkeypatch, gpu), gpu, program)
+    expected: list[dict[str, int]] = [{}]
+    for action in program:
+        if action == "mark":
+            expected.append({})
+        else:
+            expected[-1][action] = expected[-1].get(action, 0) + 1
+    ops = {"kernel": "my_kernel", "cast": "Cast", "copy": "MemcpyHtoD", "set": "Memset", "wait": "Synchronize"}
+    counted = {stats.op: stats.calls for stats in profile.ops}
+    for action, op in ops.items():
+        calls = tuple(step.get(action, 0) for step in expected)
+        assert counted.get(op, (0,) * len(expected)) == calls
+
+
+def _run(backend: CudaBackend, gpu: Gpu, program: list[str]) -> OpProfile:
+    with backend.collect(Options()) as log:
+        do = {
+            "kernel": lambda: gpu.launch("my_kernel"),
+            "cast": lambda: gpu.launch(CAST, how="cuLaunchKernel"),
+            "copy": lambda: gpu.copy(H2D, 8),
+            "set": lambda: gpu.set_memory(8),
+            "wait": lambda: gpu.call("cudaDeviceSynchronize_v3020"),
+            "mark": log.mark,
+        }
+        for action in program:
+            do[action]()
+    steps = log.interval + 1
+    return assemble([(log.freeze(), {n: n for n in range(steps)})], [1] * steps)
+
+
+# End to end.
+
+HEAD = """
+import pytest
+from tests.backends import test_cuda
+GPU = test_cuda.GPU
+"""
+GPU: Gpu
+"""The stand-in of the run inside pytester."""
+
+
+@pytest.fixture
+def run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, gpu: Gpu, backend: CudaBackend
+) -> Callable[..., pytest.RunResult]:
+    monkeypatch.setattr(sys.modules[__name__], "GPU", gpu, raising=False)
+    pytester.makeini(
+        "[pytest]\nopprof_backend = cuda\nopprof_noise = ignore\naddopts = -p no:cacheprovider -p no:hypothesispytest\n"
+        "asyncio_default_fixture_loop_scope = function\n"
+    )
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return pytester.runpytest_inprocess("--opprof", "--opprof-processes=1", *arguments)
+
+    return run
+
+
+def test_budgets_of_a_program_on_the_gpu_hold_and_break(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(Cast=1, MemcpyHtoD=0, MemcpyDtoH=1, Synchronize=1, launches=3, device_time="5 ms")
+@pytest.mark.parametrize("casts", [1, 3])
+def test_a(casts):
+    for _ in range(casts): GPU.launch("cupy_copy__float64_float32", 1000)
+    GPU.launch("gemm", 2000)
+    if casts > 1: GPU.copy(1, 64)
+    GPU.copy(2, 64)
+    GPU.call("cudaStreamSynchronize_v3020")
+"""
+    )
+    result = run("--opprof-backend=auto")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  calls of Cast: 3, over the budget of 1",
+            "  calls of MemcpyHtoD: 1, over the budget of 0",
+        ]
+    )
+    result.stdout.fnmatch_lines(["  launches: 4, over the budget of 3"])
+
+
+def test_a_baseline_names_the_gpu_and_a_changed_count_fails_against_it(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    body = "@pytest.mark.opprof\ndef test_a():\n    for _ in range({}): GPU.launch('gemm')\n    GPU.copy(2, 8)\n"
+    pytester.makepyfile(test_a=HEAD + body.format(2))
+    run("--opprof-update").assert_outcomes(passed=1)
+    (path,) = pytester.path.rglob("test_a.py.json")
+    document = json.loads(path.read_text())
+    assert document["environment"]["device"] == "Stand-in GPU 0"
+    assert document["environment"]["timing"] == "async"
+    assert document["environment"]["frameworks"] == {"cuda": "13.0", "cupy": "14.2.0"}
+    assert document["tests"]["test_a"]["body"]["calls"] == {"gemm": 2, "MemcpyDtoH": 1}
+    run().assert_outcomes(passed=1)
+    pytester.makepyfile(test_a=HEAD + body.format(3))
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*gemm*2*3*"])
+
+
+def test_loading_in_a_measured_round_is_in_the_summary(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(
+        HEAD + "@pytest.mark.opprof(rounds=3, warmup=0, baseline=False)\n"
+        "def test_a():\n    GPU.call('cuModuleLoadData'); GPU.launch('gemm')\n"
+    )
+    result = run()
+    result.stdout.fnmatch_lines(["*in 3 of 3 rounds (first in round 1) code was compiled for the GPU*"])
+
+
+def test_opprof_backends_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    from pytest_opprof.cli import main
+
+    if cuda_driver.opened() is not None:
+        pytest.skip("there is a driver")
+    main(["backends"])
+    assert "there is no NVIDIA driver (libcuda.so.1) on this machine" in capsys.readouterr().out
+
+
+def test_a_window_of_1000_kernels_costs_little(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        for _ in range(1000):
+            gpu.launch("k")
+        before = time.perf_counter()
+    assert time.perf_counter() - before < 5  # ms in quiet; a loop that is quadratic takes minutes
+    assert watch.counts == {"k": 1000}

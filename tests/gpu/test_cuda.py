@@ -1,0 +1,91 @@
+"""The cuda backend on a real GPU, with CuPy: counts are exact, times are the GPU's. Skipped where there is none."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from pytest_opprof.backends import Options, cuda
+from pytest_opprof.environment import Environment
+from pytest_opprof.model import OpProfile, assemble
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def cp() -> Any:
+    if not find_spec("cupy"):
+        pytest.skip("CuPy is not installed (pip install cupy-cuda13x, or cupy-cuda12x)")
+    import cupy
+
+    if reason := cuda.backend().unavailable():
+        pytest.skip(f"the cuda backend cannot run here: {reason}")
+    _work(cupy, 1, 1, 1)  # compiles, and makes the handle of cuBLAS
+    return cupy
+
+
+def _work(cp: Any, matmuls: int, casts: int, copies: int) -> None:
+    matrix = cp.ones((512, 512), cp.float32)
+    for _ in range(matmuls):
+        matrix @ matrix
+    for _ in range(casts):
+        matrix.astype(cp.float64)
+    for _ in range(copies):
+        matrix.get()
+
+
+def measured(cp: Any, *counts: int) -> OpProfile:
+    with cuda.backend().collect(Options()) as log:
+        _work(cp, *counts)
+    return assemble([(log.freeze(), {0: 0})], [1])
+
+
+def test_matmuls_casts_and_copies_are_counted_exactly(cp: Any) -> None:
+    profile = measured(cp, 7, 5, 3)
+    assert profile.stats("cupy_copy__float32_float64").calls == (5,)
+    assert profile.stats("Cast").calls == (5,)
+    assert profile.stats("MemcpyDtoH").calls == (3,)
+    assert profile.stats("MemcpyDtoH").bytes == (3 * 512 * 512 * 4,)
+    assert "(unlinked)" not in profile.raw_names
+    # The matrix is filled by one kernel, and a product may take two (split, and sum).
+    assert profile.launches is not None
+    assert 1 + 7 + 5 <= profile.launches[0] <= 1 + 2 * 7 + 5
+
+
+def test_500_windows_lose_nothing(cp: Any) -> None:
+    wrong = [n for n in range(500) if measured(cp, 0, n % 7, 0).stats("cupy_copy__float32_float64").calls != (n % 7,)]
+    assert wrong == []
+
+
+def test_a_synchronisation_of_the_program_is_counted_and_ours_is_not(cp: Any) -> None:
+    with cuda.backend().collect(Options()) as log:
+        for _ in range(4):
+            cp.cuda.runtime.deviceSynchronize()
+    assert assemble([(log.freeze(), {0: 0})], [1]).stats("Synchronize").calls == (4,)
+
+
+def test_times_agree_with_the_events_of_cuda(cp: Any) -> None:
+    matrix = cp.ones((4096, 4096), cp.float32)
+    out = cp.empty_like(matrix)
+    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    with cuda.backend().collect(Options()) as log:
+        begin.record()
+        for _ in range(50):
+            cp.multiply(matrix, matrix, out=out)
+        end.record()
+        end.synchronize()
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    (device_ns,) = profile.total.device_ns or (0,)
+    between_ns = cp.cuda.get_elapsed_time(begin, end) * 1e6
+    # Events see the gaps between kernels as well.
+    assert 0.8 * between_ns < device_ns <= 1.01 * between_ns
+
+
+def test_the_environment_names_the_gpu(cp: Any) -> None:
+    with cuda.backend().collect(Options()) as log:
+        cp.ones(8)
+    assert isinstance(log.environment, Environment)
+    assert log.environment.device == cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    assert log.environment.timing == "async"
