@@ -98,12 +98,17 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | Non
     if not ops:
         return None
     total = tuple(map(sum, zip(*ops.values())))
-    if profile.environment.device != "cpu":
-        return Run(total, ops, threads=threads)
-    if wall and min(profile.host_ns) >= 0:
+    if wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0:
         ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
         total = profile.host_ns
+    if not works_on_host(profile.environment):
+        return Run(total, ops, threads=threads)
     return Run(total, ops, profile.wait_ns, profile.yardstick_ns, threads)
+
+
+def works_on_host(environment: Environment) -> bool:
+    """Tell whether times depend on what else the host does: not those of an accelerator."""
+    return environment.device == "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,6 +275,14 @@ def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round
 CPU = replace(ENVIRONMENT, device="cpu")
 
 
+def test_what_the_host_waited_for_is_kept_for_a_cpu_and_not_for_an_accelerator() -> None:
+    profile = replace(profile_of([("Add", 4_000)]), wait_ns=(3,), yardstick_ns=(9,))
+    on_accelerator, on_cpu = run_of(profile), run_of(replace(profile, environment=CPU))
+    assert on_accelerator == Run((4_000,), {"Add": (4_000,)})
+    assert on_cpu is not None
+    assert (on_cpu.wait_ns, on_cpu.yardstick_ns) == ((3,), (9,))
+
+
 def test_on_a_cpu_the_whole_is_wall_time_and_what_its_ops_do_not_take_is_outside() -> None:
     profile = profile_of([("Add", 4_000)], [("Add", 11_000)], environment=CPU)  # of 10 us each
     run = run_of(profile)

@@ -86,7 +86,9 @@ class CudaBackend:
         if self._collecting:
             raise BackendError("the cuda backend is recording already; it cannot be nested")
         if reason := self.unavailable():
-            raise BackendError(f"the cuda backend cannot record: {reason}")
+            raise BackendError(
+                f"the cuda backend cannot record: {reason}. Or leave it out: --opprof-backend=numpy,torch"
+            )
         if options.timing == "sync":
             raise BackendError("the cuda backend has the GPU's own times only; leave out --opprof-timing=sync")
         driver = cuda_driver.opened()

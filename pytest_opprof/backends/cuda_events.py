@@ -61,8 +61,8 @@ class Calls:
 
     def of(self, chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Tell which calls the program made are of a *chosen* function."""
-        wanted = [index for index, name in enumerate(self.functions) if chosen(name)]
-        found: NDArray[np.bool_] = np.isin(self.function, wanted) & (self.outer == np.arange(len(self.function)))
+        wanted = np.array([*map(chosen, self.functions), False])
+        found: NDArray[np.bool_] = wanted[self.function] & (self.outer == np.arange(len(self.function)))
         return found
 
 

@@ -138,7 +138,7 @@ class Cupti:
 
     def _requested(self, buffer: Any, size: Any, most_records: Any) -> None:
         if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
-            buffer[0], size[0] = None, 0
+            buffer[0], size[0], most_records[0] = None, 0, 0
             return
         try:
             memory = self._ready.pop()

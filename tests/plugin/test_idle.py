@@ -49,6 +49,18 @@ def test_a_run_that_measures_imports_no_framework_that_the_tests_do_not(
     result.stdout.fnmatch_lines(["False False"])
 
 
+def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile("def test_a(opprof):\n    with opprof(): opprof.array([1.0]) + 1\n")
+    loaded = "[m for m in sys.modules if m.startswith('pytest_opprof.backends.cu')]"
+    pytester.makeconftest(f"def pytest_unconfigure():\n    import sys; print({loaded})")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    result = pytester.runpytest_subprocess("-p", "pytest_opprof.plugin", "--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["[[]'pytest_opprof.backends.cuda'[]]"])
+
+
 def test_an_idle_run_registers_no_session(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_a(request): assert not request.config.pluginmanager.hasplugin('opprof-session')")
     pytester.runpytest_inprocess("-p", "no:hypothesispytest", "-p", "no:asyncio").assert_outcomes(passed=1)

@@ -333,6 +333,13 @@ def test_times_of_too_few_processes_are_not_compared(pytester: pytest.Pytester, 
 # --- noise
 
 
+@pytest.fixture
+def _the_fake_device_is_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by its name: a test's whole would be wall time then, which nobody can foretell."""
+    monkeypatch.setattr("pytest_opprof.baselines.works_on_host", lambda environment: True)
+
+
+@pytest.mark.usefixtures("_the_fake_device_is_a_cpu")
 def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +370,7 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     suite("--opprof", "--opprof-noise=ignore").assert_outcomes(failed=1)
 
 
+@pytest.mark.usefixtures("_the_fake_device_is_a_cpu")
 def test_rounds_that_are_judged_wait_for_a_core_to_themselves(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
