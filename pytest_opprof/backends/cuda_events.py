@@ -161,8 +161,7 @@ def fill(log: EventLog, calls: Calls, work: Work, span: Span) -> NDArray[np.bool
     event_of_call[host] = len(log) + np.arange(len(host))
     event_of_work = np.full(len(work.start), _NOBODY)
     event_of_work[alone] = len(log) + len(host) + np.arange(len(alone))
-    numbers = np.array([log.name(function) for function in calls.functions] or [0])
-    _append(log, numbers[calls.function[host]], span.interval(calls.start[host]))
+    _append(log, _named(log, calls, calls.function[host]), span.interval(calls.start[host]))
     _append(log, np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone, span.interval(asked[alone]))
     log.extend(
         np.array([log.name(raw, op=op) for raw, op in work.ops])[work.op[done]],
@@ -182,6 +181,14 @@ def _callers(calls: Calls, work: Work) -> NDArray[np.int64]:
     numbers = calls.correlation[order]
     at = np.minimum(np.searchsorted(numbers, work.correlation), len(order) - 1)
     return np.where(numbers[at] == work.correlation, calls.outer[order[at]], _NOBODY)
+
+
+def _named(log: EventLog, calls: Calls, function: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the log's numbers of the names of functions; those of others stay unknown to it: they are not counted."""
+    numbers = np.zeros(len(calls.functions) + 1, np.int64)
+    for index in np.unique(function).tolist():
+        numbers[index] = log.name(calls.functions[index])
+    return numbers[function]
 
 
 def _append(log: EventLog, name: NDArray[Any], interval: NDArray[np.int64]) -> None:

@@ -137,16 +137,26 @@ class Cupti:
     # The callbacks run inside a launch or in a thread of CUPTI: no CUDA, no lock, no exception.
 
     def _requested(self, buffer: Any, size: Any, most_records: Any) -> None:
-        if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
+        memory = self._memory()
+        if memory is None:
             buffer[0], size[0], most_records[0] = None, 0, 0
             return
-        try:
-            memory = self._ready.pop()
-        except IndexError:
-            memory = np.empty(BUFFER_BYTES, np.uint8)
         address = memory.ctypes.data
         self._lent[address] = memory
         buffer[0], size[0], most_records[0] = address, memory.nbytes, 0
+
+    def _memory(self) -> Buffer | None:
+        """Return a buffer; None, by which CUPTI drops records, where there may be no more."""
+        if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
+            return None
+        try:
+            return self._ready.pop()
+        except IndexError:
+            pass
+        try:
+            return np.empty(BUFFER_BYTES, np.uint8)
+        except MemoryError:
+            return None
 
     def _completed(self, context: Any, stream: int, address: int, size: int, used: int) -> None:
         memory = self._lent.pop(address, None)

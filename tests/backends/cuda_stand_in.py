@@ -69,6 +69,8 @@ class Gpu:
         self.dropped = 0
         self.loses: set[str] = set()
         """Kernels that get no record."""
+        self.untimed: set[str] = set()
+        """Kernels whose record has no times."""
         self.registered: list[Any] = []
         self.enabled: set[int] = set()
         self.functions = ["(none)"]
@@ -79,25 +81,35 @@ class Gpu:
 
     # What a program does.
 
-    def launch(self, name: str, duration_ns: int = 1000, how: str = "cudaLaunchKernel_v7000", late_ns: int = 0) -> None:
-        text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
+    def launch(
+        self,
+        name: str,
+        duration_ns: int = 1000,
+        how: str = "cudaLaunchKernel_v7000",
+        late_ns: int = 0,
+        kernels: int = 1,
+    ) -> None:
         with self._asked(RUNTIME if how.startswith("cuda") else DRIVER, how) as (correlation, now):
-            if name not in self.loses:
-                start = now + late_ns
-                self._put(kernel_record(start, start + duration_ns, correlation, ctypes.addressof(text)))
+            start = 0 if name in self.untimed else now + late_ns
+            end = 0 if name in self.untimed else start + duration_ns
+            for _ in range(0 if name in self.loses else kernels):
+                self._put(kernel_record(start, end, correlation, self._text(name)))
 
-    def copy(self, copy_kind: int, nbytes: int, duration_ns: int = 500) -> None:
+    def copy(self, copy_kind: int, nbytes: int, duration_ns: int = 500, kind: int = MEMCPY) -> None:
         with self._asked(RUNTIME, "cudaMemcpyAsync_v3020") as (correlation, now):
-            self._put(copy_record(copy_kind, nbytes, now, now + duration_ns, correlation))
+            self._put(copy_record(copy_kind, nbytes, now, now + duration_ns, correlation, kind))
 
     def set_memory(self, nbytes: int, duration_ns: int = 300) -> None:
         with self._asked(RUNTIME, "cudaMemsetAsync_v3020") as (correlation, now):
             self._put(set_record(nbytes, now, now + duration_ns, correlation))
 
     def unlinked_kernel(self, name: str, duration_ns: int = 1000) -> None:
-        text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
         now = self.clock_ns()
-        self._put(kernel_record(now, now + duration_ns, 2**31, ctypes.addressof(text)))
+        self._put(kernel_record(now, now + duration_ns, 2**31, self._text(name)))
+
+    def _text(self, name: str) -> int:
+        """Return the address of a name, which stays where it is."""
+        return ctypes.addressof(self._names.setdefault(name, ctypes.create_string_buffer(name.encode())))
 
     def call(self, function: str, result: int = 0) -> None:
         with self._asked(RUNTIME if function.startswith("cuda") else DRIVER, function, result):

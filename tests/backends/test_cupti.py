@@ -105,6 +105,22 @@ def test_memory_is_bounded(gpu: Gpu, library: Cupti, monkeypatch: pytest.MonkeyP
         library.records()
 
 
+def test_a_machine_without_memory_drops_records_and_says_so(
+    gpu: Gpu, library: Cupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    library.enable()
+    library._ready.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(cupti.np, "empty", full)  # type: ignore[attr-defined]
+        gpu.launch("add")
+    library.disable()
+    with pytest.raises(BackendError, match="CUPTI dropped 2 records: more than fit into .* this machine's memory"):
+        library.records()
+
+
 @pytest.mark.parametrize(
     ("function", "status", "words"),
     [
