@@ -117,7 +117,7 @@ def test_a_machine_without_memory_drops_records_and_says_so(
         patched.setattr(cupti.np, "empty", full)  # type: ignore[attr-defined]
         gpu.launch("add")
     library.disable()
-    with pytest.raises(BackendError, match="CUPTI dropped 2 records: more than fit into .* this machine's memory"):
+    with pytest.raises(BackendError, match=r"CUPTI dropped 2 records: more than fit into .* this machine's memory"):
         library.records()
 
 
