@@ -18,7 +18,7 @@ SHARED_BY_FORMATS = (
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files"},
     {"units", "names", "samples", "conditions", "worktree"},
-    {"attribution", "environment", "judge"},
+    {"attribution", "environment", "judge", "kernel_names"},
     {"model"},
     {"trace"},
     {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.fake"},
