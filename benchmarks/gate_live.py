@@ -4,7 +4,8 @@
 
 Three lines: the stored baseline with nothing changed and with a real 25 % slowdown in one function; two versions that
 take turns (A/B), the same with 10 %; and, if it is installed, pytest-benchmark on the same functions with
---benchmark-compare-fail=min:5%. Of each: how many runs failed, and whether a failing one named the right test and op.
+--benchmark-compare-fail=min:5%. Of each: how many runs failed, whether a failing one named the right test and op, and
+how long a run takes beside one that only measures (median by median).
 The slowdown is real: one of the functions works on so much more data. The load is one process that computes 40 % of
 the time, in bursts of 20 to 200 ms; --quiet leaves it out.
 """
@@ -22,6 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 OPS = ("tanh", "exp", "sin", "cos", "sqrt", "arctan", "sinh", "cosh", "log", "arcsinh")
@@ -83,8 +85,12 @@ class Series:
     seconds: list[float] = field(default_factory=list)
 
     def __str__(self) -> str:
-        each = sum(self.seconds) / self.runs
-        return f"{self.failed:3} of {self.runs} failed, {self.named} named the test and op; {each:.1f} s each"
+        return f"{self.failed:3} of {self.runs} failed, {self.named} named the test and op; {self.typical_s:.1f} s each"
+
+    @property
+    def typical_s(self) -> float:
+        """The median run."""
+        return median(self.seconds)
 
 
 class Project:
@@ -98,6 +104,8 @@ class Project:
         self.git("init", "-q")
         self.git("add", "-A")
         self.git("commit", "-qm", "unchanged")
+        self.plain_s = 0.0
+        """How long a run takes that judges nothing."""
 
     def write(self, sizes: tuple[int, ...]) -> None:
         (self.folder / "work.py").write_text(WORK.format(sizes=sizes))
@@ -143,6 +151,9 @@ def main() -> None:
 
 
 def stored(project: Project, runs: int) -> None:
+    plain = [project.pytest("--opprof", "test_work.py")[2] for _ in range(5)]
+    project.plain_s = median(plain)
+    print(f"without baselines: {project.plain_s:.1f} s")
     code, output, seconds = project.pytest("--opprof-update", "--opprof-noise=ignore", "test_work.py")
     assert code == 0, output
     print(f"baseline recorded in {seconds:.1f} s")
@@ -157,7 +168,7 @@ def compare(project: Project, what: str, runs: int, by: float, *arguments: str) 
     unchanged, slower = Series(), Series()
     for _ in range(runs):
         take(project, unchanged, None, *arguments)
-    print(f"{what:16} unchanged {unchanged}", flush=True)
+    print(f"{what:16} unchanged {unchanged}, {unchanged.typical_s / project.plain_s:.2f} times as long", flush=True)
     chance = random.Random(0)
     for _ in range(runs):
         number = chance.randrange(len(OPS))

@@ -107,7 +107,7 @@ BASE_PROCESSES = 5
 """How many processes a baseline is recorded in."""
 PROCESSES, MOST_PROCESSES = 6, 12
 """How many processes have to agree that a window is slower than its stored baseline. With 5, 0.42 % of unchanged tests
-were called slower under load against a baseline recorded in quiet; with 6 0.25 %, and power fell by 0.1 points. Those
+were called slower under load against a baseline recorded in quiet; with 6 0.20 %, and power fell by 0.1 points. Those
 without clean rounds do not count; after 12 in all it is over."""
 LEAST_PROCESSES = 3
 """With fewer that have clean rounds there is no verdict."""

@@ -17,8 +17,8 @@ SHARED_BY_FORMATS = (
 )
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files"},
-    {"units", "names", "samples", "conditions", "worktree", "kernel_names"},
-    {"attribution", "environment", "judge"},
+    {"units", "names", "samples", "conditions", "worktree"},
+    {"attribution", "environment", "judge", "kernel_names"},
     {"model"},
     {"trace"},
     {"backends.cupti_records", "backends.cuda_driver"},

@@ -76,13 +76,15 @@ def test_files_that_the_readme_links_to_are_there() -> None:
 
 def test_the_defaults_it_states_are_the_defaults() -> None:
     from pytest_opprof import judge
-    from pytest_opprof.conditions import BUSY
+    from pytest_opprof.conditions import BUSY, PATIENCE, PATIENCE_S, YARDSTICK
 
     stored, pairs = judge.STORED, judge.PAIRS
     assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.08)
     assert (pairs.tolerance, pairs.op_tolerance, pairs.floor_ns, stored.floor_ns) == (0.055, 0.15, 2_000, 2_000)
     assert (judge.LEAST_ROUNDS, judge.BASE_PROCESSES, judge.PROCESSES, judge.LOOKS) == (10, 5, 6, (5, 9))
-    assert (judge.AGREE, judge.YARDSTICK, judge.LEAST_STORED, BUSY) == (7 / 9, 1.25, 0.1, 0.25)
+    assert (judge.LEAST_CLEAN, judge.LEAST_PROCESSES, judge.MOST_PROCESSES) == (5, 3, 12)
+    assert (judge.AGREE, judge.LEAST_STORED) == (7 / 9, 0.1)
+    assert (YARDSTICK, BUSY, PATIENCE_S, PATIENCE) == (1.25, 0.25, 1.0, 0.15)
     text = " ".join(README.split())
     for words in (
         "default 13%; against a revision 5.5%",
@@ -90,12 +92,15 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "default 2 us",
         "from 10 rounds on times are judged",
         "in five processes",
-        "in a fresh process, up to five times",
+        "in fresh processes, and fails only if it is slower in the best of six",
+        "six processes with five clean rounds each",
+        "If twelve have not given three such",
+        "for 1 s and 15 % of the time in all",
         "if that is also 5 us and 8 % of the whole",
         "A tolerance below 10%",
         "in five pairs of processes (nine for what is suspicious)",
         "slower is 5.5 %, if seven of nine pairs agree",
         "takes 25 % longer",
-        "a quarter of its cores",
+        "a quarter of the cores",
     ):
         assert words in text

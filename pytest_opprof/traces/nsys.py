@@ -9,9 +9,10 @@ Tables (times are ns; those that a run did not record are not there; numbers for
 - ``TARGET_INFO_GPU``, ``META_DATA_EXPORT`` (``EXPORT_META_DATA`` before 2021): the GPU, the version.
 
 A kernel is an op here: its type is the short name, which has no template arguments and stays when they change, its
-name the demangled one. What launched it is the innermost NVTX range around the API call of the same correlation, else
-that call. API calls are ops on the host; those that launch, copy or set are not counted as calls, because what they
-started is. Synchronisations are counted as API calls; ``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has the same ones again.
+name the demangled one. A kernel of CuPy is the op that its name says. What launched it is the innermost NVTX range
+around the API call of the same correlation, else that call. API calls are ops on the host; those that launch, copy or
+set are not counted as calls, because what they started is. Synchronisations are counted as API calls;
+``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has the same ones again.
 Seen: 2024.5 (schema 3.13), A100. NVTX after the published schema, not seen.
 """
 
@@ -28,6 +29,7 @@ from typing import Any
 from .. import names
 from ..environment import Environment
 from ..errors import TraceError
+from ..kernel_names import canonical, copied_dtypes
 from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace
 from ..vocabulary import CUDA_COPIES
 from . import Options
@@ -40,7 +42,6 @@ _MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
-_CUPY_COPY = re.compile(r"cupy_copy__([a-z]+\d*)_([a-z]+\d*)")
 _PUSH_POP_RANGE = 59
 
 
@@ -169,11 +170,18 @@ def _kernels(database: _Database) -> Iterator[OpRecord]:
     for full, short, device, stream, *numbers, _ in _groups(database, _KERNEL, columns, "globalPid"):
         name, type_ = database.text(full), database.text(short)
         record = _on_device(name, type_, device, stream, numbers)
-        if copy := _CUPY_COPY.fullmatch(type_):
-            # CuPy's astype is a copy kernel named after both dtypes.
-            op = "Copy" if copy[1] == copy[2] else "Cast"
-            record = record._replace(op=op, input_dtypes=(copy[1],), output_dtypes=(copy[2],))
-        yield record
+        yield _by_cupy(record) if type_.startswith("cupy_") else record
+
+
+def _by_cupy(kernel: OpRecord) -> OpRecord:
+    """Return it with the op that it is: CuPy names kernels after NumPy's functions, a copy after both dtypes."""
+    op = canonical(kernel.type)
+    before, after = copied_dtypes(kernel.type) or (None, None)
+    return kernel._replace(
+        op=op if op != kernel.type else kernel.op,
+        input_dtypes=(before,) if before else (),
+        output_dtypes=(after,) if after else (),
+    )
 
 
 def _copies(database: _Database) -> Iterator[OpRecord]:

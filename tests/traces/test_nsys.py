@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.trace import OpRecord, OpTrace
+from pytest_opprof.trace import OpRecord, OpTrace, op_of
 from pytest_opprof.traces import Options, nsys
 from pytest_opprof.traces.place import Place
 
@@ -108,6 +108,9 @@ STRINGS = {
     3: "add",
     4: "layer",
     5: "cupy_copy__float32_float16",
+    6: "cupy_add__float32_float32_float32",
+    7: "cupy_copy__float_float32",
+    8: "cupy_of_mine",
 }
 Make = Callable[..., Place]
 PROCESS = (1 << 48) + (77 << 24)
@@ -181,6 +184,13 @@ def test_astype_of_cupy_is_a_cast_and_a_memset_has_its_size(made: Make) -> None:
     ).records
     assert (cast.op, cast.input_dtypes, cast.output_dtypes) == ("Cast", ("float32",), ("float16",))
     assert (memset.type, memset.memory, memset.device_ns) == ("Memset", 64, 1)
+
+
+def test_kernels_of_cupy_are_the_ops_of_their_names(made: Make) -> None:
+    rows = [kernel(number, number, 9, name=number, short=number) for number in (6, 7, 8)]
+    trace = nsys.read(made(kernels=rows), Options())
+    assert [op_of(record) for record in trace.records] == ["Add", "ConstantOfShape", "cupy_of_mine"]
+    assert [record.input_dtypes for record in trace.records] == [(), (), ()]
 
 
 def test_processes_are_ranks(made: Make) -> None:
