@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,6 +17,8 @@ from .errors import UsageError
 
 ABSENT = -1
 """A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
+ALWAYS = -1
+"""In place of a step: what is said of the whole."""
 
 
 class EventLog:
@@ -100,8 +102,8 @@ class EventLog:
         """Say that *size* bytes were allocated (freed, if negative)."""
         self._memory.append((self.interval if interval is None else interval, size))
 
-    def remark(self, text: str, interval: int) -> None:
-        """Say something that the user should know of an interval, where it is one of several rounds."""
+    def remark(self, text: str, interval: int = ALWAYS) -> None:
+        """Say something that the user should know: of an interval where it is one of several rounds, or of all."""
         self._remarks.append((interval, text))
 
     def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
@@ -234,7 +236,7 @@ class OpProfile:
     yardstick_ns: tuple[int, ...] = ()
     """How long a fixed piece of work took before each step; empty where not measured."""
     remarks: tuple[tuple[int, str], ...] = ()
-    """What the backend has to say of a step."""
+    """What the backend has to say of a step, or of the whole: `ALWAYS`."""
 
     @property
     def steps(self) -> int:
@@ -394,8 +396,18 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         host_ns=profile.host_ns,
         memory=profile.memory,
         knows=profile.knows,
-        remarks=tuple((int(numbers[at]), text) for at, text in profile.remarks if 0 <= numbers[at] < number_of_steps),
+        remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
     )
+
+
+def _remarks_of(
+    remarks: Iterable[tuple[int, str]], numbers: NDArray[np.int32], number_of_steps: int
+) -> Iterator[tuple[int, str]]:
+    for interval, text in remarks:
+        if interval == ALWAYS:
+            yield ALWAYS, text
+        elif 0 <= numbers[interval] < number_of_steps:
+            yield int(numbers[interval]), text
 
 
 def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[MemoryUse, ...]:

@@ -11,7 +11,7 @@ from .budgets import Finding
 from .compare import Diff, Row
 from .environment import Environment
 from .judge import LEAST_ROUNDS, Verdict
-from .model import OpProfile
+from .model import ALWAYS, OpProfile
 from .samples import Run
 from .units import format_change, format_ns, format_share
 
@@ -224,9 +224,11 @@ def no_baseline(environment: Environment, others: Sequence[str]) -> str:
 
 
 def _of_rounds(profile: OpProfile) -> Iterator[str]:
-    """Yield what the backend said of rounds; a window that is measured once, cold, is not expected to be anything."""
+    """Yield what the backend said; of rounds only where there are several: one, cold, may be anything."""
+    yield from dict.fromkeys(text for step, text in profile.remarks if step == ALWAYS)
     rounds = defaultdict[str, list[int]](list)
     for step, text in profile.remarks if profile.steps > 1 else ():
-        rounds[text].append(step + 1)
+        if step != ALWAYS:
+            rounds[text].append(step + 1)
     for text, numbers in rounds.items():
         yield f"in {len(numbers)} of {profile.steps} rounds (first in round {min(numbers)}) {text}"

@@ -7,7 +7,7 @@ from pytest_opprof.baselines import Entry, run_of
 from pytest_opprof.budgets import Budget
 from pytest_opprof.compare import Diff, compare
 from pytest_opprof.judge import STORED, Verdict, judge
-from pytest_opprof.model import OpProfile
+from pytest_opprof.model import ALWAYS, OpProfile
 from pytest_opprof.reports import WindowReport
 from pytest_opprof.samples import Run
 
@@ -139,6 +139,14 @@ def test_an_improvement_is_remarked_and_an_accepted_change_is_no_finding() -> No
     assert accepted.findings == []
     assert accepted.verdict is Verdict.OK
     assert "calls of Exp: 1, none in the baseline" in accepted.remarks
+
+
+def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
+    remarks = ((0, "compiled"), (ALWAYS, "no kernels"), (2, "compiled"), (ALWAYS, "no kernels"))
+    rounds = replace(profile_of(*[BASE] * 3), remarks=remarks)
+    said = "in 2 of 3 rounds (first in round 1) compiled"
+    assert WindowReport("body", rounds).remarks == ["no kernels", said]
+    assert WindowReport("body", replace(profile_of(BASE), remarks=remarks[:2])).remarks == ["no kernels"]
 
 
 def test_rounds_whose_times_could_not_be_judged_say_why() -> None:

@@ -22,6 +22,10 @@ from . import Options
 
 _MARK = "opprof::mark"
 _COPIES = frozenset(["aten::copy_", "aten::copy", "aten::_copy_from"])
+_NO_KERNELS = (
+    "torch uses a GPU: its ops are counted as the host calls them and timed on the host; kernels, copies and waits"
+    " (MemcpyHtoD, Synchronize, launches) are not recorded"
+)
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
@@ -62,6 +66,7 @@ class TorchBackend:
         Raises BackendError when another profiler runs in this thread, or when one that was started inside took the
         session away.
         """
+        import torch
         from torch.autograd import _profiler_enabled
         from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -89,6 +94,8 @@ class TorchBackend:
             # Also after an exception or Ctrl-C: a profiler left on would slow and break what follows.
             session.stop()
         results = session.profiler.kineto_results if session.profiler else None
+        if torch.cuda.is_initialized():
+            log.remark(_NO_KERNELS)
         session.profiler = None  # breaks the session's reference cycle, which keeps 2 KB an event until the next gc
         _read(results, log, options)
 

@@ -12,7 +12,7 @@ import pytest
 from pytest_opprof.backends import Options
 from pytest_opprof.backends.torch import backend
 from pytest_opprof.errors import BackendError, UsageError
-from pytest_opprof.model import OpProfile, assemble
+from pytest_opprof.model import ALWAYS, OpProfile, assemble
 
 from ..conftest import HAS_TORCH
 
@@ -33,6 +33,14 @@ def measure(body: Callable[[], object], **options: bool) -> OpProfile:
         body()
         log.mark()
     return assemble([(log.freeze(), {1: 0})], [1])
+
+
+def test_a_gpu_whose_kernels_are_not_recorded_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch for CPUs stands in for one that has initialised CUDA."""
+    assert not measure(lambda: torch.ones(2)).remarks
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    ((step, said),) = measure(lambda: torch.ones(2)).remarks
+    assert (step, said.partition(":")[0]) == (ALWAYS, "torch uses a GPU")
 
 
 def counts(body: Callable[[], object], *ops: str) -> dict[str, int]:
