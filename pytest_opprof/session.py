@@ -19,13 +19,14 @@ from .conditions import Core, keep_memory
 from .environment import Environment
 from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import CORE, MEASUREMENT, TURN, Measurement, settings_of
-from .judge import BASE_PROCESSES
+from .judge import BASE_PROCESSES, STORED_RULE, clean_processes, yardstick_limit_ns
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
 from .remeasure import ARGUMENTS, asked_for
 from .reports import BODY, WindowReport
 from .runs import TestRecord
+from .samples import Run
 from .settings import Plan
 from .side import VARIABLE as SIDE
 from .stale import Collected, split_id, stale
@@ -239,7 +240,7 @@ class Session:
         if window["runs"]:
             return self._entry_to_put(node_id, window) is not None
         base = self.store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
-        return base is None or (self.settings.update == "all" and window["machine"] not in base.times)
+        return base is None or (self.settings.update == "all" and _is_noisy(base.times.get(window["machine"], ())))
 
     # --- the end of the run
 
@@ -353,7 +354,8 @@ class Session:
             return now
         if self.settings.update == "new":
             return None
-        entry = base.updated(now, window["machine"], window["times_changed"])
+        noisy = _is_noisy(base.times.get(window["machine"], ()))
+        entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
         return None if entry == base else entry
 
     def pytest_terminal_summary(
@@ -439,6 +441,11 @@ def _run_once(item: pytest.Item) -> object:
         # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
         raise Failed("a round failed or was skipped")
     return result
+
+
+def _is_noisy(runs: Sequence[Run]) -> bool:
+    """Tell whether the times of a baseline are none that `judge` takes."""
+    return clean_processes(runs, yardstick_limit_ns(runs)) < STORED_RULE.least_base_processes
 
 
 def _windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:

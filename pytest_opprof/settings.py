@@ -204,6 +204,8 @@ def _serialize(config: pytest.Config) -> bool:
 def _against(config: pytest.Config) -> str:
     """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
     options = config.option
+    if options.opprof_against == "":
+        raise UsageError("--opprof-against is empty; write a git revision, such as --opprof-against=main")
     if options.opprof_against is None:
         if options.opprof_against_python:
             raise UsageError("--opprof-against-python: needs --opprof-against=REV, the revision that it is for")

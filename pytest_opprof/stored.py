@@ -16,7 +16,7 @@ from .errors import BackendError, NothingMeasured
 from .fixture import Measurement
 from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, unjudged
 from .model import OpProfile, joined
-from .remeasure import LOOKING_S, measure
+from .remeasure import LOOKING_S, measure, say
 from .reports import BODY, WindowReport
 from .samples import Run, without_noise
 from .settings import Plan, Settings
@@ -108,6 +108,8 @@ class Stored:
         if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
             return windows
         while any(map(_unsettled, windows)):
+            number = 1 + max(len(window.runs) for window in windows)
+            say(self._config, f"opprof: {item.nodeid} looks slower; measuring it in process {number}")
             try:
                 again = self._measured_again(item)
             except BackendError as error:

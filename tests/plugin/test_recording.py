@@ -323,6 +323,7 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(
         ("--opprof-processes=0", "--opprof-processes is '0'; write an int of 1 or more"),
         ("--opprof-processes=many", "--opprof-processes is 'many'; write an int of 1 or more"),
         ("--opprof-threads=0", "--opprof-threads is '0'; write 'all' or an int of 1 or more"),
+        ("--opprof-against=", "--opprof-against is empty; write a git revision, such as --opprof-against=main"),
         ("--opprof-noise=loud", "--opprof-noise is 'loud'; write 'warn' (*), 'fail' (*) or 'ignore' (*)"),
         ("--opprof-floor=2", "--opprof-floor is '2'; write a time, such as '5 us'"),
         ("--opprof-op-tolerance=ten", "--opprof-op-tolerance is 'ten'; write a percentage such as '10%'"),

@@ -60,6 +60,8 @@ def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite:
             "opprof: 1 test measured, 0 ok, 1 slower",
         ]
     )
+    told = [f"opprof: test_m.py::test_a looks slower; measuring it in process {number}" for number in range(2, 7)]
+    result.stdout.fnmatch_lines(told)
 
 
 def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -331,6 +333,22 @@ def test_times_of_too_few_processes_are_not_compared(pytester: pytest.Pytester, 
 
 
 # --- noise
+
+
+def test_times_that_were_recorded_in_noise_are_not_judged_and_recorded_again(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.baselines.works_on_host", lambda environment: True)
+    monkeypatch.setattr("pytest_opprof.conditions._timed", lambda data: 9_000)
+    monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(90_000))
+    recorded(pytester, suite)
+    model(pytester, 900)
+    why = "the baseline was recorded while the machine was busy: record it again"
+    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines([f"times not judged, {why}: test_m.py::test_a"])
+    monkeypatch.setattr("pytest_opprof.recorder.waited_ns", lambda: 0)
+    suite("--opprof-update").stdout.fnmatch_lines(["baselines of 1 tests: 0 new, 1 changed, 0 unchanged"])
+    thrice(pytester)
+    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
 
 @pytest.fixture
