@@ -240,7 +240,8 @@ class Session:
         if window["runs"]:
             return self._entry_to_put(node_id, window) is not None
         base = self.store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
-        return base is None or (self.settings.update == "all" and _is_noisy(base.times.get(window["machine"], ())))
+        runs = base.times.get(window["machine"], ()) if base else ()
+        return base is None or (self.settings.update == "all" and (not runs or self._is_noisy(runs)))
 
     # --- the end of the run
 
@@ -354,9 +355,14 @@ class Session:
             return now
         if self.settings.update == "new":
             return None
-        noisy = _is_noisy(base.times.get(window["machine"], ()))
+        noisy = self._is_noisy(base.times.get(window["machine"], ()))
         entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
         return None if entry == base else entry
+
+    def _is_noisy(self, runs: Sequence[Run]) -> bool:
+        """Tell whether the times of a baseline are too noisy to be judged by."""
+        least = min(STORED_RULE.least_base_processes, len(runs))
+        return self.settings.noise != "ignore" and clean_processes(runs, yardstick_limit_ns(runs)) < least
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -441,11 +447,6 @@ def _run_once(item: pytest.Item) -> object:
         # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
         raise Failed("a round failed or was skipped")
     return result
-
-
-def _is_noisy(runs: Sequence[Run]) -> bool:
-    """Tell whether the times of a baseline are none that `judge` takes."""
-    return clean_processes(runs, yardstick_limit_ns(runs)) < STORED_RULE.least_base_processes
 
 
 def _windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:
