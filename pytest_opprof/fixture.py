@@ -84,9 +84,10 @@ class Measurement:
     @contextmanager
     def threads_for(self, rounds: int) -> Iterator[None]:
         """Limit the threads of what runs inside, if so many *rounds* of it are timed to be judged."""
-        if rounds >= LEAST_ROUNDS:
+        judged = self.judges and rounds >= LEAST_ROUNDS
+        if judged:
             self.recorder.core = self.core
-        threads = self.plan.threads if self.judges and rounds >= LEAST_ROUNDS else 0
+        threads = self.plan.threads if judged else 0
         if not threads or self.threads:
             yield
             return

@@ -189,7 +189,7 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     found = _confirmed_by_ops(_judged(_fastest(base), _fastest(now), rule.limits, len(now)), rule.limits)
     if found.verdict is Verdict.OK:
         return found
-    yardstick_ns = yardstick_limit_ns([*base, *now])
+    yardstick_ns = _yardstick_limit_ns([*base, *now])
     if clean_processes(base, yardstick_ns) < rule.least_base_processes:
         return _noisy(found, "the baseline was recorded while the machine was busy: record it again")
     if found.verdict is Verdict.FASTER:
@@ -206,12 +206,13 @@ def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
     return Judgement(Verdict.INCOMPARABLE, why, before, after, len(now))
 
 
-def clean_processes(runs: Sequence[Run], yardstick_ns: float) -> int:
-    """Return how many processes had enough clean rounds."""
+def clean_processes(runs: Sequence[Run], yardstick_ns: float | None = None) -> int:
+    """Return how many processes had enough clean rounds, by the best yardstick of their own if none is given."""
+    yardstick_ns = _yardstick_limit_ns(runs) if yardstick_ns is None else yardstick_ns
     return sum(len(run.clean(CLEAN_SHARE, yardstick_ns)) >= min(LEAST_CLEAN, run.rounds) for run in runs)
 
 
-def yardstick_limit_ns(runs: Iterable[Run]) -> float:
+def _yardstick_limit_ns(runs: Iterable[Run]) -> float:
     """Return how long the fixed piece of work may take before a clean round, in ns; no limit where it was not done."""
     return YARDSTICK * min((ns for run in runs for ns in run.yardstick_ns), default=math.inf)
 
@@ -368,9 +369,9 @@ def _confirmed_by_ops(found: Judgement, limits: Limits) -> Judgement:
     Of a test whose processes differ by half, 18 % of unchanged runs were called slower without this, 6 % with it.
     """
     base, now = found.base, found.now
-    if found.total is not Verdict.SLOWER or not base or not now or not base.ops_ns.keys() & now.ops_ns.keys():
+    both = base.ops_ns.keys() & now.ops_ns.keys() if base and now else ()
+    if found.total is not Verdict.SLOWER or not base or not now or not both:
         return found
-    both = base.ops_ns.keys() & now.ops_ns.keys()
     total = limits.verdict(*(sum(times.ops_ns[op] for op in both) for times in (base, now)))
     return found if total is Verdict.SLOWER else replace(found, total=Verdict.OK, verdict=_worst(Verdict.OK, found.ops))
 

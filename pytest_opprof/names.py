@@ -45,6 +45,7 @@ class Meaning:
 _AUTOGRAD_NODE = re.compile(r"(?:autograd::engine::evaluate_function: .*|\w+Backward\d*|aten::_foreach_\w+)")
 _TORCH_COMPILE = re.compile(r"(?:Torch-Compiled Region|Pregraph bytecode|AOTDispatcher .*|TorchDynamo .*)")
 _STARTS_DEVICE_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
+_API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _LAUNCH = re.compile(r"cu(?:da)?(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 _UNSTABLE = (
     # torch.compile numbers graphs and kernels and hashes its cache: names that change from run to run.
@@ -65,6 +66,15 @@ def stable(raw: str) -> str:
         if match := pattern.fullmatch(raw):
             return match.expand(replacement)
     return raw
+
+
+def without_api_version(raw: str) -> str:
+    """Return the name of a call of CUDA without its version and stream mode.
+
+    >>> without_api_version("cuMemcpyHtoDAsync_v2"), without_api_version("cudaLaunchKernel_ptsz_v7000")
+    ('cuMemcpyHtoDAsync', 'cudaLaunchKernel')
+    """
+    return _API_VERSION.sub("", raw)
 
 
 def starts_device_work(raw: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from .baselines import Entry
 from .conditions import Watch
 from .errors import BackendError
-from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, yardstick_limit_ns
+from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes
 from .remeasure import measure, say
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
@@ -77,7 +77,7 @@ def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator
         return _forget(windows)
     for test, window in windows:
         runs = entry_of(window).runs
-        clean = clean_processes(runs, yardstick_limit_ns(runs))
+        clean = clean_processes(runs)
         if runs and clean < STORED_RULE.least_base_processes:
             yield (
                 f"{titled(test.id, window['name'])}: in {len(runs) - clean} of {len(runs)} processes its rounds"

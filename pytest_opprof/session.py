@@ -19,7 +19,7 @@ from .conditions import Core, keep_memory
 from .environment import Environment
 from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import CORE, MEASUREMENT, TURN, Measurement, settings_of
-from .judge import BASE_PROCESSES, STORED_RULE, clean_processes, yardstick_limit_ns
+from .judge import BASE_PROCESSES, STORED_RULE, clean_processes
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
@@ -362,7 +362,7 @@ class Session:
     def _is_noisy(self, runs: Sequence[Run]) -> bool:
         """Tell whether the times of a baseline are too noisy to be judged by."""
         least = min(STORED_RULE.least_base_processes, len(runs))
-        return self.settings.noise != "ignore" and clean_processes(runs, yardstick_limit_ns(runs)) < least
+        return self.settings.noise != "ignore" and clean_processes(runs) < least
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config

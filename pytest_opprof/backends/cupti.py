@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import names
 from ..errors import BackendError
 from .cuda_driver import within
 from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, Buffer, Decoder, Table
@@ -46,7 +47,6 @@ _MEANINGS = {
     39: "another profiler has it: nsys, ncu, cuda-gdb, or one in this process. Run without it",
     999: "there is no working NVIDIA driver, or one that is too old for this libcupti",
 }
-_API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _REQUESTED = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
 )
@@ -128,7 +128,7 @@ class Cupti:
         """Return the function of CUDA that a call record means, without its version: ``cudaLaunchKernel``."""
         name = ctypes.c_char_p()
         self._call("cuptiGetCallbackName", _DOMAINS[kind], int(callback), ctypes.byref(name))
-        return _API_VERSION.sub("", (name.value or b"").decode()).lstrip("_")
+        return names.without_api_version((name.value or b"").decode()).lstrip("_")
 
     def text(self, address: int) -> str:
         """Return the kernel's name that a record points to. CUPTI keeps it as long as the kernel is loaded."""

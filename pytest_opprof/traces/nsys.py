@@ -41,7 +41,6 @@ _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 _MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _PUSH_POP_RANGE = 59
 
 
@@ -260,7 +259,7 @@ def _timeline(database: _Database) -> str:
 
 
 def _api(database: _Database, number: object) -> str:
-    return _API_VERSION.sub("", database.text(number))
+    return names.without_api_version(database.text(number))
 
 
 def _remarks(database: _Database, kernels: list[OpRecord], calls: list[OpRecord]) -> Iterator[str]:

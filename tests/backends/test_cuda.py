@@ -24,6 +24,7 @@ from pytest_opprof.recorder import Recorder, Window
 from pytest_opprof.samples import Run
 
 from .cuda_stand_in import Gpu
+from .watch import Watch
 
 CAST = "cupy_copy__float64_float32"
 H2D, D2H, D2D, PEER = 1, 2, 8, 10
@@ -52,21 +53,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
     return install(monkeypatch, gpu)
-
-
-class Watch:
-    def __init__(self, backend: CudaBackend) -> None:
-        self._backend = backend
-
-    @contextmanager
-    def ops(self) -> Iterator[None]:
-        with self._backend.collect(Options()) as log:
-            yield
-        self.profile = assemble([(log.freeze(), {0: 0})], [1])
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {stats.op: stats.most_calls for stats in self.profile.ops}
 
 
 @pytest.fixture

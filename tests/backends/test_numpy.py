@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,28 +12,19 @@ from hypothesis import strategies as st
 from pytest_opprof.backends import Options
 from pytest_opprof.backends.numpy import NumpyBackend, WatchedArray, backend
 from pytest_opprof.errors import BackendError, UsageError
-from pytest_opprof.model import OpProfile, assemble
+
+from . import watch as watching
 
 SQUARE = np.arange(1.0, 17.0).reshape(4, 4)
 
 
-class Watch:
+class Watch(watching.Watch):
     def __init__(self) -> None:
         self.backend = backend()
-        self.profile: OpProfile
+        super().__init__(self.backend)
 
     def array(self, array: Any = SQUARE) -> WatchedArray:
         return self.backend.watch(np.array(array))
-
-    @contextmanager
-    def ops(self) -> Iterator[None]:
-        with self.backend.collect(Options()) as log:
-            yield
-        self.profile = assemble([(log.freeze(), {0: 0})], [1])
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {stats.op: stats.most_calls for stats in self.profile.ops}
 
 
 @pytest.fixture

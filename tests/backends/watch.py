@@ -1,0 +1,25 @@
+"""What a backend records of a stretch of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pytest_opprof.backends import Backend, Options
+from pytest_opprof.model import OpProfile, assemble
+
+
+class Watch:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.profile: OpProfile
+
+    @contextmanager
+    def ops(self) -> Iterator[None]:
+        with self._backend.collect(Options()) as log:
+            yield
+        self.profile = assemble([(log.freeze(), {0: 0})], [1])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {stats.op: stats.most_calls for stats in self.profile.ops}
