@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_opprof.judge import BASE_PROCESSES, LOOKS, PROCESSES, Judgement, Verdict, judge, judge_pairs
+from pytest_opprof.judge import BASE_PROCESSES, LOOKS, MOST_PROCESSES, Judgement, Verdict, judge, judge_pairs
 from pytest_opprof.samples import Run
 
 SLOWDOWNS = (0.05, 0.10, 0.25, 0.50)
@@ -117,9 +117,9 @@ class Workload:
         alone = {kind: self._of("seq", kind) for kind in ("quiet", "load")}
         for base in alone:
             for now in alone:
-                if len(alone[base]) > BASE_PROCESSES and len(alone[now]) > PROCESSES:
+                if len(alone[base]) > BASE_PROCESSES and len(alone[now]) >= BASE_PROCESSES + MOST_PROCESSES:
                     shared = alone[base] if base == now else min(alone[base], alone[now], key=len)
-                    disjoint = len(shared) // (BASE_PROCESSES + PROCESSES if base == now else PROCESSES)
+                    disjoint = len(shared) // (BASE_PROCESSES + MOST_PROCESSES if base == now else MOST_PROCESSES)
                     yield "stored", f"{base} -> {now}", self._stored(alone[base], alone[now]), disjoint
         for kind in ("quiet", "load"):
             pairs = self._pairs(kind)
@@ -152,7 +152,7 @@ class Workload:
     def _stored(self, bases: Sequence[int], nows: Sequence[int]) -> Draw:
         def draw(chance: random.Random, change: Change) -> tuple[Judgement, str]:
             base = chance.sample(bases, BASE_PROCESSES)
-            now = chance.sample([i for i in nows if i not in base], PROCESSES)
+            now = chance.sample([i for i in nows if i not in base], MOST_PROCESSES)
             op, state = "", chance.getrandbits(32)
             looks: list[Run] = []
             for i in now:

@@ -20,7 +20,7 @@ from typing import Any
 
 from .conditions import YARDSTICK
 from .samples import Run
-from .units import parse_duration, parse_share
+from .units import format_ns, parse_duration, parse_share
 
 
 class Verdict(Enum):
@@ -96,7 +96,7 @@ class Limits:
                 return replace(limits, op_tolerance=parse_share(share, what("op_tolerance")), of_op={})
 
 
-STORED = Limits(tolerance=0.13, floor_ns=2_000, op_tolerance=0.25, op_floor_ns=5_000, op_share=0.08)
+STORED = Limits(tolerance=0.13, floor_ns=2_000, op_tolerance=0.25, op_floor_ns=5_000, op_share=0.05)
 """Against a stored baseline. Found on 9 workloads in 4 conditions, kept on 8 others: 0 to 0.6 % false alarms a test,
 +25 % caught in 97.7 to 100 %. Below 10 % no stored baseline holds: +10 % was seen in 0.6 to 49 % of the cases."""
 PAIRS = Limits(tolerance=0.055, floor_ns=2_000, op_tolerance=0.15, op_floor_ns=5_000, op_share=0.02)
@@ -170,6 +170,8 @@ class Judgement:
     ops: Mapping[str, Verdict] = field(default_factory=dict)
     """The ops that changed beyond their limits."""
     in_pairs: bool = False
+    clean: int = 0
+    """How many of the processes had clean rounds; 0 where nobody looked."""
 
     @property
     def change(self) -> float | None:
@@ -191,13 +193,17 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
         return found
     yardstick_ns = _yardstick_limit_ns([*base, *now])
     if clean_processes(base, yardstick_ns) < rule.least_base_processes:
-        return _noisy(found, "the baseline was recorded while the machine was busy: record it again")
+        return undecided(found, "the baseline was recorded while the machine was busy: record it again")
     if found.verdict is Verdict.FASTER:
+        return found
+    found = _confirmed_by_base(found, base, rule.limits)
+    if found.verdict is not Verdict.SLOWER:
         return found
     clean = clean_processes(now, yardstick_ns)
     if clean < min(LEAST_PROCESSES, len(now)):
-        found = _noisy(found, _why_noisy(now, clean, yardstick_ns))
-    return replace(found, settled=clean >= rule.processes or len(now) >= rule.most_processes)
+        found = undecided(found, _why_noisy(now, clean, yardstick_ns))
+    needed = rule.most_processes if _differs(base, rule.limits) else rule.processes
+    return replace(found, clean=clean, settled=clean >= needed or len(now) >= rule.most_processes)
 
 
 def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
@@ -236,11 +242,11 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
         why = f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"
-        return _noisy(found, why)
+        return undecided(found, why)
     ops = {op: verdict for op, verdict in found.ops.items() if _ops_agree(ratios, op, verdict)}
     agreed = found.total is Verdict.OK or _agree([r.total for r in ratios], found.total, AGREE, AGREE_BY)
     if not agreed and Verdict.SLOWER not in ops.values():
-        return _noisy(found, f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}")
+        return undecided(found, f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}")
     total_verdict = found.total if agreed else Verdict.OK
     return replace(found, verdict=_worst(total_verdict, ops), total=total_verdict, ops=ops)
 
@@ -307,13 +313,17 @@ def _typical(runs: Sequence[Run]) -> Times:
     )
 
 
-def _fastest(runs: Sequence[Run]) -> Times:
-    """Return the fastest round of all processes, for the window and each op."""
+def _fastest(runs: Sequence[Run], rank: int = 0) -> Times:
+    """Return the fastest round of the fastest process, for the window and each op; with *rank* 1, of the second."""
     ops = sorted({op for run in runs for op in run.ops_ns})
     return Times(
-        min(min(run.total_ns) for run in runs),
-        {op: min(min(run.ops_ns[op]) for run in runs if op in run.ops_ns) for op in ops},
+        _ranked([min(run.total_ns) for run in runs], rank),
+        {op: _ranked([min(run.ops_ns[op]) for run in runs if op in run.ops_ns], rank) for op in ops},
     )
+
+
+def _ranked(values: Sequence[int], rank: int) -> int:
+    return sorted(values)[min(rank, len(values) - 1)]
 
 
 def _judged(base: Times, now: Times, limits: Limits, processes: int) -> Judgement:
@@ -359,7 +369,7 @@ def _incomparable(runs: Sequence[Run]) -> str:
     for what in ("rounds", "threads"):
         values = list(dict.fromkeys(getattr(run, what) for run in runs))
         if len(values) > 1:
-            return f"the baseline has {values[0] or 'all'} {what}, this run {values[1] or 'all'}"
+            return f"{what} differ: {values[0] or 'all'} before, {values[1] or 'all'} now"
     return ""
 
 
@@ -376,7 +386,35 @@ def _confirmed_by_ops(found: Judgement, limits: Limits) -> Judgement:
     return found if total is Verdict.SLOWER else replace(found, total=Verdict.OK, verdict=_worst(Verdict.OK, found.ops))
 
 
-def _noisy(found: Judgement, why: str) -> Judgement:
+def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) -> Judgement:
+    """Return *found* without what the baseline's own second-best process would be called slower for.
+
+    Of tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and `_differs`,
+    2 % with both; of the recorded samples no more than 0.07 % have no verdict for it.
+    """
+    best, second = _fastest(base), _fastest(base, 1)
+    own = _judged(best, second, limits, len(base))
+    total = Verdict.OK if own.total is Verdict.SLOWER else found.total
+    ops = {op: verdict for op, verdict in found.ops.items() if own.ops.get(op) is not Verdict.SLOWER}
+    if (verdict := _worst(total, ops)) is Verdict.SLOWER:
+        return replace(found, verdict=verdict, total=total, ops=ops)
+    took = f"{format_ns(best.total_ns)}, no other less than {format_ns(second.total_ns)}"
+    what = took if own.total is Verdict.SLOWER else f"as fast in {', '.join(sorted(own.ops))}"
+    return undecided(found, f"only one of the baseline's {len(base)} processes was {what}: record it again")
+
+
+def has_lone_best(base: Sequence[Run], limits: Limits) -> bool:
+    """Tell whether a baseline can call nothing slower: its own second-best process would be."""
+    return len(base) > 1 and _judged(_fastest(base), _fastest(base, 1), limits, len(base)).verdict is Verdict.SLOWER
+
+
+def _differs(base: Sequence[Run], limits: Limits) -> bool:
+    """Tell whether one process of the baseline would be called slower than another: then it takes more of them now."""
+    return any(_judged(_fastest(base), _fastest([run]), limits, 1).verdict is Verdict.SLOWER for run in base)
+
+
+def undecided(found: Judgement, why: str) -> Judgement:
+    """Return *found* without a verdict."""
     return Judgement(Verdict.NOISY, why, found.base, found.now, found.processes)
 
 

@@ -12,11 +12,12 @@ from . import reports, runs
 from .baselines import Entry, environment_of, read_document
 from .compare import Diff, compare_counts_first
 from .errors import BaselineError, UsageError
-from .judge import PROCESSES, STORED, Judgement, Limits, Rule, Verdict, judge, unjudged
+from .judge import MOST_PROCESSES, PROCESSES, STORED, Judgement, Limits, Rule, Verdict, judge, unjudged
 from .listing import clean
 from .reports import WindowReport
 from .runs import Plain
 from .samples import without_noise
+from .units import plural
 
 _OK = "ok"
 _Windows = dict[tuple[str, str], Plain]
@@ -60,7 +61,8 @@ def _timing(base: Entry, now: Entry, before: Plain, after: Plain, limits: Limits
             return unjudged(why, old, new)
     found = judge(old, new, Rule(limits))
     if not found.settled and found.verdict is Verdict.SLOWER:
-        why = f"slower in {len(new)} of {PROCESSES} processes: measure it with --opprof-processes={PROCESSES}"
+        needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
+        why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
         return Judgement(Verdict.NOISY, why, found.base, found.now, found.processes)
     return found
 
@@ -85,7 +87,7 @@ def _summary(windows: dict[tuple[str, str], WindowReport]) -> str:
     words = [runs.status([window]) for window in windows.values()]
     counted = [f"{words.count(word)} {said}" for word, said in runs.WORDS.items() if word in words]
     judged = sum(window.times_judged for window in windows.values())
-    total = f"{len(windows)} window{'s' if len(windows) > 1 else ''} compared, {judged} by time"
+    total = f"{plural(len(windows), 'window')} compared, {judged} by time"
     return f"opprof: {', '.join([total, f'{words.count(_OK)} ok', *counted])}"
 
 

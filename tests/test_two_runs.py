@@ -83,7 +83,8 @@ def test_slower_in_six_processes_is_a_finding(tmp_path: Path, capsys: pytest.Cap
 def test_slower_in_fewer_processes_is_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert judge(tmp_path, window(100, 5), window(130, 5)) == 0
     assert capsys.readouterr().out == (
-        "t.py::a: no verdict, too noisy: slower in 5 of 6 processes: measure it with --opprof-processes=6\n"
+        "t.py::a: no verdict, too noisy: slower in 5 of 6 processes: measure it with --opprof-processes=6;"
+        " device time: 100 us -> 130 us (+30%)\n"
         "opprof: 1 window compared, 0 by time, 0 ok, 1 too noisy to judge\n"
     )
 
