@@ -27,6 +27,7 @@ from .reports import WindowReport
 from .runs import Plain
 from .samples import Run, without_noise
 from .settings import Plan, Settings
+from .units import plural
 from .worktree import Worktree, worktree
 
 _HERE = "the working tree"
@@ -93,8 +94,8 @@ class Against:
             if not wanted:
                 break
             estimate = f", about {took_s:.0f} s" if took_s else ""
-            what = f"{len(wanted)} test{'s' if len(wanted) > 1 else ''}"
-            say(self._config, f"opprof: pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {what}{estimate}")
+            what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
+            say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
             found.add(pairs.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
             took_s = monotonic() - begin
@@ -133,8 +134,8 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        lines.append([*command(config, f"{folder}/{name}"), "--opprof-baselines=", "--maxfail=0"])
-    there = [word.replace(str(tree.top), str(tree.path)) for word in lines[0][1:]]
+        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES])
+    there = [word.replace(str(tree.top), str(tree.path)) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():
         raise UsageError(f"--opprof-against: {tree.commit[:10]} has no folder {here.relative_to(tree.top)}")
@@ -154,6 +155,25 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
             {"own": str(tree.top), "own_first": str(root), "other": str(tree.path)},
         ),
     ]
+
+
+_ONLY_MEASURES = ("--opprof-baselines=", "--maxfail=0", "--continue-on-collection-errors")
+
+
+def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) -> list[str]:
+    """Return the *words* of a command without the files that the revision lacks, and with whole files for their tests.
+
+    pytest would end at what it does not find; which tests run the two sides agree on. Raises UsageError where the
+    revision has none of the files.
+    """
+    here = config.invocation_params.dir
+    if config.getoption("pyargs", False):
+        return list(words)
+    files = {word: word.partition("::")[0] for word in config.args if word in words}
+    lacking = {word for word, file in files.items() if not tree.has(here / file)}
+    if lacking and len(lacking) == len(files):
+        raise UsageError(f"--opprof-against: {tree.commit[:10]} has nothing to compare with: no {', '.join(files)}")
+    return [files.get(word, word) for word in words if word not in lacking]
 
 
 def _path_first(root: Path) -> dict[str, str]:
@@ -194,9 +214,12 @@ class Found:
 
     @property
     def only_there(self) -> list[str]:
-        """The tests that only the revision has."""
+        """The tests that only the revision has; of a file of which only some tests are asked for nobody knows."""
         before, after = self.first
-        return sorted({*before.collected} - {*after.collected})
+        root, here = self._config.rootpath, self._config.invocation_params.dir
+        parts = {(here / word.partition("::")[0]).resolve() for word in self._config.args if "::" in word}
+        tests = {*before.collected} - {*after.collected}
+        return sorted(test for test in tests if (root / test.partition("::")[0]).resolve() not in parts)
 
     def check_complete(self, tests: Sequence[str]) -> None:
         """Raise BackendError for a test that the working tree did not run."""
@@ -237,13 +260,17 @@ class Found:
     def _lacks(self, test: str) -> str:
         before = self.first[0]
         if test not in before.collected:
-            return "does not have the test"
+            file = test.partition("::")[0]
+            return (
+                f"cannot import {file} ({before.errors[file]})" if file in before.errors else "does not have the test"
+            )
         outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
 
     def _diff(self, test: str, window: str, plan: Plan) -> Diff:
         before, after = (windows[window].calls for windows in self._windows[test][0])
-        return compare_counts_first(before, after, self._timing(test, window, plan.limits), plan.limits, plan.top)
+        timing = self._timing(test, window, plan.limits)
+        return compare_counts_first(before, after, timing, plan.limits, plan.top, self._revision)
 
     def _timing(self, test: str, window: str, limits: Limits) -> Judgement:
         pairs = self._runs(test, window)

@@ -16,6 +16,7 @@ from .errors import BaselineError, OpprofError, UsageError
 from .listing import clean
 from .stale import Collected, pruned, stale
 from .store import Store
+from .units import plural
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -60,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
 
     profiles.add(commands)
 
-    judge = commands.add_parser("judge", help="compare two --opprof-json files; exit 1 when the second is worse")
+    text = "compare two --opprof-json files; exit 1 when the second is worse, 2 when they cannot be compared"
+    judge = commands.add_parser("judge", help=text, description=text)
     judge.add_argument("base", type=Path, help="the run before, measured with --opprof-processes=5")
     judge.add_argument("now", type=Path, help="the run after, measured with --opprof-processes=6")
     judge.add_argument("--tolerance", metavar="PERCENT", help="how much slower a window may be (default: 13%%)")
@@ -133,7 +135,7 @@ def _list(arguments: argparse.Namespace) -> int:
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
                 timed = "; ".join(
-                    f"{runs[0].rounds} rounds in {len(runs)} process{'es' if len(runs) > 1 else ''} on {machine}"
+                    f"{runs[0].rounds} rounds in {plural(len(runs), 'process')} on {machine}"
                     for machine, runs in sorted(entry.times.items())
                 )
                 calls = sum(calls.most for calls in entry.calls.values())
@@ -154,7 +156,7 @@ def _check(arguments: argparse.Namespace) -> int:
         except BaselineError as error:
             print(error)
             wrong += 1
-    print(f"{len(paths)} baseline file{'s' if len(paths) != 1 else ''}, {wrong} wrong")
+    print(f"{plural(len(paths), 'baseline file')}, {wrong} wrong")
     return FINDING if wrong else OK
 
 
@@ -182,7 +184,7 @@ def _prune(arguments: argparse.Namespace) -> int:
     for path, tests in gone.items():
         _remove(path, tests, arguments.dry_run)
     total = sum(map(len, gone.values()))
-    print(f"{total} stale baseline{'s' if total != 1 else ''}{' would be' if arguments.dry_run else ''} removed")
+    print(f"{plural(total, 'stale baseline')}{' would be' if arguments.dry_run else ''} removed")
     return OK
 
 

@@ -51,6 +51,8 @@ class Diff:
     wall: bool = False
     """Whether the total is wall time, not the sum of the ops."""
     top_change: str = ""
+    than: str = "the baseline"
+    """What the window is compared with, as the user knows it."""
     unconfirmed: str = ""
     """Why times that look slower were not taken in more processes."""
 
@@ -86,6 +88,11 @@ class Diff:
         calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
         return any(each.least != each.most for each in calls)
 
+    @property
+    def seen(self) -> str:
+        """How the whole changed, where it did and nothing is said of it: without a verdict."""
+        return self._change(self.total) if self.timing.verdict is Verdict.NOISY and self.total.base_ns else ""
+
     def findings(self) -> Iterator[Finding]:
         """Yield each regression, the most damaging first."""
         for row in self.rows:
@@ -104,15 +111,17 @@ class Diff:
         of = f" of {row.op}" if row is not self.total else ""
         match row.verdict:
             case Verdict.NEW:
-                return f"calls{of}: {row.now_calls}, none in the baseline"
+                return f"calls{of}: {row.now_calls}, none in {self.than}"
             case Verdict.GONE:
-                return f"calls{of}: none, {row.base_calls} in the baseline"
+                return f"calls{of}: none, {row.base_calls} in {self.than}"
             case Verdict.MORE | Verdict.FEWER:
-                return f"calls{of}: {row.now_calls}, {row.base_calls} in the baseline"
+                return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
             case _:
                 limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
                 pairs = "pairs of " if self.timing.in_pairs else ""
-                confirmed = f", in {self.timing.processes} {pairs}processes" if self.timing.processes > 1 else ""
+                processes, clean = self.timing.processes, self.timing.clean
+                confirmed = f", in {processes} {pairs}processes" if processes > 1 else ""
+                confirmed += f", {clean} of them undisturbed" if 0 < clean < processes else ""
                 confirmed += f" (not measured again: {self.unconfirmed})" if self.unconfirmed else ""
                 return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
 
@@ -136,7 +145,12 @@ _WORST_FIRST = (
 
 
 def compare(
-    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+    base: Mapping[str, Calls],
+    now: Mapping[str, Calls],
+    timing: Judgement,
+    limits: Limits,
+    top: int = 0,
+    than: str = "the baseline",
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
@@ -159,19 +173,24 @@ def compare(
         round(timing.now.total_ns) if timing.now else None,
         timing.total if judged else timing.verdict,
     )
-    change = _top_change(before, after, top) if judged else ""
-    return Diff(tuple(sorted(rows, key=_damage)), total, timing, limits, OUTSIDE in after.ops_ns, change)
+    change = _top_change(before, after, top, than) if judged else ""
+    return Diff(tuple(sorted(rows, key=_damage)), total, timing, limits, OUTSIDE in after.ops_ns, change, than)
 
 
 def compare_counts_first(
-    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+    base: Mapping[str, Calls],
+    now: Mapping[str, Calls],
+    timing: Judgement,
+    limits: Limits,
+    top: int = 0,
+    than: str = "the baseline",
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower where there are more calls, which take more time anyway."""
-    diff = compare(base, now, timing, limits, top)
+    diff = compare(base, now, timing, limits, top, than)
     if diff.verdict not in (Verdict.NEW, Verdict.MORE) or timing.why:
         return diff
     shown = Judgement(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, limits, top)
+    return compare(base, now, shown, limits, top, than)
 
 
 _UNKNOWN = Times(0, {})
@@ -193,11 +212,11 @@ def _damage(row: Row) -> tuple[bool, bool, int, str]:
     return (not row.verdict.is_regression, not row.verdict.is_improvement, -row.change_ns, row.op)
 
 
-def _top_change(base: Times, now: Times, k: int) -> str:
+def _top_change(base: Times, now: Times, k: int, than: str) -> str:
     before, after = _top(base, k), _top(now, k)
     if set(before) == set(after):
         return ""
-    return f"top {k} ops by device time: {', '.join(after)}; in the baseline {', '.join(before)}"
+    return f"top {k} ops by device time: {', '.join(after)}; in {than} {', '.join(before)}"
 
 
 def _top(times: Times, k: int) -> list[str]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from .units import plural
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -88,4 +90,4 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{model}, {cores} core{'s' if cores > 1 else ''}"
+    return f"{model}, {plural(cores, 'core')}"

@@ -48,6 +48,8 @@ class Answer:
 
     collected: list[str]
     reports: Reports
+    errors: dict[str, str]
+    """By file, why it cannot be collected."""
 
 
 def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[Answer]:
@@ -64,7 +66,7 @@ def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[
         started = [_start(side, server, key, folder, stack) for side in (sides[::-1] if swapped else sides)]
         _accept(started, server, key, stack)
         _take_turns(started, wanted)
-        return [Answer(side.collected, side.reports) for side in (started[::-1] if swapped else started)]
+        return [Answer(side.collected, side.reports, side.errors) for side in (started[::-1] if swapped else started)]
 
 
 @dataclass(eq=False)
@@ -79,6 +81,7 @@ class _Side:
     """What it waits for an answer to; empty while it runs."""
     collected: list[str] = field(default_factory=list)
     reports: Reports = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -195,7 +198,7 @@ def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
         if side.is_over:
             side.answer()
             raise side.ended()
-        side.collected = side.asks[1]
+        _, side.collected, side.errors = side.asks
     for side in sides:
         side.answer([test for test in wanted if test in side.collected])
 

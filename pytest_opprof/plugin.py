@@ -54,7 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail for a baseline that is missing or stale, and for times that are not compared",
     )
     group.addoption(
-        "--opprof-against", metavar="REV", default=None, help="compare with another git revision, both taking turns"
+        "--opprof-against",
+        metavar="REV",
+        default=None,
+        help="measure, and compare with another git revision while both take turns",
     )
     group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
@@ -159,5 +162,5 @@ def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
 
 
 def _is_active(options: Any, config: pytest.Config) -> bool:
-    flags = (options.opprof, options.opprof_update, options.opprof_update_new)
+    flags = (options.opprof, options.opprof_update, options.opprof_update_new, options.opprof_against is not None)
     return any(flags) or (options.opprof is None and bool(config.getini("opprof")))

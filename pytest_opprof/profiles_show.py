@@ -11,7 +11,7 @@ from . import listing, names, profiles_read, query, traces
 from .errors import UsageError
 from .query import Question, Side
 from .trace import KernelRecord, OpTrace
-from .units import format_bytes, format_ns, format_share, parse_time
+from .units import format_bytes, format_ns, format_share, parse_time, plural
 
 _NOT_OF_KERNELS = (
     *("type", "input_dtype", "min_time", "max_time", "aggregate_by", "aggregate"),
@@ -163,7 +163,7 @@ def _selected(line: query.Line) -> str:
     what = "selected" if line.type == "all" else f"selected {line.type}"
     share = "" if line.share is None else f" ({format_share(line.share)})"
     time = "" if line.time_ns is None else f", {format_ns(line.time_ns, 4)}{share}"
-    return f"{what}: {line.calls} call{'s' if line.calls != 1 else ''}{time}"
+    return f"{what}: {plural(line.calls, 'call')}{time}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from .remeasure import measure, say
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
 from .settings import Settings
+from .units import plural
 
 _PATIENCE = 10
 """A process that takes so many times as long as the tests took before hangs."""
@@ -34,11 +35,13 @@ def record(config: pytest.Config, tests: Sequence[TestRecord], processes: int, s
     """
     windows = [(test, window) for test in tests for window in test.windows if is_timed(window)]
     watch, took_s = Watch(), 0.0
-    for number in range(min(len(window["runs"]) for _, window in windows), processes):
+    judged = bool(settings.update) and settings.noise != "ignore"
+    while lacking := [(test, window) for test, window in windows if _lacks(window, processes, judged)]:
+        number = 1 + min(len(window["runs"]) for _, window in lacking)
+        of = f" of {processes}" if number <= processes else ", since others were disturbed"
         estimate = f", about {took_s:.0f} s each" if took_s else ""
-        ids = list(dict.fromkeys(test.id for test, _ in windows))
-        what = f"{len(ids)} timed test{'s' if len(ids) > 1 else ''}"
-        say(config, f"opprof: measuring {what}, process {number + 1} of {processes}{estimate}")
+        ids = list(dict.fromkeys(test.id for test, _ in lacking))
+        say(config, f"opprof: measuring {plural(len(ids), 'timed test')}, process {number}{of}{estimate}")
         begin = monotonic()
         try:
             measured = measure(config, ids, max(_PATIENCE * took_s, _LEAST_PATIENCE_S))
@@ -46,15 +49,20 @@ def record(config: pytest.Config, tests: Sequence[TestRecord], processes: int, s
             yield f"times were not recorded: {error}"
             return _forget(windows)
         took_s = monotonic() - begin
-        for test, window in list(windows):
+        for test, window in lacking:
             if why := _add(window, measured.get(test.id, {}).get(window["name"])):
-                yield f"{titled(test.id, window['name'])}: its times were not recorded: {why} in process {number + 1}"
+                yield f"{titled(test.id, window['name'])}: its times were not recorded: {why} in process {number}"
                 _forget([(test, window)])
                 windows.remove((test, window))
-        if not windows:
-            return
-    if settings.update and settings.noise != "ignore":
+    if judged and windows:
         yield from _refused(windows, watch.busy())
+
+
+def _lacks(window: Plain, processes: int, judged: bool) -> bool:
+    """Tell whether a window needs one more process: of twice as many, where too few had clean rounds."""
+    number = len(window["runs"])
+    disturbed = judged and clean_processes(entry_of(window).runs) < min(STORED_RULE.least_base_processes, processes)
+    return number < (2 * processes if disturbed else processes)
 
 
 def _add(window: Plain, entry: Entry | None) -> str:

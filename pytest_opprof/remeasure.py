@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from .runs import entry_of
 
 TIMEOUT_S = 300
 LOOKING_S = 300
-"""What one run spends on looking again, at most: what looks slower after that fails as it is."""
+"""What one run spends on looking again, at most: what looks slower after that has no verdict."""
 VARIABLE = "OPPROF_TESTS"
 """In a fresh process, the file with the tests it is to measure: it neither looks again nor writes baselines."""
 
@@ -131,8 +132,11 @@ def _run(command: list[str], folder: Path, asked: Path, timeout_s: float) -> str
 
 @contextmanager
 def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """End *process*, started in a session of its own, and what it started, whatever happens."""
-    with process:
+    """End *process*, started in a session of its own, and what it started, whatever happens.
+
+    A SIGTERM, with which CI ends a job, does as Ctrl-C meanwhile: nothing else would end the process.
+    """
+    with process, _terminated_as_by_ctrl_c():
         try:
             yield
         finally:
@@ -141,3 +145,15 @@ def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
                     os.killpg(process.pid, signal.SIGKILL)
             else:
                 process.kill()
+
+
+@contextmanager
+def _terminated_as_by_ctrl_c() -> Iterator[None]:
+    ours = current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

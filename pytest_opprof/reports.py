@@ -13,11 +13,13 @@ from .environment import Environment
 from .judge import LEAST_ROUNDS, Verdict
 from .model import ALWAYS, OpProfile
 from .samples import Run
-from .units import format_change, format_ns, format_share
+from .units import format_change, format_ns, format_share, plural
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
+_ROUNDED = 0.05
+"""Below this share of a change, what no op explains is left out."""
 _NO_VERDICT = ("", Verdict.OK.value)
 
 
@@ -63,7 +65,7 @@ class WindowReport:
         """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
         if self.diff is None or self.profile.steps < LEAST_ROUNDS or self.diff.verdict.is_regression:
             return ""
-        return self.diff.times
+        return "; ".join(filter(None, [self.diff.times, self.diff.seen]))
 
     @property
     def unconfirmed(self) -> str:
@@ -113,7 +115,7 @@ def table(
     """
     rows = _rows(window)
     shown = rows if every_op else [row for index, row in enumerate(rows) if index < top or row[-1] not in _NO_VERDICT]
-    lines = [f"window {window.name}, {_rounds(window.profile.steps)}:"] if window.name != BODY else []
+    lines = [f"window {window.name}, {plural(window.profile.steps, 'round')}:"] if window.name != BODY else []
     lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
@@ -178,11 +180,16 @@ def _total(window: WindowReport) -> list[str]:
 def _split(diff: Diff, change_ns: int) -> str:
     if diff.calls_vary:
         return ", not split into more and slower calls: their number varies"
-    by_calls = sum(row.from_calls_ns for row in diff.rows)
-    outside = next((row.change_ns for row in diff.rows if row.op == OUTSIDE), 0)
-    by_speed = change_ns - by_calls - outside
+    ops = [row for row in diff.rows if row.op != OUTSIDE]
+    by_calls = sum(row.from_calls_ns for row in ops)
+    by_speed = sum(row.change_ns for row in ops) - by_calls
+    outside = sum(row.change_ns for row in diff.rows) - by_calls - by_speed
+    # Each op was fastest in a round of its own.
+    rest = change_ns - by_calls - by_speed - outside
     parts = [_signed(by_calls, "more calls", "fewer calls"), _signed(by_speed, "slower calls", "faster calls")]
-    return f": {', '.join([*parts, *([_signed(outside, 'outside ops', 'outside ops')] if outside else [])])}"
+    parts += [_signed(outside, "outside ops", "outside ops")] if outside else []
+    parts += [_signed(rest, "no op alone", "no op alone")] if abs(rest) > _ROUNDED * abs(change_ns) else []
+    return f": {', '.join(parts)}"
 
 
 def _signed(ns: int, costs: str, saves: str) -> str:
@@ -211,10 +218,6 @@ def _time(ns: int | None) -> str:
 def titled(test: str, window: str) -> str:
     """Return how to name a window of a test."""
     return test if window == BODY else f"{test} window {window}"
-
-
-def _rounds(steps: int) -> str:
-    return f"{steps} round{'s' if steps != 1 else ''}"
 
 
 def no_baseline(environment: Environment, others: Sequence[str]) -> str:

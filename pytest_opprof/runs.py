@@ -21,6 +21,7 @@ from .judge import Verdict
 from .model import ABSENT, OpProfile
 from .reports import WindowReport
 from .samples import Run
+from .units import plural
 
 SCHEMA = 1
 Plain = dict[str, Any]
@@ -155,7 +156,7 @@ def summary(records: Sequence[TestRecord]) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     counts = Counter(record.status for record in records)
     total = counts.total()
-    parts = [f"{total} test{'s' if total != 1 else ''} measured", f"{counts['ok']} ok"]
+    parts = [f"{plural(total, 'test')} measured", f"{counts['ok']} ok"]
     parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
     judged = {window["times_judged"] for record in records for window in record.windows}
     if False in judged and True not in judged:

@@ -19,7 +19,7 @@ from .conditions import Core, keep_memory
 from .environment import Environment
 from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import CORE, MEASUREMENT, TURN, Measurement, settings_of
-from .judge import BASE_PROCESSES, STORED_RULE, clean_processes
+from .judge import BASE_PROCESSES, STORED_RULE, clean_processes, has_lone_best
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
@@ -32,6 +32,7 @@ from .side import VARIABLE as SIDE
 from .stale import Collected, split_id, stale
 from .store import Store
 from .stored import Stored
+from .units import plural
 
 _RECORD = pytest.StashKey[TestRecord]()
 _LOCK = "opprof-lock"
@@ -99,7 +100,7 @@ class Session:
         backends = ",".join(settings.backends) if settings.backends else "auto"
         update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
         compared = f"against {settings.against}" if settings.against else f"baselines in {self._shown(self.store.root)}"
-        threads = f"{settings.threads or 'all'} thread{'s' if settings.threads != 1 else ''} where times are judged"
+        threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
         return f"opprof: backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -327,7 +328,8 @@ class Session:
         paths = self.store.save()
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self.lines.append(
-            f"baselines of {sum(counts.values())} tests: {said}" + "".join(f"\n  wrote {self._shown(p)}" for p in paths)
+            f"baselines of {plural(sum(counts.values()), 'test')}: {said}"
+            + "".join(f"\n  wrote {self._shown(path)}" for path in paths)
         )
 
     def _drop_gone_windows(self, record: TestRecord) -> bool:
@@ -362,7 +364,8 @@ class Session:
     def _is_noisy(self, runs: Sequence[Run]) -> bool:
         """Tell whether the times of a baseline are too noisy to be judged by."""
         least = min(STORED_RULE.least_base_processes, len(runs))
-        return self.settings.noise != "ignore" and clean_processes(runs) < least
+        weak = clean_processes(runs) < least or has_lone_best(runs, self.settings.limits)
+        return self.settings.noise != "ignore" and weak
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -374,23 +377,28 @@ class Session:
         )
         if idle or getattr(options, "no_summary", False):
             return
-        lines = list(self._summary(self.config.get_verbosity()))
+        lines = list(self._summary(self.config.get_verbosity(), exitstatus == pytest.ExitCode.INTERRUPTED))
         terminalreporter.ensure_newline()
         if len(lines) > 1:
             terminalreporter.section("opprof", sep="-")
         for line in lines:
             terminalreporter.write_line(line)
 
-    def _summary(self, verbosity: int) -> Iterator[str]:
+    def _summary(self, verbosity: int, interrupted: bool) -> Iterator[str]:
         records = list(self.records.values())
         if verbosity >= 0:
             for record in records:
                 if record.table:
                     yield from ["", record.id, *record.table]
                 yield from record.remarks
-            if not self.settings.update and any(record.status == "improved" for record in records):
+            keeps = not self.settings.update and not self.settings.against
+            if keeps and any(record.status == "improved" for record in records):
                 yield "keep what became cheaper: pytest --opprof-update"
+        if verbosity >= -1:
             yield from _grouped([record.untimed for record in records], verbosity)
+        if verbosity >= 0:
+            if any(record.status == "too noisy" for record in records) and not self.settings.against:
+                yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
             yield from _grouped([record.missing for record in records], verbosity)
             if any(record.missing for record in records) and not self.settings.against:
                 yield "record them: pytest --opprof-update-new"
@@ -399,9 +407,10 @@ class Session:
             yield f"{len(self.stale)} stale baselines (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        yield runs.summary(records) if records else _NOTHING
+        yield runs.summary(records) if records else _INTERRUPTED if interrupted else _NOTHING
 
 
+_INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _NOTHING = (
     "opprof: nothing was measured: no test that ran has an op_budget or opprof mark or opened a window of the opprof"
     " fixture (--opprof-all measures every test)"

@@ -31,6 +31,7 @@ class Side:
         self._config = config
         self._trees = trees
         self._reports: list[dict[str, Any]] = []
+        self._errors: dict[str, str] = {}
         self._stream = socket.create_connection(("127.0.0.1", port)).makefile("rw", encoding="utf-8")
         self._say(hello)
 
@@ -50,10 +51,16 @@ class Side:
         """Wait for this side's turn to run a round."""
         self._ask("turn")
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what cannot be collected, and why in a line."""
+        if report.failed:
+            said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E  ")]
+            self._errors[report.nodeid] = (said or report.longreprtext.splitlines() or ["it does not say why"])[-1]
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests that both sides have, in the order that both run them in."""
-        wanted: list[str] = self._ask("tests", [item.nodeid for item in items])
+        wanted: list[str] = self._ask("tests", [item.nodeid for item in items], self._errors)
         order = {test: number for number, test in enumerate(wanted)}
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
 

@@ -14,7 +14,7 @@ from .compare import compare_counts_first
 from .environment import machine
 from .errors import BackendError, NothingMeasured
 from .fixture import Measurement
-from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, unjudged
+from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, undecided, unjudged
 from .model import OpProfile, joined
 from .remeasure import LOOKING_S, measure, say
 from .reports import BODY, WindowReport
@@ -103,11 +103,13 @@ class Stored:
     def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
 
-        It stays slower where they agree, and where they cannot be had.
+        It stays slower where they agree, and where they cannot be had; without time for them there is no verdict.
         """
         if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
             return windows
         while any(map(_unsettled, windows)):
+            if self._looking_s > LOOKING_S:
+                return [self._undecided(item, plan, window) for window in windows]
             number = 1 + max(len(window.runs) for window in windows)
             say(self._config, f"opprof: {item.nodeid} looks slower; measuring it in process {number}")
             try:
@@ -118,17 +120,28 @@ class Stored:
         return windows
 
     def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
-        if self._looking_s > LOOKING_S:
-            raise BackendError(f"this run has spent {LOOKING_S} s on measuring again")
         begin = monotonic()
         try:
             return measure(self._config, [item.nodeid]).get(item.nodeid, {})
         finally:
             self._looking_s += monotonic() - begin
 
+    def _undecided(self, item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
+        """Return the report of a window that looks slower, and cannot be measured again in the time of this run."""
+        base = self._base(item, window)
+        if base is None or window.diff is None or not _unsettled(window):
+            return window
+        why = f"looks slower, and this run has spent {LOOKING_S} s on measuring again: measure it by itself"
+        timing = undecided(window.diff.timing, why)
+        diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
+        return replace(window, diff=diff)
+
+    def _base(self, item: pytest.Item, window: WindowReport) -> Entry | None:
+        return self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
+
     def _with(self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
         """Return the report of a window that looks slower with what one more process timed."""
-        base = self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
+        base = self._base(item, window)
         if base is None or not _unsettled(window):
             return window
         if window.name not in again:

@@ -125,6 +125,11 @@ def format_change(before: float, after: float) -> str:
     return f"{percent:+.3g}%" if abs(percent) < 1000 else f"{percent:+.0f}%"
 
 
+def plural(number: int, what: str) -> str:
+    """Write how many there are of *what*: ``1 test``, ``2 processes``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}{'es' if what.endswith('s') else 's'}"
+
+
 def _scaled(value: float, units: dict[str, int], digits: int) -> str:
     # 0.9995 of a unit prints as 1.00 of it, so that no "1000 us" appears.
     large_enough = (unit for unit in units if abs(value) >= units[unit] * 0.9995)

@@ -32,6 +32,11 @@ class Worktree:
         """Return where *path* of the working tree is in the other revision."""
         return self.path / path.resolve().relative_to(self.top)
 
+    def has(self, path: Path) -> bool:
+        """Tell whether the other revision has *path*; what is not in the working tree is the same for both."""
+        path = path.resolve()
+        return (self.twin(path) if path.is_relative_to(self.top) else path).exists()
+
 
 @contextmanager
 def worktree(folder: Path, revision: str) -> Iterator[Worktree]:

@@ -112,7 +112,7 @@ def test_more_calls_fail_after_one_pair(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository)
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in the baseline"])
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD"])
     result.stdout.no_fnmatch_line("*pair 2*")
 
 
@@ -188,11 +188,46 @@ def test_a_side_that_hangs_ends_the_run_with_a_message(repository: pytest.Pytest
     assert leftovers(repository) == []
 
 
-def test_a_revision_that_collects_nothing_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
+def test_files_that_the_revision_lacks_are_left_out_there(repository: pytest.Pytester) -> None:
     (repository.path / "test_new.py").write_text(TEST)
-    result = run(repository, "test_new.py")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: ?????????? ended early (*test_new.py*)"])
+    none = run(repository, "test_new.py::test_a")
+    assert none.ret == pytest.ExitCode.USAGE_ERROR
+    none.stderr.fnmatch_lines(
+        ["ERROR: --opprof-against: ?????????? has nothing to compare with: no test_new.py::test_a"]
+    )
+    both = run(repository, "test_m.py", "test_new.py")
+    both.assert_outcomes(passed=2, deselected=2)
+    both.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: test_new.py::test_a"])
+
+
+def test_a_test_that_the_revision_lacks_has_nothing_to_compare_with(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text(TEST.replace("test_a", "test_b"))
+    result = run(repository, "test_m.py::test_b")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: test_m.py::test_b"])
+    result.stdout.no_fnmatch_line("*only HEAD has*")
+
+
+def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repository: pytest.Pytester) -> None:
+    (repository.path / "test_fine.py").write_text(TEST)
+    (repository.path / "test_m.py").write_text("import nosuchmodule\n" + TEST)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "broken")
+    (repository.path / "test_m.py").write_text(TEST)
+    result = run(repository)
+    result.assert_outcomes(passed=2, deselected=2)
+    result.stdout.fnmatch_lines(
+        [
+            "nothing to compare with: HEAD cannot import test_m.py (ModuleNotFoundError: *'nosuchmodule'): test_m.py::*",
+            "opprof: 2 tests measured, 1 ok, 1 without baseline",
+        ]
+    )
+
+
+def test_a_revision_to_compare_with_is_reason_enough_to_measure(repository: pytest.Pytester) -> None:
+    options = [option for option in AGAINST if option != "--opprof"]
+    result = repository.runpytest_inprocess("-p", "no:cacheprovider", *options)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
 
 def test_a_package_that_both_sides_import_from_one_place_is_an_error(
@@ -277,7 +312,8 @@ def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
-def test_ctrl_c_leaves_no_process_and_no_worktree(repository: pytest.Pytester) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.Pytester, number: int) -> None:
     marker = Path(os.environ["TMPDIR"], "running")
     model(
         repository,
@@ -291,9 +327,10 @@ def test_ctrl_c_leaves_no_process_and_no_worktree(repository: pytest.Pytester) -
     )
     while not marker.exists():
         assert process.poll() is None, process.communicate()[0]
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
+    assert "opprof: interrupted before a test was measured to its end" in output
     assert leftovers(repository) == []
     for pid in map(int, marker.read_text().split()):
         with pytest.raises(ProcessLookupError):

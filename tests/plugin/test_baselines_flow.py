@@ -38,7 +38,7 @@ def test_update_writes_what_the_next_run_compares_with(pytester: pytest.Pytester
     model(pytester, "Cast=10, MatMul=2")
     result = suite("--opprof-update")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["baselines of 1 tests: 1 new, 0 changed, 0 unchanged", "  wrote *test_m.py.json"])
+    result.stdout.fnmatch_lines(["baselines of 1 test: 1 new, 0 changed, 0 unchanged", "  wrote *test_m.py.json"])
     assert kept(pytester) == {"test_a": {"Cast": 10, "MatMul": 2}}
     suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, no times judged"])
 
@@ -86,7 +86,7 @@ def test_an_update_passes_says_what_changed_and_takes_it(pytester: pytest.Pytest
     result.stdout.fnmatch_lines(
         [
             "test_m.py::test_a: calls of Cast: 12, 10 in the baseline",
-            "baselines of 1 tests: 0 new, 1 changed, 0 unchanged",
+            "baselines of 1 test: 0 new, 1 changed, 0 unchanged",
         ]
     )
     assert kept(pytester) == {"test_a": {"Cast": 12}}
@@ -98,7 +98,7 @@ def test_an_update_that_has_nothing_to_say_writes_nothing(pytester: pytest.Pytes
     (path,) = pytester.path.glob("baselines/*/*.json")
     before = path.read_text()
     model(pytester, "Cast=10", ns=1_300)
-    suite("--opprof-update").stdout.fnmatch_lines(["baselines of 1 tests: 0 new, 0 changed, 1 unchanged"])
+    suite("--opprof-update").stdout.fnmatch_lines(["baselines of 1 test: 0 new, 0 changed, 1 unchanged"])
     assert path.read_text() == before
 
 

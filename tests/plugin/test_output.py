@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 import pytest_opprof
+from pytest_opprof.judge import Rule
 
 from ..conftest import thrice
 
@@ -121,7 +123,7 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
 def test_the_json_of_every_status_keeps_to_the_schema(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)  # each look takes 1 s
+    monkeypatch.setattr("pytest_opprof.stored.Rule", partial(Rule, processes=1))  # each takes 1 s
     template = """
 import pytest
 from pytest_opprof.backends import fake

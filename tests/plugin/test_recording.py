@@ -311,10 +311,24 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(
     assert len(processes(pytester)) == 5
     (path,) = pytester.path.glob("baselines/*/test_m.py.json")
     Path(path).unlink()
-    fresh(lambda number: quiet if number < 2 else waited)
+    others = fresh(lambda number: quiet if number < 2 else waited)
     result = suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn")
-    error = f"test_m.py::test_a: in 3 of 5 processes its rounds shared their core with others. {AGAIN}"
+    assert len(others.asked) == 9
+    result.stdout.fnmatch_lines(["opprof: measuring 1 timed test, process 6, since others were disturbed, about * s*"])
+    error = f"test_m.py::test_a: in 8 of 10 processes its rounds shared their core with others. {AGAIN}"
     only_counts_are_kept(pytester, result, error)
+
+
+def test_disturbed_processes_are_made_up_for(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = timed(wait_ns=(1_001,) * 6 + (0,) * 4)
+    monkeypatch.setattr("pytest_opprof.recording.Watch.busy", lambda watch: "")
+    monkeypatch.setattr("pytest_opprof.recorder.waited_ns", lambda: 0)
+    model(pytester)
+    fresh(lambda number: waited if number < 5 else None)
+    assert suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn").ret == 0
+    assert len(processes(pytester)) == 7
 
 
 @pytest.mark.parametrize(

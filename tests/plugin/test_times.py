@@ -6,9 +6,12 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+
+from pytest_opprof.judge import Rule
 
 from ..conftest import HANG, end_at_once, thrice
 
@@ -121,8 +124,16 @@ def test_a_run_looks_again_for_so_long_and_no_longer(
     model(pytester, 900)
     monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
     result = suite("--opprof")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["* (not measured again: this run has spent -1 s on measuring again)"])
+    result.assert_outcomes(passed=1)
+    why = "looks slower, and this run has spent -1 s on measuring again: measure it by itself"
+    result.stdout.fnmatch_lines(
+        [
+            f"times not judged, {why}; device time: 200 us -> 900 us (+350%): test_m.py::test_a",
+            "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV",
+            "opprof: 1 test measured, 0 ok, 1 too noisy to judge, no times judged",
+        ]
+    )
+    assert suite("--opprof", "--opprof-noise=fail").ret == 1
 
 
 @pytest.mark.parametrize(
@@ -181,7 +192,7 @@ def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pyte
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look only once: a limit is the same in every process."""
-    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
+    monkeypatch.setattr("pytest_opprof.stored.Rule", partial(Rule, processes=1, most_processes=1))
 
 
 @pytest.mark.usefixtures("once")
@@ -221,8 +232,8 @@ def test_an_op_may_have_its_own_limit_and_a_window_a_floor(
     model(pytester, 255, mark=mark)  # 27.5 %, 55 us
     result = suite("--opprof", *flags)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"  device time*, limit {limit} (not measured again*" for limit in limits])
-    result.stdout.no_fnmatch_line(f"*, limit {({'13%', '25%', '20%'} - {*limits}).pop()} *")
+    result.stdout.fnmatch_lines([f"  device time*, limit {limit}" for limit in limits])
+    result.stdout.no_fnmatch_line(f"*, limit {({'13%', '25%', '20%'} - {*limits}).pop()}")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +313,7 @@ def test_times_of_another_machine_are_not_judged_and_not_overwritten(pytester: p
 NOT_COMPARED = [
     (elsewhere, "the baseline was timed on Another CPU, 64 cores, this is *"),
     (lambda times: times.clear(), "the baseline has no times"),
-    (lambda times: [each.update(threads=4) for each in times.values()], "the baseline has 4 threads, this run 1"),
+    (lambda times: [each.update(threads=4) for each in times.values()], "threads differ: 4 before, 1 now"),
 ]
 
 
@@ -344,10 +355,12 @@ def test_times_that_were_recorded_in_noise_are_not_judged_and_recorded_again(
     recorded(pytester, suite)
     model(pytester, 900)
     why = "the baseline was recorded while the machine was busy: record it again"
-    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines([f"times not judged, {why}: test_m.py::test_a"])
+    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(
+        [f"times not judged, {why}; device *: test_m.py::test_a"]
+    )
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", lambda: 0)
     again = suite("--opprof-update", "--opprof-noise=warn")
-    again.stdout.fnmatch_lines(["baselines of 1 tests: 0 new, 1 changed, 0 unchanged"])
+    again.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 1 changed, 0 unchanged"])
     thrice(pytester)
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
@@ -364,7 +377,7 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
 ) -> None:
     monkeypatch.setattr("pytest_opprof.conditions._timed", lambda data: 9_000)
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)
+    monkeypatch.setattr("pytest_opprof.stored.Rule", partial(Rule, processes=1, most_processes=1))
     monkeypatch.setattr("pytest_opprof.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
     changed(pytester, lambda times: [each.pop("wait_us", None) for each in times.values()])
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
@@ -376,15 +389,16 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     warned.assert_outcomes(passed=1)
     warned.stdout.fnmatch_lines(
         [
-            f"times not judged, {why}: test_m.py::test_a",
+            f"times not judged, {why}; device time: * -> 200 us (+100%): test_m.py::test_a",
             "opprof: 1 test measured, 0 ok, 1 too noisy to judge, no times judged",
         ]
     )
     failed = suite("--opprof", "--opprof-noise=fail")
     failed.assert_outcomes(failed=1)
     advice = "measure when it is quiet, or let it pass with --opprof-noise=warn"
-    failed.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}: {advice}"])
+    failed.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}; device time: *: {advice}"])
     assert suite("--opprof", "-o", "opprof_noise=fail").ret == 1
+    suite("--opprof", "-q", "--opprof-noise=warn").stdout.fnmatch_lines([f"times not judged, {why}*"])
     suite("--opprof", "--opprof-noise=warn", "--opprof-strict").assert_outcomes(passed=1)  # it was compared
     suite("--opprof", "--opprof-noise=ignore").assert_outcomes(failed=1)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+
+from pytest_opprof.judge import Rule
 
 from ..conftest import thrice
 
@@ -55,7 +58,7 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
 def test_times_measured_in_parallel_are_marked_and_not_judged(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.stored.LOOKING_S", -1)  # each look takes 1 s
+    monkeypatch.setattr("pytest_opprof.stored.Rule", partial(Rule, processes=1))  # each takes 1 s
     model(pytester, tests=2, ns=100_000)
     suite("--opprof-update")
     thrice(pytester)
