@@ -259,11 +259,11 @@ class Found:
 
     def _lacks(self, test: str) -> str:
         before = self.first[0]
+        file = test.partition("::")[0]
+        if file in before.errors:
+            return f"cannot import {file} ({before.errors[file]})"
         if test not in before.collected:
-            file = test.partition("::")[0]
-            return (
-                f"cannot import {file} ({before.errors[file]})" if file in before.errors else "does not have the test"
-            )
+            return "does not have the test"
         outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
 

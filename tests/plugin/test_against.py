@@ -218,7 +218,7 @@ def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repo
     result.assert_outcomes(passed=2, deselected=2)
     result.stdout.fnmatch_lines(
         [
-            "nothing to compare with: HEAD cannot import test_m.py (ModuleNotFoundError: *'nosuchmodule'): test_m.py::*",
+            "nothing to compare with: HEAD cannot import test_m.py (ModuleNotFoundError: *'nosuchmodule'): test_m.py*",
             "opprof: 2 tests measured, 1 ok, 1 without baseline",
         ]
     )
