@@ -87,7 +87,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
     assert (YARDSTICK, BUSY, PATIENCE_S, PATIENCE) == (1.25, 0.25, 1.0, 0.15)
     text = " ".join(README.split())
     for words in (
-        "default 13%; against a revision 5.5%",
+        "default 13%; against a revision 6%",
         "default 25%; against a revision 15%",
         "default 2 us",
         "from 10 rounds on times are judged",
@@ -99,7 +99,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "if that is also 5 us and 8 % of the whole",
         "A tolerance below 10%",
         "in five pairs of processes (nine for what is suspicious)",
-        "slower is 5.5 %, if seven of nine pairs agree",
+        "slower is 6 %, if seven of nine pairs agree",
         "takes 25 % longer",
         "a quarter of the cores",
     ):

@@ -100,7 +100,7 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
         [
             "op regression: test_m.py::test_a  [[]fake 1, fake, async[]]",
             "  device time of Add: 30 us -> 50 us (+66.7%), limit 15%, in 9 pairs of processes",
-            "  device time: 130 us -> 150 us (+15.4%), limit 5.5%, in 9 pairs of processes",
+            "  device time: 130 us -> 150 us (+15.4%), limit 6%, in 9 pairs of processes",
             "opprof: 1 test measured, 0 ok, 1 slower",
         ]
     )
