@@ -28,7 +28,8 @@ from .workloads import LONGER, Work
 OK, FAILED, NOT_DECIDED, FIGURE = "ok", "FAILED", "not decided", "figure"
 MATMULS, CASTS, COPIES = 7, 5, 3
 WINDOWS = 500
-ROUNDS = LEAST_ROUNDS + 5
+ROUNDS = 2 * LEAST_ROUNDS + 5
+"""Many and short: one during which nobody else wants the core is likelier."""
 SMALL_OPS, SMALL_PAIRS = 1000, 15
 
 
@@ -106,7 +107,7 @@ class Subject:
 
     def _timed(self, longer: bool = False) -> Run:
         def body() -> None:
-            self.run(4, 4, 4, longer)
+            self.run(2, 2, 2, longer)
             self.work.wait()
 
         run = run_of(self.measured(*[body] * ROUNDS, alone=True), threads=1)

@@ -370,6 +370,20 @@ def test_on_this_cpu_counts_are_exact_and_every_time_is_decided_or_said_not_to_b
     assert "to be measured" not in "".join(lines.values())
 
 
+@pytest.mark.torch
+def test_torch_that_cannot_use_a_gpu_has_failed_on_one(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.ones", lambda *args, **kwargs: (_ for _ in ()).throw(RuntimeError("no kernel image")))
+    use(monkeypatch, workloads.of_torch("cuda"))
+    code, lines, _ = report("--device", "cuda")
+    assert code == 1
+    assert lines["first window"].endswith("expected to be measured; found RuntimeError: no kernel image")
+
+
+def test_every_device_can_be_asked_for(device: Device, report: Report) -> None:
+    for name in workloads.DEVICES:
+        assert report("--device", name)[0] == 0
+
+
 def test_the_cpu_is_numpy_and_torch_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "find_spec", lambda name: None)
     assert [work.framework for work in workloads.works("cpu")] == ["numpy"]
