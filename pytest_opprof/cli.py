@@ -59,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     backends = commands.add_parser("backends", help="list backends: which can run, and why the others cannot")
     backends.set_defaults(run=_backends)
 
+    check = commands.add_parser("selfcheck", help="measure known work: do counts, times and verdicts hold here?")
+    check.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU, else cpu")
+    check.add_argument("--json", action="store_true", help="print what was found as JSON")
+    check.set_defaults(run=_selfcheck)
+
     profiles.add(commands)
 
     text = "compare two --opprof-json files; exit 1 when the second is worse, 2 when they cannot be compared"
@@ -126,6 +131,13 @@ def _backends(arguments: argparse.Namespace) -> int:
             reason = str(error)
         print(f"{name:8}  {'can run' if reason is None else f'cannot run: {reason}'}")
     return OK
+
+
+def _selfcheck(arguments: argparse.Namespace) -> bool:
+    # Imported here, with NumPy behind it.
+    from .selfcheck import run
+
+    return run(arguments)
 
 
 def _list(arguments: argparse.Namespace) -> int:

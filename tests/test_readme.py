@@ -74,6 +74,14 @@ def test_files_that_the_readme_links_to_are_there() -> None:
     assert [link for link in links if not (Path(__file__).parent.parent / link).exists()] == []
 
 
+def test_the_report_of_the_self_check_is_what_it_prints() -> None:
+    from pytest_opprof import checks
+
+    shown = re.findall(r"^  (ok|figure) +([A-Za-z ]+?)  ", README, re.MULTILINE)
+    assert [name for _, name in shown] == list(checks.CHECKS)
+    assert [status for status, _ in shown] == [*["ok"] * 6, "figure"]
+
+
 def test_the_defaults_it_states_are_the_defaults() -> None:
     from pytest_opprof import judge
     from pytest_opprof.conditions import BUSY, PATIENCE, PATIENCE_S, YARDSTICK
