@@ -48,7 +48,7 @@ class EventLog:
         self._duration_ns: list[int] = []
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
-        self._memory: list[tuple[int, int]] = []
+        self._memory: list[tuple[int, int | None]] = []
         self._remarks: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -98,8 +98,8 @@ class EventLog:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
 
-    def allocated(self, size: int, interval: int | None = None) -> None:
-        """Say that *size* bytes were allocated (freed, if negative)."""
+    def allocated(self, size: int | None, interval: int | None = None) -> None:
+        """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
 
     def remark(self, text: str, interval: int = ALWAYS) -> None:
@@ -164,12 +164,18 @@ class EventLog:
 class MemoryUse:
     """Allocation in one interval or step, in bytes above its beginning."""
 
-    peak: int = 0
+    peak: int | None = 0
+    """None where something was allocated whose size is not known."""
     net: int = 0
+    allocations: int | None = 0
+    """How many there were; None where only the bytes are known."""
 
     def then(self, later: MemoryUse) -> MemoryUse:
         """Return the use of this stretch of time followed by *later*."""
-        return MemoryUse(max(self.peak, self.net + later.peak), self.net + later.net)
+        peak = None if self.peak is None or later.peak is None else max(self.peak, self.net + later.peak)
+        unknown = self.allocations is None or later.allocations is None
+        allocations = None if unknown else (self.allocations or 0) + (later.allocations or 0)
+        return MemoryUse(peak, self.net + later.net, allocations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +259,16 @@ class OpProfile:
     def total(self) -> OpStats:
         """The numbers of the whole window."""
         return self._stats("total", np.ones(len(self.op), bool), partly=True)
+
+    @property
+    def allocations(self) -> tuple[int, ...] | None:
+        """How often memory was allocated in each step; None where not recorded."""
+        return None if self.memory is None else _all_known([use.allocations for use in self.memory])
+
+    @property
+    def peak_memory(self) -> tuple[int, ...] | None:
+        """The bytes allocated at the worst moment of each step, above its beginning; None where not recorded."""
+        return None if self.memory is None else _all_known([use.peak for use in self.memory])
 
     @cached_property
     def launches(self) -> tuple[int, ...] | None:
@@ -419,11 +435,17 @@ def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps:
     return tuple(uses)
 
 
-def _memory_by_interval(allocations: Iterable[tuple[int, int]], intervals: int) -> tuple[MemoryUse, ...]:
+def _memory_by_interval(allocations: Iterable[tuple[int, int | None]], intervals: int) -> tuple[MemoryUse, ...]:
     uses = [MemoryUse()] * intervals
     for interval, size in allocations:
-        uses[interval] = uses[interval].then(MemoryUse(max(size, 0), size))
+        use = MemoryUse(None, 0, 1) if size is None else MemoryUse(max(size, 0), size, int(size > 0))
+        uses[interval] = uses[interval].then(use)
     return tuple(uses)
+
+
+def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
+    known = tuple(value for value in values if value is not None)
+    return known if len(known) == len(values) else None
 
 
 def numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:

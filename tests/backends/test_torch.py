@@ -189,8 +189,15 @@ def test_flops_and_memory_are_known_when_asked_for() -> None:
     assert profile.stats("MatMul").flops == (2 * 8 * 16 * 4,)
     assert profile.memory is not None
     assert profile.memory[0].peak == 8 * 4 * 4
+    assert profile.allocations == (1,)
     assert measure(lambda: a @ b).flops is None
     assert measure(lambda: a @ b).memory is None
+
+
+def test_a_step_that_writes_into_what_it_has_allocates_nothing() -> None:
+    a, b, out = torch.ones(8, 16), torch.ones(16, 4), torch.empty(8, 4)
+    assert measure(lambda: torch.mm(a, b, out=out).view(-1), memory=True).allocations == (0,)
+    assert measure(lambda: (a @ b, a.half(), torch.empty(0)), memory=True).allocations == (2,)
 
 
 def test_a_raw_name_that_torch_registers_is_no_spelling_mistake() -> None:
