@@ -38,6 +38,10 @@ class EventLog:
         self.environment = environment
         self.knows = knows
         self.interval = 0
+        self.range_marks: set[int] = set()
+        """The intervals that begin where a range of the user's does."""
+        self.inside_ops: set[int] = set()
+        """Those of them that begin inside an op, where the backend can tell."""
         self.knows_flops = False
         self.knows_memory = False
         self._on_mark = on_mark
@@ -54,9 +58,11 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._name)
 
-    def mark(self) -> None:
+    def mark(self, of_range: bool = False) -> None:
         """Begin the next interval."""
         self.interval += 1
+        if of_range:
+            self.range_marks.add(self.interval)
         if self._on_mark:
             self._on_mark()
 
@@ -355,10 +361,11 @@ def assemble(
     where that is known.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
-    recorded = [profile for profile in kept if len(profile.op)] or kept
+    by_frameworks = [profile for profile in kept if profile.environment.frameworks] or kept
+    recorded = [profile for profile in by_frameworks if len(profile.op)] or by_frameworks
     op_names, op_maps = _merged([profile.op_names for profile in kept])
     raw_names, raw_maps = _merged([profile.raw_names for profile in kept])
-    flops = [profile.flops for profile in recorded if profile.flops is not None]
+    flops = [profile.flops for profile in kept if profile.flops is not None]
     return OpProfile(
         environment=Environment.together(profile.environment for profile in recorded),
         op_names=op_names,
@@ -370,14 +377,14 @@ def assemble(
         device_ns=np.concatenate([profile.device_ns for profile in kept]),
         bytes=np.concatenate([profile.bytes for profile in kept]),
         # Known only if every backend that recorded knows it: half a sum would pass a limit.
-        flops=np.concatenate(flops) if len(flops) == len(recorded) else None,
+        flops=np.concatenate(flops) if all(profile.flops is not None for profile in recorded) else None,
         step=np.concatenate([profile.step for profile in kept]),
         host_ns=tuple(host_ns),
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
-        remarks=tuple(remark for profile in kept for remark in profile.remarks),
+        remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof import op
 from pytest_opprof.backends import Options, cuda, cuda_driver, cupti
 from pytest_opprof.backends.cuda import CudaBackend
 from pytest_opprof.backends.cupti_records import PEER_COPY
@@ -272,6 +273,45 @@ def test_code_that_is_loaded_in_a_round_is_said_aloud(gpu: Gpu, backend: CudaBac
     )
 
 
+def test_a_range_is_counted_and_kernels_launched_in_it_keep_their_names_and_times(
+    gpu: Gpu, backend: CudaBackend
+) -> None:
+    recorder, window = Recorder([backend], Options()), Window("w")
+    with recorder.open(window):
+        for ranges in (1, 2):
+            with recorder.step(window):
+                for _ in range(ranges):
+                    with op("my_attention"):
+                        gpu.launch("my_kernel", 1000, late_ns=10**9)
+                gpu.launch(CAST, 10)
+                gpu.call("cuModuleLoadData")
+    assert {stats.op: (stats.calls, stats.device_ns) for stats in window.ops} == {
+        "my_kernel": ((1, 2), (1000, 2000)),
+        "Cast": ((1, 1), (10, 10)),
+        "my_attention": ((1, 2), None),
+    }
+    assert window.profile.launches == (2, 3)
+    assert [step for step, _ in window.profile.remarks] == [0, 1]
+
+
+def test_code_that_is_loaded_in_several_ranges_of_a_round_is_said_of_that_round_once(
+    gpu: Gpu, backend: CudaBackend
+) -> None:
+    recorder, window = Recorder([backend], Options()), Window("w")
+    with recorder.open(window), recorder.step(window):
+        for _ in range(3):
+            with op("mine"):
+                gpu.call("cuModuleLoadData")
+    assert [step for step, _ in window.profile.remarks] == [0]
+
+
+def test_a_function_of_cuda_is_no_name_for_a_range(backend: CudaBackend) -> None:
+    recorder, window = Recorder([backend], Options()), Window("w")
+    with recorder.open(window), recorder.step(window):
+        with pytest.raises(UsageError, match=r"opprof.op\('MemcpyHtoH'\): the name is taken"), op("MemcpyHtoH"):
+            pass
+
+
 # Memory, by a stand-in for CuPy's pool and hook.
 
 
@@ -505,9 +545,9 @@ def test_every_op_is_counted_once_in_its_step_whatever_the_order(program: list[s
             expected[-1][action] = expected[-1].get(action, 0) + 1
     ops = {"kernel": "my_kernel", "cast": "Cast", "copy": "MemcpyHtoD", "set": "Memset", "wait": "Synchronize"}
     counted = {stats.op: stats.calls for stats in profile.ops}
-    for action, op in ops.items():
+    for action, name in ops.items():
         calls = tuple(step.get(action, 0) for step in expected)
-        assert counted.get(op, (0,) * len(expected)) == calls
+        assert counted.get(name, (0,) * len(expected)) == calls
 
 
 def _run(backend: CudaBackend, gpu: Gpu, program: list[str]) -> OpProfile:
