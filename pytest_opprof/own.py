@@ -1,8 +1,9 @@
-"""Ops of the user's own. For library code: this imports nothing, and does nothing while nobody records."""
+"""Ops of the user's own. For library code: this imports nothing heavy, and does nothing while nobody records."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -25,10 +26,17 @@ class op:  # noqa: N801  # a context manager, called like contextlib's
 
     def __enter__(self) -> None:
         """Begin, if something records in this thread."""
-        if recording is not None:
+        if not _is_compiling() and recording is not None:
             recording.enter(self.name)
 
     def __exit__(self, *error: object) -> None:
         """End; nothing happens if the window ended before."""
-        if recording is not None:
+        if not _is_compiling() and recording is not None:
             recording.leave(self.name)
+
+
+def _is_compiling() -> bool:
+    # Asked first: torch.compile guards what it reads. Had it read `recording`, it would compile the code again, to
+    # something else, as soon as a window opens.
+    compiler: Any = getattr(sys.modules.get("torch"), "compiler", None)
+    return hasattr(compiler, "is_dynamo_compiling") and bool(compiler.is_dynamo_compiling())

@@ -385,6 +385,25 @@ def test_a_range_in_a_layer_that_is_computed_again_for_its_gradient_runs_twice(r
     assert training(with_range) == training(layer) | {"my_layer": 2}
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # dynamo imports what torch deprecates
+def test_a_range_in_code_that_torch_compile_compiles_is_not_there_and_does_not_change_that_code() -> None:
+    graphs = []
+
+    def compiler(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def with_range(x: torch.Tensor) -> torch.Tensor:
+        with op("mine"):
+            return x * x
+
+    compiled = torch.compile(with_range, backend=compiler, fullgraph=True)
+    compiled(X)
+    found = calls(recorded(lambda: compiled(X)))
+    assert (len(graphs), found["Mul"], "mine" in found) == (1, 1, False)
+    assert calls(recorded(lambda: with_range(X))) == {"Mul": 1, "mine": 1}
+
+
 def test_a_window_inside_an_op_is_an_error_whether_or_not_there_are_ranges() -> None:
     class Opens(torch.autograd.Function):
         @staticmethod
