@@ -190,7 +190,7 @@ class Recorder:
         """Begin a range of the user's, if this is the thread that is recorded. Raises UsageError for a bad name."""
         if get_ident() != self._thread:
             return
-        if name not in self._range_names:
+        if not isinstance(name, str) or name not in self._range_names:
             check_name(name, self._logs)
             self._range_names.add(name)
         self._mark(of_range=True)

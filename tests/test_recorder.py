@@ -230,6 +230,7 @@ def test_a_window_that_ends_inside_a_range_is_an_error_and_leaves_the_next_one_a
         ("conv*", "write a letter, then"),
         ("(outside ops)", "write a letter, then"),
         (7, r"opprof.op\(7\): write a letter"),
+        (["a"], r"opprof.op\(\['a'\]\): write a letter"),
     ],
 )
 def test_a_name_that_means_something_else_or_nothing_is_refused(recorder: Recorder, name: str, message: str) -> None:

@@ -172,7 +172,7 @@ def _environment(driver: Driver, devices: list[int]) -> Environment:
     return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing="async")
 
 
-def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int, memory: Memory | None = None) -> None:
+def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int, memory: Memory | None) -> None:
     from . import cuda_events
 
     records: Mapping[int, Table] = cupti.records()
