@@ -3,4 +3,7 @@
 Importing the package costs nothing; its modules are imported where they are used.
 """
 
+from .own import op
+
+__all__ = ["op"]
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ from . import names, units
 from .errors import UsageError
 from .model import ABSENT, OpProfile, OpStats
 
-What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory"]
+What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory", "allocations"]
 
 _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
@@ -23,6 +23,7 @@ _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "host_time": ("host time", units.format_ns),
     "flops": ("FLOPs", units.format_flops),
     "peak_memory": ("peak memory", units.format_bytes),
+    "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
 }
 _OP_LIMITS: Mapping[str, What] = {
     "count": "calls",
@@ -39,6 +40,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "launches": {"count": "launches"},
     "flops": {"flops": "flops", "count": "flops"},
     "peak_memory": {"bytes": "peak_memory"},
+    "allocations": {"count": "allocations"},
 }
 """The same, where the key is a lower-case keyword, which limits the whole window."""
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
@@ -159,7 +161,7 @@ class Budget:
     @property
     def needs_memory(self) -> bool:
         """Whether allocations must be recorded to judge this budget."""
-        return any(limit.what == "peak_memory" for limit in self._every_limit())
+        return any(limit.what in ("peak_memory", "allocations") for limit in self._every_limit())
 
     @property
     def allows_nothing(self) -> bool:
@@ -275,9 +277,10 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
         return _measured(profile, limit, None, None if ABSENT in profile.host_ns else profile.host_ns)
     if limit.what == "launches":
         return _measured(profile, limit, None, profile.launches)
+    if limit.what == "allocations":
+        return _measured(profile, limit, None, profile.allocations)
     if limit.what == "peak_memory":
-        peaks = None if profile.memory is None else [use.peak for use in profile.memory]
-        return _measured(profile, limit, None, peaks)
+        return _measured(profile, limit, None, profile.peak_memory)
     return _of_op(profile, profile.total, limit, None)
 
 

@@ -13,6 +13,7 @@ from .backends import Backend, load_all
 from .conditions import Core, threads_limited
 from .errors import BackendError, UsageError
 from .judge import LEAST_ROUNDS
+from .own import op
 from .recorder import LEFT, OPEN, Recorder, Window
 from .reports import BODY
 from .settings import Plan, Settings, default_warmup
@@ -132,7 +133,10 @@ class Opprof:
     with opprof("prefill") as prefill: ...     a window; numbers when it closed
     for _ in opprof.rounds(20, warmup=3): ...  a window with a step per iteration
     opprof.array(x)                            a NumPy array whose ops are seen
+    with opprof.op("my_attention"): ...        code that counts as one op
     """
+
+    op = op
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement

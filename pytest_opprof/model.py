@@ -38,6 +38,10 @@ class EventLog:
         self.environment = environment
         self.knows = knows
         self.interval = 0
+        self.range_marks: set[int] = set()
+        """The intervals that begin where a range of the user's does."""
+        self.inside_ops: set[int] = set()
+        """Those of them that begin inside an op, where the backend can tell."""
         self.knows_flops = False
         self.knows_memory = False
         self._on_mark = on_mark
@@ -48,15 +52,17 @@ class EventLog:
         self._duration_ns: list[int] = []
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
-        self._memory: list[tuple[int, int]] = []
+        self._memory: list[tuple[int, int | None]] = []
         self._remarks: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._name)
 
-    def mark(self) -> None:
+    def mark(self, of_range: bool = False) -> None:
         """Begin the next interval."""
         self.interval += 1
+        if of_range:
+            self.range_marks.add(self.interval)
         if self._on_mark:
             self._on_mark()
 
@@ -98,8 +104,8 @@ class EventLog:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
 
-    def allocated(self, size: int, interval: int | None = None) -> None:
-        """Say that *size* bytes were allocated (freed, if negative)."""
+    def allocated(self, size: int | None, interval: int | None = None) -> None:
+        """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
 
     def remark(self, text: str, interval: int = ALWAYS) -> None:
@@ -164,12 +170,18 @@ class EventLog:
 class MemoryUse:
     """Allocation in one interval or step, in bytes above its beginning."""
 
-    peak: int = 0
+    peak: int | None = 0
+    """None where something was allocated whose size is not known."""
     net: int = 0
+    allocations: int | None = 0
+    """How many there were; None where only the bytes are known."""
 
     def then(self, later: MemoryUse) -> MemoryUse:
         """Return the use of this stretch of time followed by *later*."""
-        return MemoryUse(max(self.peak, self.net + later.peak), self.net + later.net)
+        peak = None if self.peak is None or later.peak is None else max(self.peak, self.net + later.peak)
+        unknown = self.allocations is None or later.allocations is None
+        allocations = None if unknown else (self.allocations or 0) + (later.allocations or 0)
+        return MemoryUse(peak, self.net + later.net, allocations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +265,16 @@ class OpProfile:
     def total(self) -> OpStats:
         """The numbers of the whole window."""
         return self._stats("total", np.ones(len(self.op), bool), partly=True)
+
+    @property
+    def allocations(self) -> tuple[int, ...] | None:
+        """How often memory was allocated in each step; None where not recorded."""
+        return None if self.memory is None else _all_known([use.allocations for use in self.memory])
+
+    @property
+    def peak_memory(self) -> tuple[int, ...] | None:
+        """The bytes allocated at the worst moment of each step, above its beginning; None where not recorded."""
+        return None if self.memory is None else _all_known([use.peak for use in self.memory])
 
     @cached_property
     def launches(self) -> tuple[int, ...] | None:
@@ -339,10 +361,11 @@ def assemble(
     where that is known.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
-    recorded = [profile for profile in kept if len(profile.op)] or kept
+    by_frameworks = [profile for profile in kept if profile.environment.frameworks] or kept
+    recorded = [profile for profile in by_frameworks if len(profile.op)] or by_frameworks
     op_names, op_maps = _merged([profile.op_names for profile in kept])
     raw_names, raw_maps = _merged([profile.raw_names for profile in kept])
-    flops = [profile.flops for profile in recorded if profile.flops is not None]
+    flops = [profile.flops for profile in kept if profile.flops is not None]
     return OpProfile(
         environment=Environment.together(profile.environment for profile in recorded),
         op_names=op_names,
@@ -354,14 +377,14 @@ def assemble(
         device_ns=np.concatenate([profile.device_ns for profile in kept]),
         bytes=np.concatenate([profile.bytes for profile in kept]),
         # Known only if every backend that recorded knows it: half a sum would pass a limit.
-        flops=np.concatenate(flops) if len(flops) == len(recorded) else None,
+        flops=np.concatenate(flops) if all(profile.flops is not None for profile in recorded) else None,
         step=np.concatenate([profile.step for profile in kept]),
         host_ns=tuple(host_ns),
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
-        remarks=tuple(remark for profile in kept for remark in profile.remarks),
+        remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
     )
 
 
@@ -419,11 +442,17 @@ def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps:
     return tuple(uses)
 
 
-def _memory_by_interval(allocations: Iterable[tuple[int, int]], intervals: int) -> tuple[MemoryUse, ...]:
+def _memory_by_interval(allocations: Iterable[tuple[int, int | None]], intervals: int) -> tuple[MemoryUse, ...]:
     uses = [MemoryUse()] * intervals
     for interval, size in allocations:
-        uses[interval] = uses[interval].then(MemoryUse(max(size, 0), size))
+        use = MemoryUse(None, 0, 1) if size is None else MemoryUse(max(size, 0), size, int(size > 0))
+        uses[interval] = uses[interval].then(use)
     return tuple(uses)
+
+
+def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
+    known = tuple(value for value in values if value is not None)
+    return known if len(known) == len(values) else None
 
 
 def numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:

@@ -45,6 +45,7 @@ class Meaning:
 _AUTOGRAD_NODE = re.compile(r"(?:autograd::engine::evaluate_function: .*|\w+Backward\d*|aten::_foreach_\w+)")
 _TORCH_COMPILE = re.compile(r"(?:Torch-Compiled Region|Pregraph bytecode|AOTDispatcher .*|TorchDynamo .*)")
 _STARTS_DEVICE_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
+_ALLOCATES = re.compile(r"cudaMalloc(?!Host)\w*|cuMemAlloc(?!Host)\w*|cuMemCreate|cu(?:Mipmapped)?Array(?:3D)?Create")
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _LAUNCH = re.compile(r"cu(?:da)?(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 _UNSTABLE = (
@@ -93,6 +94,15 @@ def is_launch(raw: str) -> bool:
     (True, True, False)
     """
     return _LAUNCH.fullmatch(raw) is not None
+
+
+def allocates(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that allocates memory of the device.
+
+    >>> allocates("cudaMallocAsync"), allocates("cuMemAlloc"), allocates("cudaMallocHost")
+    (True, True, False)
+    """
+    return _ALLOCATES.fullmatch(raw) is not None
 
 
 def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] | None = None) -> Meaning:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from time import perf_counter_ns
 
+from . import own
 from .backends import Backend, Options
 from .conditions import Core, waited_ns, yardstick_ns
 from .errors import BackendError, NothingMeasured, UsageError
 from .model import EventLog, OpProfile, OpStats, assemble
+from .ranges import Ranges, check_name
 
 OPEN = "is still open"
 LEFT = "was left before its end"
@@ -116,6 +119,11 @@ class Recorder:
         self._live: ExitStack | None = None
         self._logs: list[EventLog] = []
         self._intervals: list[dict[Window, int]] = []
+        self._ranges = Ranges()
+        self._range_names: set[str] = set()
+        self._thread = 0
+        self._around: Recorder | None = None
+        self._marked_ns = 0
         self._paused_ns = 0
         self._yardstick_ns = 0
         self.turn: Callable[[], None] | None = None
@@ -130,6 +138,7 @@ class Recorder:
         Raises BackendError where no backend can record, or one lost the window. If the body raises, the window has no
         profile, and the windows around it go on.
         """
+        self._check_no_range_is_open(window, "begins")
         self._open.append(window)
         try:
             if self._live is None:
@@ -154,7 +163,8 @@ class Recorder:
 
     @contextmanager
     def step(self, window: Window) -> Iterator[None]:
-        """Count what runs inside as one step of an open *window*."""
+        """Count what runs inside as one step of an open *window*. Raises UsageError where a range is not inside it."""
+        self._check_no_range_is_open(window, "begins")
         if not self._active:
             if self.turn:
                 self.turn()
@@ -165,6 +175,7 @@ class Recorder:
         begin, paused = perf_counter_ns(), self._paused_ns
         try:
             yield
+            self._check_no_range_is_open(window, "ends")
             window._host_ns.append(perf_counter_ns() - begin - (self._paused_ns - paused))
             if waited is not None:
                 # A thread that ended took what it had waited along.
@@ -175,10 +186,35 @@ class Recorder:
             if self._live is not None:
                 self._mark()
 
-    def _mark(self) -> None:
+    def enter(self, name: str) -> None:
+        """Begin a range of the user's, if this is the thread that is recorded. Raises UsageError for a bad name."""
+        if get_ident() != self._thread:
+            return
+        if not isinstance(name, str) or name not in self._range_names:
+            check_name(name, self._logs)
+            self._range_names.add(name)
+        self._mark(of_range=True)
+        self._ranges.enter(name, len(self._intervals) - 1)
+
+    def leave(self, name: str) -> None:
+        """End the range, if it is open: it may have begun before the window, or in another thread."""
+        if get_ident() == self._thread and (found := self._ranges.find(name)) is not None:
+            self._mark(of_range=True)
+            self._ranges.leave(found)
+
+    def _check_no_range_is_open(self, window: Window, what_it_does: str) -> None:
+        if self._live is not None and (name := self._ranges.innermost):
+            raise UsageError(
+                f"window {window.name!r} {what_it_does} inside opprof.op({name!r}); put the range inside the window"
+            )
+
+    def _mark(self, of_range: bool = False) -> None:
+        self._ranges.interval_ends(perf_counter_ns() - self._marked_ns)
         for log in self._logs:
-            log.mark()
-        self._intervals.append(dict(self._active))
+            log.mark(of_range)
+        # Ranges may be many, and change nothing in what is active.
+        self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
+        self._marked_ns = perf_counter_ns()
 
     def _start(self) -> None:
         begin = perf_counter_ns()
@@ -186,8 +222,9 @@ class Recorder:
             self._started = [backend for backend in self._backends if self._explicit or backend.in_use()]
             self._logs = [stack.enter_context(backend.collect(self._options)) for backend in self._started]
             self._live = stack.pop_all()
-        self._intervals = [{}]
+        self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
         self._mark()
+        self._around, own.recording = own.recording, self
         self._paused_ns += perf_counter_ns() - begin
 
     def _stop(self) -> None:
@@ -195,20 +232,28 @@ class Recorder:
         live, self._live = self._live, None
         if live is None:
             raise BackendError("the profiler could not be started again after an inner window closed")
+        own.recording = self._around
+        self._ranges.interval_ends(0)  # the last interval is in no window
         live.close()
         self._check_nothing_was_missed()
-        for log in self._logs:
-            profile = log.freeze(self._aliases)
+        for profile in self._profiles():
             for window in {window: None for interval in self._intervals for window in interval}:
                 steps = {index: active[window] for index, active in enumerate(self._intervals) if window in active}
                 window._parts.append((profile, steps))
         self._paused_ns += perf_counter_ns() - begin
+
+    def _profiles(self) -> list[OpProfile]:
+        profiles = [log.freeze(self._aliases) for log in self._logs]
+        inside_ops = set[int]().union(*(log.inside_ops for log in self._logs))
+        ranges = self._ranges.profile(profiles, inside_ops, self._aliases)
+        return [*profiles, *([ranges] if ranges else [])]
 
     def abandon(self) -> None:
         """Stop collecting and drop what was recorded: the test failed, or left a window open."""
         self._open.clear()
         live, self._live = self._live, None
         if live is not None:
+            own.recording, self._ranges = self._around, Ranges()
             live.__exit__(*sys.exc_info())
 
     def _check_nothing_was_missed(self) -> None:

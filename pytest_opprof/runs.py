@@ -87,7 +87,8 @@ def plain_window(window: WindowReport, machine: str, parallel: bool, compared: b
         "parallel": parallel,
         "rounds": profile.steps,
         "host_ns": list(profile.host_ns),
-        "peak_memory_bytes": None if profile.memory is None else [use.peak for use in profile.memory],
+        "peak_memory_bytes": _listed(profile.peak_memory),
+        "allocations": _listed(profile.allocations),
         "ops": {
             stats.op: {
                 "calls": list(stats.calls),

@@ -144,7 +144,7 @@ class OpTrace:
             flops=None if all(value is None for value in flops) else column(flops),
             step=np.array([record.step for record in records], np.int32),
             host_ns=tuple(map(round, self.step_ns[: len(steps)])) if self.step_ns else (ABSENT,) * len(steps),
-            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory),) * len(steps),
+            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory, allocations=None),) * len(steps),
             knows=lambda name: False,
         )
 

@@ -101,6 +101,19 @@ def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
     assert lines(profile, flops="2 kFLOP", peak_memory="1 MiB", MatMul="1 MFLOP") == []
 
 
+def test_allocations_are_counted_in_the_worst_step() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.knows_memory = True
+    for allocations in (3, 1, 0):
+        log.mark()
+        for size in allocations * [64, -64]:
+            log.allocated(size)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert lines(profile, allocations=0) == ["allocations: 0..3, over the budget of 0"]
+    assert lines(profile, allocations="1..3") == ["allocations: 0..3, under the budget of 1..3"]
+    assert lines(profile, allocations=3) == []
+
+
 def test_launches_are_calls_of_cuda_that_start_kernels_and_are_no_calls_of_ops() -> None:
     log = EventLog(ENVIRONMENT)
     for call, kernels in [("cuLaunchKernel", 1), ("cudaGraphLaunch", 3), ("cudaMemcpyAsync", 1)]:
@@ -118,7 +131,9 @@ def test_no_launch_is_within_a_budget_where_launches_would_have_been_seen() -> N
     assert lines(assemble([(log.freeze(), {0: 0})], [1]), launches=0) == []
 
 
-@pytest.mark.parametrize("limits", [{"flops": 1}, {"peak_memory": "1 MiB"}, {"Add": "5 FLOP"}, {"launches": 1}])
+@pytest.mark.parametrize(
+    "limits", [{"flops": 1}, {"peak_memory": "1 MiB"}, {"allocations": 0}, {"Add": "5 FLOP"}, {"launches": 1}]
+)
 def test_a_limit_on_what_was_not_measured_is_an_error_not_a_pass(limits: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="cannot be checked: fake does not measure it here"):
         lines(profile_of([("Add", 1)]), **limits)
@@ -159,6 +174,7 @@ def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
         ({"device_time": 5}, r"op_budget\(device_time=5\): write a time \('5 ms'\)"),
         ({"device_time": "5 MiB"}, r"op_budget\(device_time='5 MiB'\): write a time"),
         ({"calls": "5 ms"}, r"op_budget\(calls='5 ms'\): write a number of calls"),
+        ({"allocations": "5 B"}, r"op_budget\(allocations='5 B'\): write a number of calls"),
         ({"peak_memory": 5}, r"op_budget\(peak_memory=5\): write a size"),
         ({"only": "MatMul"}, r"op_budget\(only='MatMul'\): write a list of op names"),
         ({"top": [1]}, r"op_budget\(top=\[1\]\): write a list of op names"),

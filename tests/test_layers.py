@@ -16,13 +16,15 @@ SHARED_BY_FORMATS = (
     {f"traces.{path.stem}" for path in (PACKAGE / "traces").glob("[!_]*.py")} - FORMATS - {"traces.place"}
 )
 LAYERS = [
-    {"errors", "vocabulary", "vocabulary_files"},
+    {"errors", "vocabulary", "vocabulary_files", "own"},
     {"units", "names", "samples", "conditions", "worktree"},
     {"attribution", "environment", "judge", "kernel_names"},
     {"model"},
+    {"ranges"},
     {"trace"},
     {"backends.cupti_records", "backends.cuda_driver"},
     {"backends.cupti", "backends.cuda_events"},
+    {"backends.cuda_memory"},
     {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.cuda", "backends.fake"},
     {"traces.place"},
     {"traces"},

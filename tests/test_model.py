@@ -131,9 +131,20 @@ def test_peak_memory_is_the_highest_level_above_the_beginning_of_a_step() -> Non
         for size in sizes:
             log.allocated(size)
     profile = assemble([(log.freeze(), {1: 0, 2: 1})], [1, 1])
-    assert profile.memory == (MemoryUse(100, 60), MemoryUse(500, -60))
+    assert profile.memory == (MemoryUse(100, 60, 2), MemoryUse(500, -60, 1))
     together = assemble([(log.freeze(), {1: 0, 2: 0})], [1])
-    assert together.memory == (MemoryUse(560, 0),)
+    assert together.memory == (MemoryUse(560, 0, 3),)
+
+
+def test_allocations_of_unknown_size_are_counted_and_leave_the_peak_unknown() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.knows_memory = True
+    log.allocated(100)
+    log.mark()
+    log.allocated(None)
+    profile = assemble([(log.freeze(), {0: 0, 1: 1})], [1, 1])
+    assert (profile.allocations, profile.peak_memory) == ((1, 1), None)
+    assert MemoryUse(5, allocations=None).then(MemoryUse(0, 0, 1)).allocations is None
 
 
 def test_intervals_outside_every_step_and_a_step_cut_short_are_left_out() -> None:

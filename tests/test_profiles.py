@@ -332,6 +332,7 @@ class TestCheck:
             ("Cast=many", "write a number of calls"),
             ("host_time=1s", "made by hand does not have: its ops have 50 us of host time, without what is between"),
             ("peak_memory=1GiB", "cannot be checked"),
+            ("allocations=0", "cannot be checked"),
         ],
     )
     def test_what_cannot_be_judged_is_an_error_not_a_pass(self, run: Run, budget: str, message: str) -> None:

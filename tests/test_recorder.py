@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from pytest_opprof import op, own
 from pytest_opprof.backends import Options, fake
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
@@ -126,6 +128,143 @@ def test_an_unknown_op_ends_the_traceback_at_the_users_line(recorder: Recorder) 
         window.count("Csat")
     assert error.value.__cause__ is None
     assert error.value.__suppress_context__
+
+
+def calls(window: Window) -> dict[str, tuple[int, ...]]:
+    return {stats.op: stats.calls for stats in window.ops}
+
+
+def test_a_range_is_one_op_and_the_ops_inside_keep_their_counts_and_times(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        with op("my_attention"):
+            fake.launch("MatMul", device_ns=5)
+            with op("my_softmax"):
+                fake.launch("Exp", device_ns=7)
+        with op("my_attention"):
+            pass
+    assert calls(window) == {"my_attention": (2,), "my_softmax": (1,), "MatMul": (1,), "Exp": (1,)}
+    assert (window.count("my_attention"), window.device_ns) == (2, 12)
+    assert window.stats("my_attention").device_ns is None  # an accelerator's time is all in its ops
+    assert window.profile.environment.frameworks == (("fake", "1"),)
+
+
+def test_a_range_is_of_the_step_and_the_windows_it_is_in(recorder: Recorder) -> None:
+    window = Window("rounds")
+    with op("before"), measure(recorder) as outer:
+        with recorder.open(window):
+            for ranges in (1, 3):
+                with op("between"):
+                    pass
+                with recorder.step(window):
+                    for _ in range(ranges):
+                        with op("mine"):
+                            fake.launch("Add")
+    assert calls(window) == {"mine": (1, 3), "Add": (1, 3)}
+    assert calls(outer) == {"mine": (4,), "Add": (4,), "between": (2,)}
+
+
+def test_a_range_does_nothing_where_nobody_records(recorder: Recorder) -> None:
+    with op("Cast"), op("any thing?"):
+        pass
+    with measure(recorder) as window:
+        fake.launch("Add")
+    with op("after"):
+        pass
+    assert calls(window) == {"Add": (1,)}
+    assert own.recording is None
+
+
+def test_ranges_of_two_tasks_may_overlap_and_those_of_other_threads_are_not_seen(recorder: Recorder) -> None:
+    def of_a_thread() -> None:
+        with op("in_a_thread"):
+            pass
+
+    one, two = op("one"), op("two")
+    with measure(recorder) as window:
+        one.__enter__()
+        two.__enter__()
+        thread = threading.Thread(target=of_a_thread)
+        thread.start()
+        thread.join()
+        one.__exit__()
+        two.__exit__()
+        two.__exit__()
+    assert calls(window) == {"one": (1,), "two": (1,)}
+
+
+def test_what_a_range_raises_ends_it(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        with pytest.raises(ValueError, match="mine"), op("mine"):
+            raise ValueError("mine")
+        fake.launch("Add")
+    assert calls(window) == {"mine": (1,), "Add": (1,)}
+
+
+def test_a_window_inside_a_range_is_an_error_that_says_so(recorder: Recorder) -> None:
+    with measure(recorder, "outer"):
+        with op("mine"), pytest.raises(UsageError, match=r"window 'inner' begins inside opprof.op\('mine'\); put"):
+            with measure(recorder, "inner"):
+                pass
+
+
+def test_a_window_that_ends_inside_a_range_is_an_error_and_leaves_the_next_one_alone(recorder: Recorder) -> None:
+    with ExitStack() as stack:
+        with pytest.raises(UsageError, match=r"window 'w' ends inside opprof.op\('mine'\)"), measure(recorder):
+            stack.enter_context(op("mine"))
+    assert own.recording is None
+    with measure(recorder) as window:
+        fake.launch("Add")
+    assert calls(window) == {"Add": (1,)}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Cast", "the name is taken, ops called so are counted as Cast; give the range one of its own: 'my_Cast'"),
+        ("aten::addmm", "ops called so are counted as MatMul"),
+        ("aten::to", "a framework has ops called so"),
+        ("cudaLaunchKernel", "a framework has ops called so"),
+        ("AddBackward0", "a framework has ops called so"),
+        ("MemcpyHtoD", "ops called so are counted as MemcpyHtoD"),
+        ("", r"opprof.op\(''\): write a letter, then letters, digits"),
+        ("conv*", "write a letter, then"),
+        ("(outside ops)", "write a letter, then"),
+        (7, r"opprof.op\(7\): write a letter"),
+        (["a"], r"opprof.op\(\['a'\]\): write a letter"),
+    ],
+)
+def test_a_name_that_means_something_else_or_nothing_is_refused(recorder: Recorder, name: str, message: str) -> None:
+    with measure(recorder), pytest.raises(UsageError, match=message), op(name):
+        pass
+
+
+def test_a_range_with_the_name_of_an_op_that_ran_is_refused(recorder: Recorder) -> None:
+    with pytest.raises(UsageError, match=r"opprof.op\('my_kernel'\): an op of this name ran beside it"):
+        with measure(recorder):
+            fake.launch("my_kernel")
+            with op("my_kernel"):
+                pass
+
+
+def test_an_alias_gives_a_range_a_meaning() -> None:
+    recorder = Recorder([fake.backend()], Options(), {"my_attention": "Attention"}, explicit=True)
+    with measure(recorder) as window, op("my_attention"):
+        pass
+    assert calls(window) == {"Attention": (1,)}
+
+
+def test_memory_and_flops_are_known_or_not_whether_or_not_there_are_ranges() -> None:
+    for known in (False, True):
+        recorder = Recorder([fake.backend()], Options(flops=known, memory=known), explicit=True)
+        with measure(recorder) as window, op("mine"):
+            fake.allocate(100)
+            fake.launch("MatMul", flops=5)
+            with op("inner"):
+                fake.allocate(50)
+                fake.allocate(-50)
+        assert window.profile.total.flops == ((5,) if known else None)
+        assert window.profile.allocations == ((2,) if known else None)
+        assert window.profile.peak_memory == ((150,) if known else None)
 
 
 class Late:

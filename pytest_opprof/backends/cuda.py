@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from .. import names
@@ -21,6 +21,7 @@ from . import Options
 if TYPE_CHECKING:
     from .cuda_driver import Driver
     from .cuda_events import Span
+    from .cuda_memory import Memory
     from .cupti import Cupti
     from .cupti_records import Table
 
@@ -62,23 +63,26 @@ class CudaBackend:
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
         from .cuda_events import Span
+        from .cuda_memory import Memory
 
         driver, cupti = self._start(options)
         marks: list[int] = []
         log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), _is_function)
+        memory = Memory(log) if options.memory else None
         driver.synchronize()
         cupti.enable()
         self._collecting = True
         try:
             begin = cupti.timestamp()
-            yield log
+            with memory.hook() if memory else nullcontext():
+                yield log
             end = cupti.timestamp()
             contexts = driver.synchronize()
         finally:
             # Also after an exception or Ctrl-C: recording would slow what follows.
             self._collecting = False
             cupti.disable()
-        _fill(log, cupti, driver, Span(begin, end, marks), contexts)
+        _fill(log, cupti, driver, Span(begin, end, marks), contexts, memory)
 
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
         from . import cuda_driver, cupti
@@ -168,7 +172,7 @@ def _environment(driver: Driver, devices: list[int]) -> Environment:
     return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing="async")
 
 
-def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int) -> None:
+def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int, memory: Memory | None) -> None:
     from . import cuda_events
 
     records: Mapping[int, Table] = cupti.records()
@@ -178,6 +182,8 @@ def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int
         # Without a context there was nothing to wait for, and nothing could run.
         cuda_events.check_last_call(calls, span)
     inside = cuda_events.fill(log, calls, work, span)
+    if memory:
+        memory.finish(calls, span)
     for interval in sorted(cuda_events.loads(calls, span)):
         log.remark(_LOADED, interval)
     if used := list(cuda_events.devices(work, inside)):

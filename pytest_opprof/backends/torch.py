@@ -122,6 +122,8 @@ def _read(results: Any, log: EventLog, options: Options) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = _Reader(log, options)
     reader.find_marks(tree)
+    if log.range_marks and len(reader.marks) != log.interval:
+        reader.find_marks_inside_ops(tree)
     if len(reader.marks) != log.interval:
         raise BackendError(
             "the torch profiler lost this window: another torch.profiler (or autograd.profiler) ran inside the test,"
@@ -151,6 +153,8 @@ class _Reader:
         self.log = log
         self.options = options
         self.marks: list[int] = []
+        self.cuts_ops = False
+        """Whether marks lie inside ops, so that the ops inside an op may be in other intervals."""
         self.correlations: dict[int, int] = {}
         self._user_scope = RecordScope.USER_SCOPE
         self._allocation = _EventType.Allocation
@@ -165,6 +169,19 @@ class _Reader:
                 self.find_marks(event.children)
         self.marks.sort()
 
+    def find_marks_inside_ops(self, tree: list[Any]) -> None:
+        """Collect the marks in autograd's functions and hooks as well: a range may begin and end there, a step not."""
+        outside, everywhere, stack = set(self.marks), list[int](), list(tree)
+        while stack:
+            event = stack.pop()
+            if event.name == _MARK:
+                everywhere.append(event.start_time_ns)
+            stack.extend(event.children)
+        everywhere.sort()
+        inside = {interval for interval, start in enumerate(everywhere, start=1) if start not in outside}
+        if inside <= self.log.range_marks:
+            self.marks, self.log.inside_ops, self.cuts_ops = everywhere, inside, True
+
     def walk(self, tree: list[Any]) -> None:
         """Append every op to the log, each before those inside it, in order of time."""
         log, with_flops, with_memory = self.log, self.options.flops, self.options.memory
@@ -172,7 +189,7 @@ class _Reader:
         stack = [(event, -1, 0) for event in reversed(tree)]
         while stack:
             event, parent, interval = stack.pop()
-            if parent < 0:
+            if parent < 0 or self.cuts_ops:
                 interval = bisect_right(self.marks, event.start_time_ns)
             if with_memory and event.tag == self._allocation:
                 log.allocated(event.extra_fields.alloc_size, interval)

@@ -1,7 +1,8 @@
 """A stand-in for libcupti and libcuda, in Python. It is no GPU: it writes down what it is told that one did.
 
 `Gpu` has the functions of both libraries that the cuda backend calls, with their arguments as ctypes passes them, and
-`launch`, `copy`, `set_memory`, `call`: what a program does. Records are those of CUPTI 13.0.
+`launch`, `copy`, `set_memory`, `call`: what a program does. Records are those of CUPTI 13.0. `Pool` and
+`MemoryHook` are shaped like those of CuPy 13 and 14.
 """
 
 # ruff: noqa: N802  # functions have the names that NVIDIA gave them
@@ -14,7 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from itertools import count
+from typing import Any, ClassVar
 
 from pytest_opprof.backends.cuda_driver import Driver
 from pytest_opprof.backends.cupti import Cupti
@@ -261,3 +263,56 @@ class Gpu:
 
     def libraries(self) -> tuple[Driver, Cupti]:
         return Driver(self), Cupti(self, "libcupti.stand-in")
+
+
+class MemoryHook:
+    """Shaped like ``cupy.cuda.MemoryHook``: registered by ``with``, its methods get keyword arguments only."""
+
+    name = "MemoryHook"
+    registered: ClassVar[dict[str, MemoryHook]] = {}
+
+    def __enter__(self) -> object:
+        if self.name in self.registered:
+            raise KeyError(f"memory hook {self.name} already exists")
+        self.registered[self.name] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self.registered[self.name]
+
+    def alloc_postprocess(self, **kwargs: int) -> None: ...
+    def malloc_postprocess(self, **kwargs: int) -> None: ...
+    def free_postprocess(self, **kwargs: int) -> None: ...
+
+
+class Pool:
+    """A memory pool that keeps what is given back and asks the stand-in for more; blocks of 512 bytes, as CuPy's."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._free: list[int] = []
+        self._used: dict[int, int] = {}
+        self._numbers = count(1)
+
+    def malloc(self, size: int) -> int:
+        mem_size = -(-size // 512) * 512
+        if mem_size and mem_size not in self._free:
+            self._gpu.call("cudaMalloc_v3020")
+            self._free.append(mem_size)
+            self._tell("alloc_postprocess", mem_size=mem_size, mem_ptr=4096)
+        if mem_size:
+            self._free.remove(mem_size)
+        block = next(self._numbers)
+        self._used[block] = mem_size
+        address = 4096 if mem_size else 0
+        self._tell("malloc_postprocess", size=size, mem_size=mem_size, mem_ptr=address, pmem_id=block)
+        return block
+
+    def free(self, block: int) -> None:
+        mem_size = self._used.pop(block)
+        self._free.append(mem_size)
+        self._tell("free_postprocess", mem_size=mem_size, mem_ptr=4096, pmem_id=block)
+
+    def _tell(self, method: str, **said: int) -> None:
+        for hook in MemoryHook.registered.values():
+            getattr(hook, method)(device_id=0, **said)

@@ -13,17 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof import op
 from pytest_opprof.backends import Options, cuda, cuda_driver, cupti
 from pytest_opprof.backends.cuda import CudaBackend
 from pytest_opprof.backends.cupti_records import PEER_COPY
 from pytest_opprof.baselines import run_of
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
-from pytest_opprof.model import OpProfile, assemble
+from pytest_opprof.model import MemoryUse, OpProfile, assemble
 from pytest_opprof.recorder import Recorder, Window
 from pytest_opprof.samples import Run
 
-from .cuda_stand_in import Gpu
+from .cuda_stand_in import Gpu, MemoryHook, Pool
 from .watch import Watch
 
 CAST = "cupy_copy__float64_float32"
@@ -37,6 +38,7 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
     monkeypatch.setattr(cupti, "opened", lambda: library)
     cupy = ModuleType("cupy")
     cupy.__version__ = "14.2.0"  # type: ignore[attr-defined]
+    cupy.cuda = SimpleNamespace(MemoryHook=MemoryHook)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     backend = CudaBackend()
     monkeypatch.setattr(cuda, "_BACKEND", backend)
@@ -271,6 +273,136 @@ def test_code_that_is_loaded_in_a_round_is_said_aloud(gpu: Gpu, backend: CudaBac
     )
 
 
+def test_a_range_is_counted_and_kernels_launched_in_it_keep_their_names_and_times(
+    gpu: Gpu, backend: CudaBackend
+) -> None:
+    recorder, window = Recorder([backend], Options()), Window("w")
+    with recorder.open(window):
+        for ranges in (1, 2):
+            with recorder.step(window):
+                for _ in range(ranges):
+                    with op("my_attention"):
+                        gpu.launch("my_kernel", 1000, late_ns=10**9)
+                gpu.launch(CAST, 10)
+                gpu.call("cuModuleLoadData")
+    assert {stats.op: (stats.calls, stats.device_ns) for stats in window.ops} == {
+        "my_kernel": ((1, 2), (1000, 2000)),
+        "Cast": ((1, 1), (10, 10)),
+        "my_attention": ((1, 2), None),
+    }
+    assert window.profile.launches == (2, 3)
+    assert [step for step, _ in window.profile.remarks] == [0, 1]
+
+
+def test_code_that_is_loaded_in_several_ranges_of_a_round_is_said_of_that_round_once(
+    gpu: Gpu, backend: CudaBackend
+) -> None:
+    recorder, window = Recorder([backend], Options()), Window("w")
+    with recorder.open(window), recorder.step(window):
+        for _ in range(3):
+            with op("mine"):
+                gpu.call("cuModuleLoadData")
+    assert [step for step, _ in window.profile.remarks] == [0]
+
+
+def test_a_function_of_cuda_is_no_name_for_a_range(backend: CudaBackend) -> None:
+    recorder, window = Recorder([backend], Options()), Window("w")
+    with recorder.open(window), recorder.step(window):
+        with pytest.raises(UsageError, match=r"opprof.op\('MemcpyHtoH'\): the name is taken"), op("MemcpyHtoH"):
+            pass
+
+
+# Memory, by a stand-in for CuPy's pool and hook.
+
+
+@pytest.fixture
+def memory(backend: CudaBackend) -> Iterator[Watch]:
+    yield Watch(backend, Options(memory=True))
+    assert not MemoryHook.registered
+
+
+def test_allocations_are_what_the_pool_hands_out_and_not_what_it_asks_cuda_for(gpu: Gpu, memory: Watch) -> None:
+    pool = Pool(gpu)
+    with memory.ops():
+        first, second = pool.malloc(1000), pool.malloc(500)
+        pool.free(first)
+        pool.free(second)
+        pool.malloc(400)
+    assert memory.profile.memory == (MemoryUse(peak=1024 + 512, net=512, allocations=3),)
+    assert memory.profile.remarks == ()
+
+
+def test_memory_from_before_the_window_is_not_taken_off_when_it_is_freed(gpu: Gpu, memory: Watch) -> None:
+    pool = Pool(gpu)
+    old = pool.malloc(4096)
+    with memory.ops():
+        pool.free(old)
+        pool.malloc(1)
+    assert memory.profile.memory == (MemoryUse(512, 512, 1),)
+
+
+def test_an_empty_array_and_a_failed_allocation_are_none(gpu: Gpu, memory: Watch) -> None:
+    with memory.ops():
+        Pool(gpu).malloc(0)
+    assert memory.profile.allocations == (0,)
+
+
+def test_allocations_of_steps_are_apart(gpu: Gpu, backend: CudaBackend) -> None:
+    pool = Pool(gpu)
+    with backend.collect(Options(memory=True)) as log:
+        for step in range(3):
+            log.mark()
+            for _ in range(step):
+                pool.malloc(512)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert (profile.allocations, profile.peak_memory) == ((0, 1, 2), (0, 512, 1024))
+
+
+def test_what_others_get_from_cuda_is_counted_and_its_size_is_not_known(gpu: Gpu, memory: Watch) -> None:
+    with memory.ops():
+        Pool(gpu).malloc(8)
+        gpu.call("cuMemAllocAsync")
+        with gpu.inside("cudaMalloc_v3020"):
+            gpu.call("cuMemAlloc_v2")
+        for none in ("cudaMallocHost_v3020", "cuMemFree_v2", "cudaHostAlloc_v3020"):
+            gpu.call(none)
+    assert memory.profile.allocations == (3,)
+    assert memory.profile.peak_memory is None
+    ((_, said),) = memory.profile.remarks
+    assert said.startswith("memory of the GPU was allocated beside CuPy's pools")
+
+
+def test_a_program_without_cupy_allocates_by_calls_of_cuda(
+    gpu: Gpu, memory: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "cupy")
+    with memory.ops():
+        pass
+    assert memory.profile.memory == (MemoryUse(0, 0, 0),)
+    with memory.ops():
+        gpu.call("cuMemAlloc_v2")
+    assert memory.profile.memory == (MemoryUse(None, 0, 1),)
+
+
+def test_memory_is_unknown_where_cupy_is_imported_inside_or_nobody_asked(
+    gpu: Gpu, memory: Watch, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with watch.ops():
+        Pool(gpu).malloc(8)
+    assert watch.profile.memory is None
+    cupy = sys.modules["cupy"]
+    monkeypatch.delitem(sys.modules, "cupy")
+    with memory.ops():
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert memory.profile.memory is None
+
+
+def test_the_hook_is_gone_after_an_exception(memory: Watch) -> None:
+    with pytest.raises(ValueError, match="mine"):
+        with memory.ops():
+            raise ValueError("mine")
+
+
 # Whether it can run.
 
 
@@ -413,9 +545,9 @@ def test_every_op_is_counted_once_in_its_step_whatever_the_order(program: list[s
             expected[-1][action] = expected[-1].get(action, 0) + 1
     ops = {"kernel": "my_kernel", "cast": "Cast", "copy": "MemcpyHtoD", "set": "Memset", "wait": "Synchronize"}
     counted = {stats.op: stats.calls for stats in profile.ops}
-    for action, op in ops.items():
+    for action, name in ops.items():
         calls = tuple(step.get(action, 0) for step in expected)
-        assert counted.get(op, (0,) * len(expected)) == calls
+        assert counted.get(name, (0,) * len(expected)) == calls
 
 
 def _run(backend: CudaBackend, gpu: Gpu, program: list[str]) -> OpProfile:
@@ -487,6 +619,28 @@ def test_a(casts):
         ]
     )
     result.stdout.fnmatch_lines(["  launches: 4, over the budget of 3"])
+
+
+def test_a_budget_of_allocations_holds_in_steady_state_and_breaks_where_each_round_allocates(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+from tests.backends.cuda_stand_in import Pool
+@pytest.mark.op_budget(allocations=0, peak_memory="1 KiB")
+@pytest.mark.opprof(rounds=3, warmup=1, baseline=False)
+@pytest.mark.parametrize("each_round", [0, 2])
+def test_a(each_round):
+    GPU.launch("gemm")
+    for _ in range(each_round): Pool(GPU).malloc(2000)
+"""
+    )
+    result = run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["  allocations: 2, over the budget of 0", "  peak memory: 4 KiB, over the budget of 1 KiB"]
+    )
 
 
 def test_a_baseline_names_the_gpu_and_a_changed_count_fails_against_it(

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof import op
 from pytest_opprof.backends import Options
 from pytest_opprof.backends.numpy import NumpyBackend, WatchedArray, backend
 from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.recorder import Recorder, Window
 
 from . import watch as watching
 
@@ -248,3 +250,22 @@ def test_what_is_seen_does_not_depend_on_earlier_tests() -> None:
     assert backend.blind() is None
     backend.begin_test()
     assert "no array was made by opprof.array()" in str(backend.blind())
+
+
+def test_a_range_has_the_time_that_no_op_inside_explains_so_that_times_add_up() -> None:
+    numpy = backend()
+    x = numpy.watch(SQUARE)
+    window = Window("w")
+    recorder = Recorder([numpy], Options())
+    with recorder.open(window), recorder.step(window):
+        with op("my_step"):
+            y = x @ x
+            with op("my_loop"):
+                sum(range(10_000))  # no op: only the range knows of it
+            y.astype("float32")
+    times = {stats.op: (stats.calls, stats.device_ns or (0,)) for stats in window.ops}
+    assert {name: calls for name, (calls, _) in times.items()} == dict.fromkeys(
+        ("my_step", "my_loop", "MatMul", "Cast"), (1,)
+    )
+    assert min(ns for _, (ns,) in times.values()) > 0
+    assert window.device_ns == sum(ns for _, (ns,) in times.values()) <= window.host_ns

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options
+from pytest_opprof import op
+from pytest_opprof.backends import Options, numpy
 from pytest_opprof.backends.torch import backend
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.model import ALWAYS, OpProfile, assemble
+from pytest_opprof.recorder import Recorder, Window
 
 from ..conftest import HAS_TORCH
 
@@ -189,8 +191,15 @@ def test_flops_and_memory_are_known_when_asked_for() -> None:
     assert profile.stats("MatMul").flops == (2 * 8 * 16 * 4,)
     assert profile.memory is not None
     assert profile.memory[0].peak == 8 * 4 * 4
+    assert profile.allocations == (1,)
     assert measure(lambda: a @ b).flops is None
     assert measure(lambda: a @ b).memory is None
+
+
+def test_a_step_that_writes_into_what_it_has_allocates_nothing() -> None:
+    a, b, out = torch.ones(8, 16), torch.ones(16, 4), torch.empty(8, 4)
+    assert measure(lambda: torch.mm(a, b, out=out).view(-1), memory=True).allocations == (0,)
+    assert measure(lambda: (a @ b, a.half(), torch.empty(0)), memory=True).allocations == (2,)
 
 
 def test_a_raw_name_that_torch_registers_is_no_spelling_mistake() -> None:
@@ -281,3 +290,130 @@ def test_kernels_fused_by_torch_compile_have_names_without_numbers_that_change()
     assert not [name for name in profile.raw_names if name.startswith("graph_")]
     assert profile.stats("CompiledFxGraph").calls == (1,)
     assert profile.stats("MatMul").calls == (1,)
+
+
+# Ranges of the user's.
+
+
+def recorded(body: Callable[[], object], *more: Any) -> Window:
+    """Return the second of two windows around *body*: the first pays for what PyTorch sets up."""
+    for _ in range(2):
+        window = Window("w")
+        recorder = Recorder([backend(), *more], Options(), explicit=True)
+        with recorder.open(window), recorder.step(window):
+            body()
+    return window
+
+
+def calls(window: Window) -> dict[str, int]:
+    return {stats.op: stats.most_calls for stats in window.ops}
+
+
+def test_a_range_around_ops_is_one_op_and_they_keep_their_counts() -> None:
+    def body() -> None:
+        with torch.profiler.record_function("an annotation"), op("my_attention"):
+            (X @ X.transpose(1, 2)).softmax(-1)
+            with op("my_cast"):
+                X.half()
+
+    window = recorded(body)
+    assert calls(window) == {"my_attention": 1, "my_cast": 1, "MatMul": 1, "Softmax": 1, "Cast": 1, "Transpose": 1}
+    times = [(stats.device_ns or (0,))[0] for stats in window.ops]
+    assert min(times) > 0
+    assert window.device_ns == sum(times) <= window.host_ns
+
+
+def test_a_range_around_ops_of_two_frameworks_is_one_and_both_are_taken_off() -> None:
+    watcher = numpy.backend()
+    x = watcher.watch(X.numpy())
+
+    def body() -> None:
+        with op("mine"):
+            X * X
+            x + x
+
+    window = recorded(body, watcher)
+    assert calls(window) == {"mine": 1, "Mul": 1, "Add": 1}
+    assert window.device_ns <= window.host_ns
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        with op("my_forward"):
+            x = x * 2
+        return x + 0
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        with op("my_backward"):
+            return gradient * 2
+
+
+def test_a_range_inside_a_function_of_autograd_is_counted_and_the_function_has_its_time() -> None:
+    x = torch.ones(3, requires_grad=True)
+
+    def body() -> None:
+        with op("around"):
+            Doubled.apply(x).sum().backward()  # type: ignore[no-untyped-call]
+
+    window = recorded(body)
+    found = calls(window)
+    ranges = {"my_forward": 1, "my_backward": 1, "around": 1}
+    assert {name: found.pop(name) for name in ranges} == ranges
+    assert (found["Doubled"], found["Mul"]) == (1, 2)
+    assert window.stats("my_forward").device_ns == window.stats("my_backward").device_ns == (0,)
+    assert window.device_ns <= window.host_ns
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_range_in_a_layer_that_is_computed_again_for_its_gradient_runs_twice(reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.ones(3, 3, requires_grad=True)
+
+    def with_range(x: torch.Tensor) -> torch.Tensor:
+        with op("my_layer"):
+            return layer(x)
+
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ x)
+
+    def training(layer: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, int]:
+        return calls(recorded(lambda: checkpoint(layer, x, use_reentrant=reentrant).sum().backward()))
+
+    assert training(with_range) == training(layer) | {"my_layer": 2}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # dynamo imports what torch deprecates
+def test_a_range_in_code_that_torch_compile_compiles_is_not_there_and_does_not_change_that_code() -> None:
+    graphs = []
+
+    def compiler(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def with_range(x: torch.Tensor) -> torch.Tensor:
+        with op("mine"):
+            return x * x
+
+    compiled = torch.compile(with_range, backend=compiler, fullgraph=True)
+    compiled(X)
+    found = calls(recorded(lambda: compiled(X)))
+    assert (len(graphs), found["Mul"], "mine" in found) == (1, 1, False)
+    assert calls(recorded(lambda: with_range(X))) == {"Mul": 1, "mine": 1}
+
+
+def test_a_window_inside_an_op_is_an_error_whether_or_not_there_are_ranges() -> None:
+    class Opens(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            inner = Window("inner")
+            with recorder.open(inner), recorder.step(inner), op("mine"):
+                return x * 2
+
+    recorder, outer = Recorder([backend()], Options(), explicit=True), Window("outer")
+    with pytest.raises(BackendError, match="a window was opened inside an op"):
+        with recorder.open(outer), recorder.step(outer):
+            Opens.apply(torch.ones(3))  # type: ignore[no-untyped-call]
+    assert counts(lambda: X + X) == {"Add": 1}

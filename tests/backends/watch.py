@@ -10,13 +10,14 @@ from pytest_opprof.model import OpProfile, assemble
 
 
 class Watch:
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, options: Options | None = None) -> None:
         self._backend = backend
+        self._options = options or Options()
         self.profile: OpProfile
 
     @contextmanager
     def ops(self) -> Iterator[None]:
-        with self._backend.collect(Options()) as log:
+        with self._backend.collect(self._options) as log:
             yield
         self.profile = assemble([(log.freeze(), {0: 0})], [1])
 

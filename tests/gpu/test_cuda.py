@@ -83,6 +83,20 @@ def test_times_agree_with_the_events_of_cuda(cp: Any) -> None:
     assert 0.8 * between_ns < device_ns <= 1.01 * between_ns
 
 
+def test_allocations_are_what_the_program_asks_for_and_none_once_it_has_all(cp: Any) -> None:
+    matrix = cp.ones((512, 512), cp.float32)
+    out = cp.empty_like(matrix)
+    for body, allocations, peak in [
+        (lambda: cp.multiply(matrix, matrix, out=out), 0, 0),
+        (lambda: [matrix * n for n in range(3)], 3, 3 * matrix.nbytes),
+    ]:
+        body()
+        with cuda.backend().collect(Options(memory=True)) as log:
+            body()
+        profile = assemble([(log.freeze(), {0: 0})], [1])
+        assert (profile.allocations, profile.peak_memory) == ((allocations,), (peak,))
+
+
 def test_the_environment_names_the_gpu(cp: Any) -> None:
     with cuda.backend().collect(Options()) as log:
         cp.ones(8)

@@ -123,12 +123,17 @@ def test_flops_and_memory_are_recorded_when_a_budget_asks_for_them(pytester: pyt
 def test_a():
     fake.launch("MatMul", flops=2_000)
     fake.allocate(4_096)
+@pytest.mark.op_budget(allocations=0)
+def test_b():
+    fake.launch("MatMul")
+    fake.allocate(8)
 """
     )
     result = suite("--opprof")
     result.stdout.fnmatch_lines(
         ["  FLOPs: 2 kFLOP, over the budget of 1 kFLOP", "  peak memory: 4 KiB, over the budget of 1 KiB"]
     )
+    result.stdout.fnmatch_lines(["  allocations: 1, over the budget of 0"])
 
 
 @pytest.mark.parametrize(

@@ -288,3 +288,82 @@ def test_a(opprof):
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
     rounds = {window["name"]: {op: n["calls"] for op, n in window["ops"].items()} for window in test["windows"]}
     assert rounds == {"inner": {"Add": [1, 1, 1]}, "rounds 1": {"Add": [1, 1, 1]}}
+
+
+RANGES = """
+from pytest_opprof import op
+def library():
+    with op("my_attention"): fake.launch("MatMul")
+@pytest.mark.op_budget({{"my_attention": 2, "my_*": "1..3", "MatMul": 3}}, calls=6, only=["MatMul", "my_attention"])
+def test_a(opprof):
+    for _ in range({times}): library()
+    with opprof.op("my_attention"): fake.launch("MatMul")
+"""
+
+
+def test_a_range_is_an_op_of_budgets_baselines_tables_and_the_json(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=HEAD + RANGES.format(times=1))
+    suite("--opprof-update", "--opprof-json=run.json").assert_outcomes(passed=1)
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    assert json.loads(path.read_text())["tests"]["test_a"]["body"]["calls"] == {"MatMul": 2, "my_attention": 2}
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert test["windows"][0]["ops"]["my_attention"] == {
+        "calls": [2],
+        "device_ns": None,
+        "bytes": None,
+        "flops": None,
+    }
+    suite("--opprof").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=HEAD + RANGES.format(times=2))
+    result = suite("--opprof", "-v")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  calls of my_attention: 3, over the budget of 2",
+            "  calls of my_attention: 3, 2 in the baseline",
+            "my_attention * 2 -> 3 * - * over budget, more calls",
+        ]
+    )
+
+
+def test_a_range_that_must_not_run_is_known_by_an_alias(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget({"slow_path": 0})
+@pytest.mark.parametrize("slow", [False, True])
+def test_a(opprof, slow):
+    fake.launch("Add")
+    if slow:
+        with opprof.op("slow_path"): pass
+"""
+    )
+    result = suite("--opprof", "-o", "opprof_aliases=slow_path = slow_path")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["  calls of slow_path: 1, over the budget of 0"])
+    suite("--opprof").stdout.fnmatch_lines(["*unknown op 'slow_path'*"])
+
+
+def test_library_code_with_ranges_runs_unmeasured_as_if_it_had_none(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=HEAD + RANGES.format(times=9))
+    suite().assert_outcomes(passed=1)
+
+
+def test_a_range_with_a_name_of_the_vocabulary_fails_the_test_that_measures_it(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_a(opprof):
+    with opprof(), opprof.op("Cast"): pass
+def test_b(opprof):
+    with opprof("w") as window: fake.launch("Add")
+    assert window.calls == 1
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*UsageError: opprof.op('Cast'): the name is taken, ops called so are counted as Cast;*"]
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytest_opprof import op
 from pytest_opprof.backends import Backend, fake, numpy
 from pytest_opprof.fixture import Opprof, Rounds
 from pytest_opprof.model import OpStats
@@ -23,6 +24,8 @@ def use(opprof: Opprof) -> None:
         calls += number
     x = opprof.array(np.ones(3))
     x.astype("float32")
+    with opprof.op("my_attention"), op("my_softmax"):
+        pass
 
 
 backends: list[Backend] = [fake.backend(), numpy.backend()]
