@@ -99,7 +99,7 @@ class CudaBackend:
         if _torch_owns():
             return (
                 "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
-                " run the tests of CuPy, Numba and the like in a process that does not import torch"
+                " the torch backend records the kernels of CuPy, Numba and the like there too"
             )
         if _NSYS in os.environ:
             return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"

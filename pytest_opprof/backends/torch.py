@@ -96,14 +96,18 @@ class TorchBackend:
         if on_gpu:
             _wait()
         session.start()
+        contexts = 0
         try:
             yield log
             if on_gpu:
                 mark()
                 contexts = _wait()
         finally:
+            if not contexts and session.profiler:
+                # It would wait for the GPU, and set one up for that where nobody has.
+                session.profiler.use_device = None
             # Also after an exception or Ctrl-C: a profiler left on would slow and break what follows.
-            _stop(session)
+            session.stop()
         results = session.profiler.kineto_results if session.profiler else None
         session.profiler = None  # breaks the session's reference cycle, which keeps 2 KB an event until the next gc
         if on_gpu:
@@ -177,17 +181,6 @@ def _wait() -> int:
     except RuntimeError as error:
         raise BackendError(f"the GPU reports an error: {error}") from None
     return 1
-
-
-def _stop(session: Any) -> None:
-    from torch.autograd import _disable_profiler, _profiler_enabled
-
-    try:
-        session.stop()
-    except RuntimeError:
-        # It waits for the GPU first, which may have failed: what it failed with has been said.
-        if _profiler_enabled():
-            _disable_profiler()
 
 
 def _read_gpu(events: Iterable[Any], log: EventLog, options: Options, contexts: int) -> None:

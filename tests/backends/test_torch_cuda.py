@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof import names
 from pytest_opprof.backends import Options, cuda_driver, torch_cuda
 from pytest_opprof.backends.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch_cuda import Activity, Allocation, Call, Op, Recorded
@@ -287,3 +286,308 @@ def test_what_is_after_the_end_is_not_the_programs() -> None:
     assert numbers(profile_of(session.until(100))) == {"MatMul": (1, 3)}
     with pytest.raises(BackendError, match="recorded no call of CUDA, not even its own wait"):
         torch_cuda.check_waited(session, 102)
+
+
+# --- stand-ins: PyTorch on the CPU runs, and a GPU is made up for some of its ops -------------------------------------
+
+
+@dataclass
+class StandIn:
+    """Shaped like `torch._C._autograd._KinetoEvent`, for what Kineto itself records."""
+
+    kind: str
+    called: str
+    at: int
+    takes: int = 1
+    correlation: int = 0
+    link: int = 0
+    thread: int = 1
+    metadata: str = ""
+
+    def activity_type(self) -> str:
+        return self.kind
+
+    def name(self) -> str:
+        return self.called
+
+    def start_ns(self) -> int:
+        return self.at
+
+    def duration_ns(self) -> int:
+        return self.takes
+
+    def correlation_id(self) -> int:
+        return self.correlation
+
+    def linked_correlation_id(self) -> int:
+        return self.link
+
+    def device_resource_id(self) -> int:
+        return self.thread
+
+    def device_index(self) -> int:
+        return 0
+
+    def metadata_json(self) -> str:
+        return self.metadata
+
+
+class Gpu:
+    """Each cast of a program launches a kernel, each plain copy is a memcpy to the GPU, as far as events tell."""
+
+    def __init__(self) -> None:
+        self.casts, self.model, self.loses, self.waits = 0, "Stand-in GPU", 0, True
+        self.other: list[StandIn] = []
+
+    def events(self, real: list[Any]) -> list[Any]:
+        made: list[Any] = [*real, *self.other]
+        for number, event in enumerate((e for e in real if e.name() == "aten::copy_"), 1):
+            is_cast = len({*event.dtypes()[:2]}) > 1
+            how = "cudaLaunchKernel" if is_cast else "cudaMemcpyAsync"
+            inside, link = event.start_ns() + 1, event.correlation_id()
+            made.append(StandIn("cuda_runtime", how, inside, 1, number, link, 3))
+            if is_cast and number > self.loses:
+                made.append(StandIn("kernel", "void convert<float>()", inside + 5000, 2000, number, link))
+            if not is_cast:
+                bandwidth = '"device": 0, "bytes": 96, "memory bandwidth (GB/s)": N/A'
+                made.append(StandIn("gpu_memcpy", H2D, inside + 5000, 50, number, link, 7, bandwidth))
+        if self.waits:
+            made.append(StandIn("cuda_runtime", "cudaDeviceSynchronize", time.time_ns(), 1, 9999))
+        made.append(StandIn("gpu_user_annotation", "opprof::mark", 0))
+        return made
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    torch = pytest.importorskip("torch")
+    from pytest_opprof.backends import torch as module
+
+    gpu, session = Gpu(), module._session
+
+    def stood_in(options: Options, on_gpu: bool) -> Any:
+        assert on_gpu
+        real = session(options, False)
+        stop = real.stop
+
+        def stopped() -> None:
+            stop()
+            results = real.profiler.kineto_results
+            real.profiler.kineto_results = SimpleNamespace(events=lambda: gpu.events(results.events()))
+
+        real.stop = stopped
+        return real
+
+    driver = SimpleNamespace(problem=lambda: None, synchronize=lambda: 1)
+    monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
+    monkeypatch.setattr(module, "_records_gpu", lambda: True)
+    monkeypatch.setattr(module, "_session", stood_in)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: gpu.model)
+    return gpu
+
+
+@contextmanager
+def window(**options: Any) -> Iterator[list[OpProfile]]:
+    from pytest_opprof.backends.torch import backend
+
+    found: list[OpProfile] = []
+    with backend().collect(Options(**options)) as log:
+        log.mark()
+        yield found
+        log.mark()
+    found.append(assemble([(log.freeze(), {1: 0})], [1]))
+
+
+@pytest.mark.torch
+def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wait(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4, 6)
+    with window() as found:
+        x.half()
+        x.double()
+        x.to(torch.float32, copy=True)
+        x + x
+    assert numbers(found[0]) == {"Cast": (2, 4000), "MemcpyHtoD": (1, 50), "Add": (1, 0)}
+    assert found[0].launches == (2,)
+    assert found[0].stats("MemcpyHtoD").bytes == (96,)
+    assert found[0].stats("Synchronize").calls == (0,)
+    assert str(found[0].environment).endswith(f"{torch.__version__.split('+')[0]}, Stand-in GPU, async")
+    assert found[0].environment.frameworks[0] == ("cuda", "13.0")
+
+
+@pytest.mark.torch
+def test_a_window_without_device_work_is_one_of_the_cpu_whose_launches_are_known_to_be_none(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4, 6)
+    with window(flops=True, memory=True) as found:
+        x @ x.T
+    assert str(found[0].environment) == f"torch {torch.__version__.split('+')[0]}, cpu"
+    assert (device_ns(found[0], "MatMul") or 0) > 0
+    assert found[0].launches == (0,)
+    assert found[0].stats("MatMul").flops == (2 * 4 * 6 * 4,)
+    assert [use.peak for use in found[0].memory or ()] == [4 * 4 * 4]
+
+
+@pytest.mark.torch
+def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
+    """The two ways to the same table, of one program that runs forward and backward, on the CPU."""
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model(torch.ones(2, 3, 8, 8))
+        out.float().square().sum().backward()
+        optimizer.step()
+
+    step()
+    session = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
+    with session:
+        step()
+    tree, rows = EventLog(Environment(())), EventLog(Environment(()))
+    module._read(session.profiler.kineto_results, tree, Options())
+    torch_cuda.fill(rows, torch_cuda.recorded(session.profiler.kineto_results.events()))
+    ours, theirs = rows.freeze(), tree.freeze()
+    assert numbers(ours) == numbers(theirs)
+    assert len(numbers(ours)) > 12
+
+
+@pytest.mark.torch
+def test_a_lost_kernel_and_a_profiler_that_recorded_nothing_are_errors(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4)
+    gpu.loses = 1
+    with pytest.raises(BackendError, match="CUPTI lost 1 of 2 kernels"), window():
+        x.half()
+        x.double()
+    gpu.loses, gpu.waits = 0, False
+    with pytest.raises(BackendError, match="recorded no call of CUDA"), window():
+        x.half()
+
+
+@pytest.mark.torch
+def test_a_profiler_started_inside_a_window_with_a_gpu_is_an_error(gpu: Gpu) -> None:
+    import torch
+
+    with pytest.raises(BackendError, match="the torch profiler lost this window"), window():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            torch.ones(2)
+
+
+@pytest.mark.torch
+def test_times_of_waiting_after_each_op_are_refused_where_the_gpu_worked(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4)
+    with pytest.raises(BackendError, match="leave out --opprof-timing=sync"), window(timing="sync"):
+        x.half()
+    with window(timing="sync") as found:
+        x + x
+    assert counts(found[0]) == {"Add": 1}
+
+
+@pytest.mark.torch
+def test_names_of_calls_of_cuda_are_known_and_others_are_mistakes(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4)
+    with window() as found:
+        x.half()
+    assert found[0].stats("cudaMemcpyAsync").calls == found[0].stats("aten::linalg_qr").calls == (0,)
+    assert found[0].stats("cudaLaunchKernel").calls == (1,)
+    with pytest.raises(UsageError, match="unknown op 'cudaStreamWait'"):
+        found[0].stats("cudaStreamWait")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("contexts", [0, 1])
+def test_pytorch_waits_for_the_gpu_itself_only_where_one_is_set_up(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, contexts: int
+) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    waited: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append("torch"))
+    monkeypatch.setattr(module, "_session", waits_for_the_gpu(module._session))
+    monkeypatch.setattr(module, "_wait", lambda: contexts)
+    with window():
+        pass
+    assert waited == ["torch"] * contexts
+
+
+@pytest.mark.torch
+def test_a_gpu_that_fails_in_a_window_leaves_no_profiler_running(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    def fails() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(module, "_session", waits_for_the_gpu(module._session))
+    monkeypatch.setattr(torch.cuda, "synchronize", fails)
+    with pytest.raises(ValueError, match="mine"), window():
+        raise ValueError("mine")
+    assert not torch.autograd._profiler_enabled()
+    monkeypatch.setattr(cuda_driver, "opened", lambda: None)
+    with pytest.raises(BackendError, match="the GPU reports an error: CUDA error: device-side assert"), window():
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert not torch.autograd._profiler_enabled()
+
+
+def waits_for_the_gpu(session: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the session wait when it stops, as one with CUDA does."""
+
+    def made(*args: Any) -> Any:
+        real = session(*args)
+        start = real.start
+
+        def started() -> None:
+            start()
+            real.profiler.use_device = "cuda"
+
+        real.start = started
+        return real
+
+    return made
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("cuda", "found", "records"), [(None, True, False), ("13.0", False, False), ("13.0", True, True)]
+)
+def test_a_gpu_is_recorded_where_torch_is_built_for_cuda_and_finds_one(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, found: bool, records: bool
+) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    activities = {torch.profiler.ProfilerActivity.CPU, *([torch.profiler.ProfilerActivity.CUDA] if found else [])}
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.profiler, "supported_activities", lambda: activities)
+    assert module._records_gpu() is records
+
+
+@pytest.mark.torch
+def test_a_session_asks_for_cuda_only_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    session = module._session(Options(), True)
+    assert set(session.activities) == {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA}
+    assert session.experimental_config is not None
+    assert module._session(Options(), False).activities == {torch.profiler.ProfilerActivity.CPU}
