@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import names
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import EventLog
@@ -61,11 +60,11 @@ class CudaBackend:
         Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
-        from .cuda_events import Span
+        from .cuda_events import Span, is_known
 
         driver, cupti = self._start(options)
         marks: list[int] = []
-        log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), _is_function)
+        log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), is_known)
         driver.synchronize()
         cupti.enable()
         self._collecting = True
@@ -153,11 +152,6 @@ def backend() -> CudaBackend:
 def _torch_owns() -> bool:
     version: Any = getattr(sys.modules.get("torch"), "version", None)
     return getattr(version, "cuda", None) is not None
-
-
-def _is_function(name: str) -> bool:
-    """Tell whether *name* is one that the log may have: any other is a mistake in a budget."""
-    return names.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
 
 
 def _environment(driver: Driver, devices: list[int]) -> Environment:

@@ -83,6 +83,11 @@ class Work:
     correlation: NDArray[np.uint32]
 
 
+def is_known(name: str) -> bool:
+    """Tell whether *name* is one that a log may have: any other is a mistake in a budget."""
+    return names.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
+
+
 def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) -> Calls:
     """Return the calls among *records*; *function* names one by its kind and callback number."""
     kinds = np.concatenate([np.full(len(records[kind]["start"]), kind) for kind in (RUNTIME, DRIVER)])

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from .. import names
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
@@ -137,7 +136,9 @@ def _is_registered(name: str) -> bool:
 
 
 def _is_known_on_gpu(name: str) -> bool:
-    return names.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH") or _is_registered(name)
+    from . import cuda_events
+
+    return cuda_events.is_known(name) or _is_registered(name)
 
 
 def _records_gpu() -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,9 +39,9 @@ KERNELS_LOST = (
     " launch that failed has no kernel either"
 )
 _NOT_RECORDED = (
-    "torch's profiler recorded no call of CUDA, not even its own wait at the end of the window: another profiler has"
-    " CUPTI (Nsight, a second collector in this process), or its buffer was full. Run this test without it, or measure"
-    " less in one test"
+    "torch's profiler recorded no call of CUDA at the end of the window, not even its own wait: another profiler has"
+    " CUPTI (Nsight, a second collector in this process), its buffer was full, or TEARDOWN_CUPTI=1 is set. Run this"
+    " test without these, or measure less in one test"
 )
 _OPS = frozenset(["cpu_op", "user_annotation"])
 _CALLS = {"cuda_runtime": RUNTIME, "cuda_driver": DRIVER}
@@ -237,8 +237,11 @@ class _Host:
         self.around: dict[int, int] = {}
         """The index of the op around the call with a correlation."""
         self._nest(ops, calls)
-        self.meanings = [names.meaning(names.stable(op.name), op.dtypes) for op in self.ops]
-        self._owners = owners(self.parents, range(len(self.ops)), self.meanings)
+        alike: dict[tuple[str, tuple[str, ...]], int] = {}
+        numbers = [alike.setdefault((op.name, op.dtypes), len(alike)) for op in self.ops]
+        meanings = [names.meaning(names.stable(name), dtypes) for name, dtypes in alike]
+        self._meanings = [meanings[number] for number in numbers]
+        self._owners = owners(self.parents, numbers, meanings)
         self._device_ns = [0] * len(self.ops)
         self._does = [""] * len(self.ops)
         """What an op does that its name does not tell."""
@@ -274,16 +277,16 @@ class _Host:
             self._is_memcpy(home, move)
             return
         self._device_ns[home] += done.duration_ns
-        if self.meanings[home].kind is Kind.WRAPPER:
+        if self._meanings[home].kind is Kind.WRAPPER:
             self._workers.add(self.ops[home].name)
 
     def _is_memcpy(self, home: int, move: str) -> None:
         """Let a plain copy stand aside for the memcpy that it is."""
         owner = self._owners[home]
-        if self.meanings[owner].op not in (COPY, move):
+        if self._meanings[owner].op not in (COPY, move):
             return
         while home != _NOBODY:
-            if self.meanings[home].op in (COPY, move):
+            if self._meanings[home].op in (COPY, move):
                 self._does[home] = _MEMCPY
             home = _NOBODY if home == owner else self.parents[home]
 
@@ -332,15 +335,15 @@ def _move(activity: str) -> str:
 
 
 def _calls(calls: Sequence[Call]) -> Calls:
-    functions = list(dict.fromkeys(names.without_api_version(call.name) for call in calls))
-    tables = {kind: _table([call for call in calls if call.kind == kind], functions) for kind in (RUNTIME, DRIVER)}
-    return cuda_events.calls_of(tables, lambda _, number: functions[number])
+    raw = list(dict.fromkeys(call.name for call in calls))
+    number = {name: index for index, name in enumerate(raw)}
+    tables = {kind: _table([call for call in calls if call.kind == kind], number) for kind in (RUNTIME, DRIVER)}
+    return cuda_events.calls_of(tables, lambda _, index: names.without_api_version(raw[index]))
 
 
-def _table(calls: Sequence[Call], functions: Sequence[str]) -> Table:
-    number = {function: index for index, function in enumerate(functions)}
+def _table(calls: Sequence[Call], number: Mapping[str, int]) -> Table:
     return {
-        "callback": np.array([number[names.without_api_version(call.name)] for call in calls], np.int64),
+        "callback": np.array([number[call.name] for call in calls], np.int64),
         "start": np.array([call.start for call in calls], np.uint64),
         "end": np.array([call.end for call in calls], np.uint64),
         "thread": np.array([call.thread for call in calls], np.int64),

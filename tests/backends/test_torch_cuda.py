@@ -18,6 +18,7 @@ import pytest
 from pytest_opprof.backends import Options, cuda_driver, torch_cuda
 from pytest_opprof.backends.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch_cuda import Activity, Allocation, Call, Op, Recorded
+from pytest_opprof.budgets import Budget
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.model import ABSENT, EventLog, OpProfile, assemble
@@ -47,9 +48,6 @@ def device_ns(profile: OpProfile, op: str) -> int | None:
 
 
 # --- recorded on GPUs, public: rows of the files against what the reader of saved traces says of them ----------------
-
-OF_NO_OP = {"(no op)", "(unlinked)"}
-"""Kernels without an op are in the table of the reader so, and in that of a live window by what they are."""
 
 
 def recorded(path: Path, linked: bool = False) -> Recorded:
@@ -284,7 +282,7 @@ def test_what_is_after_the_end_is_not_the_programs() -> None:
     session = Recorded([op("aten::mm", 0), op("aten::mm", 110)], calls, [done(1, 3), done(3, 9)])
     torch_cuda.check_waited(session, 100)
     assert numbers(profile_of(session.until(100))) == {"MatMul": (1, 3)}
-    with pytest.raises(BackendError, match="recorded no call of CUDA, not even its own wait"):
+    with pytest.raises(BackendError, match="recorded no call of CUDA at the end of the window, not even its own wait"):
         torch_cuda.check_waited(session, 102)
 
 
@@ -414,6 +412,30 @@ def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wa
     assert found[0].stats("Synchronize").calls == (0,)
     assert str(found[0].environment).endswith(f"{torch.__version__.split('+')[0]}, Stand-in GPU, async")
     assert found[0].environment.frameworks[0] == ("cuda", "13.0")
+
+
+@pytest.mark.torch
+def test_budgets_of_a_program_on_the_gpu_hold_and_break(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4, 6)
+    with window() as found:
+        x.half()
+        gpu.other = [StandIn("cuda_runtime", "cudaStreamSynchronize", time.time_ns(), 1, 8888)]
+        x.to(torch.float32, copy=True)
+    holds = {"Cast": 1, "MemcpyHtoD": 1, "MemcpyDtoH": 0, "Synchronize": 1, "launches": 1, "device_time": "2.05 us"}
+    assert Budget.parse([], holds).check(found[0]) == []
+    breaks = {"Cast": 0, "MemcpyHtoD": 0, "MemcpyDtoH": 0, "Synchronize": 0, "launches": 0, "device_time": "2 us"}
+    assert [str(finding) for finding in Budget.parse([], breaks).check(found[0])] == [
+        "launches: 1, over the budget of 0",
+        "device time: 2.05 us, over the budget of 2 us",
+        "calls of Cast: 1, over the budget of 0",
+        "calls of MemcpyHtoD: 1, over the budget of 0",
+        "calls of Synchronize: 1, over the budget of 0",
+    ]
+    assert Budget.parse([{"aten::copy_": "1 us"}], {}).check(found[0])
+    with pytest.raises(UsageError, match=r"the limit on device time of .*convert.* cannot be checked"):
+        Budget.parse([{"*convert*": "1 ms"}], {}).check(found[0])
 
 
 @pytest.mark.torch
