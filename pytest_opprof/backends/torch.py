@@ -26,9 +26,9 @@ from . import Options
 _MARK = "opprof::mark"
 _COPIES = frozenset(["aten::copy_", "aten::copy", "aten::_copy_from"])
 _NO_KERNELS = (
-    "torch uses a GPU that its profiler does not record here (ROCm, or a build without CUPTI): its ops are counted as"
-    " the host calls them and timed on the host; kernels, copies and waits (MemcpyHtoD, Synchronize, launches) are not"
-    " recorded"
+    "torch uses a GPU that its profiler does not record here (ROCm, a build without CUPTI, a version before 2.13): its"
+    " ops are counted as the host calls them and timed on the host; kernels, copies and waits (MemcpyHtoD, Synchronize,"
+    " launches) are not recorded"
 )
 _LOST = (
     "the torch profiler lost this window: another torch.profiler (or autograd.profiler) ran inside the test,"
@@ -142,11 +142,12 @@ def _is_known_on_gpu(name: str) -> bool:
 
 
 def _records_gpu() -> bool:
-    """Tell whether PyTorch is built for CUDA and finds a GPU; the CPU's build is not asked for one."""
+    """Tell whether PyTorch is built for CUDA, says enough of events, and finds a GPU; a build for CPUs is not asked."""
     import torch
     from torch.profiler import ProfilerActivity, supported_activities
 
-    return torch.version.cuda is not None and ProfilerActivity.CUDA in supported_activities()
+    says_enough = hasattr(torch.autograd._KinetoEvent, "metadata_json")
+    return torch.version.cuda is not None and says_enough and ProfilerActivity.CUDA in supported_activities()
 
 
 def _session(options: Options, on_gpu: bool) -> Any:
