@@ -69,7 +69,8 @@ class EventLog:
     def name(self, raw: str, dtypes: tuple[str, ...] = (), op: str = "") -> int:
         """Return the index to give to `add` for events called *raw* (with these source and destination dtypes).
 
-        *op* is what *raw* does where a table of names cannot tell, but the backend can.
+        *op* is what *raw* does where a table of names cannot tell, but the backend can; *raw* itself says that it is
+        an op by itself, whatever it is elsewhere.
         """
         return self._names.setdefault((raw, dtypes, op), len(self._names))
 
@@ -115,10 +116,7 @@ class EventLog:
     def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
         raws = [names.stable(raw) for raw, _, _ in self._names]
-        meanings = [
-            names.meaning(raw if raw in (aliases or {}) else op or raw, dtypes, aliases)
-            for raw, (_, dtypes, op) in zip(raws, self._names)
-        ]
+        meanings = [_meaning(raw, dtypes, op, aliases) for raw, (_, dtypes, op) in zip(raws, self._names)]
         name = np.array(self._name, np.int32)
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
         op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
@@ -164,6 +162,12 @@ class EventLog:
         return {
             event: n for event, n in self._flops.items() if self._parent[event] < 0 or not counted[self._parent[event]]
         }
+
+
+def _meaning(raw: str, dtypes: tuple[str, ...], op: str, aliases: Mapping[str, str] | None) -> names.Meaning:
+    if raw in (aliases or {}):
+        return names.meaning(raw, dtypes, aliases)
+    return names.Meaning(raw, names.Kind.UNKNOWN) if op == raw else names.meaning(op or raw, dtypes, aliases)
 
 
 @dataclass(frozen=True, slots=True)

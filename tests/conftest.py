@@ -24,7 +24,7 @@ hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine 
 hypothesis.settings.load_profile("opprof")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
-for module in ("session", *(f"backends.{name}" for name in ("numpy", "torch", "cuda", "cuda_events"))):
+for module in ("session", *(f"backends.{name}" for name in ("numpy", "torch", "torch_cuda", "cuda", "cuda_events"))):
     importlib.import_module(f"pytest_opprof.{module}")
 if HAS_TORCH:
     importlib.import_module("torch")

@@ -24,7 +24,7 @@ LAYERS = [
     {"trace"},
     {"backends.cupti_records", "backends.cuda_driver"},
     {"backends.cupti", "backends.cuda_events"},
-    {"backends.cuda_memory"},
+    {"backends.cuda_memory", "backends.torch_cuda"},
     {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.cuda", "backends.fake"},
     {"traces.place"},
     {"traces"},

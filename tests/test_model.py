@@ -231,3 +231,14 @@ def test_a_time_or_a_flop_count_that_only_some_calls_have_is_unknown() -> None:
     assert profile.stats("MatMul").flops == (100,)
     assert profile.stats("Exp").flops == (0,)
     assert (profile.total.device_ns, profile.total.flops) == ((1_015,), (100,))
+
+
+def test_a_wrapper_that_works_itself_is_an_op_where_its_backend_says_so() -> None:
+    log = EventLog(ENVIRONMENT)
+    for op in ("", "CompiledFunction"):
+        outside = log.add(log.name("CompiledFunction", op=op), 90)
+        log.add(log.name("aten::mm"), 40, outside)
+    assert {stats.op: (stats.calls, stats.device_ns) for stats in log.freeze().ops} == {
+        "MatMul": ((2,), (130,)),
+        "CompiledFunction": ((1,), (50,)),
+    }

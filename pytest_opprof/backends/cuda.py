@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from .. import names
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import EventLog
@@ -62,12 +61,12 @@ class CudaBackend:
         Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
-        from .cuda_events import Span
+        from .cuda_events import Span, is_known
         from .cuda_memory import Memory
 
         driver, cupti = self._start(options)
         marks: list[int] = []
-        log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), _is_function)
+        log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), is_known)
         memory = Memory(log) if options.memory else None
         driver.synchronize()
         cupti.enable()
@@ -103,7 +102,7 @@ class CudaBackend:
         if _torch_owns():
             return (
                 "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
-                " run the tests of CuPy, Numba and the like in a process that does not import torch"
+                " the torch backend records the kernels of CuPy, Numba and the like there too"
             )
         if _NSYS in os.environ:
             return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
@@ -157,11 +156,6 @@ def backend() -> CudaBackend:
 def _torch_owns() -> bool:
     version: Any = getattr(sys.modules.get("torch"), "version", None)
     return getattr(version, "cuda", None) is not None
-
-
-def _is_function(name: str) -> bool:
-    """Tell whether *name* is one that the log may have: any other is a mistake in a budget."""
-    return names.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
 
 
 def _environment(driver: Driver, devices: list[int]) -> Environment:

@@ -22,6 +22,7 @@ from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, T
 
 SYNCHRONIZE = "Synchronize"
 _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
+_TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
 _NOBODY = -1
 
@@ -57,7 +58,7 @@ class Calls:
     """The call that made this one, itself for one that the program made: the runtime calls the driver."""
     failed: NDArray[np.bool_]
     captured: NDArray[np.bool_]
-    """Whether the thread recorded a CUDA graph then: the call starts nothing."""
+    """Whether any thread recorded a CUDA graph then: the call may start nothing. Autograd's thread launches into it."""
 
     def of(self, chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Tell which calls the program made are of a *chosen* function."""
@@ -82,6 +83,11 @@ class Work:
     correlation: NDArray[np.uint32]
 
 
+def is_known(name: str) -> bool:
+    """Tell whether *name* is one that a log may have: any other is a mistake in a budget."""
+    return names.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
+
+
 def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) -> Calls:
     """Return the calls among *records*; *function* names one by its kind and callback number."""
     kinds = np.concatenate([np.full(len(records[kind]["start"]), kind) for kind in (RUNTIME, DRIVER)])
@@ -91,12 +97,12 @@ def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) 
     kinds, columns = kinds[order], {name: values[order] for name, values in columns.items()}
     numbers, function_of = np.unique(kinds.astype(np.int64) << 32 | columns["callback"], return_inverse=True)
     functions = tuple(function(number >> 32, number & 0xFFFFFFFF) for number in numbers.tolist())
-    outer, captured = np.arange(len(kinds)), np.zeros(len(kinds), bool)
+    outer = np.arange(len(kinds))
     by_capture = np.array([_captures(name) for name in functions] or [0])[function_of]
+    captured = np.cumsum(by_capture) > 0
     for thread in np.unique(columns["thread"]):
         own = np.flatnonzero(columns["thread"] == thread)
         outer[own] = own[_outer(columns["end"][own])]
-        captured[own] = np.cumsum(by_capture[own]) > 0
     return Calls(
         functions, function_of, columns["start"], columns["correlation"], outer, columns["result"] != 0, captured
     )
@@ -143,16 +149,25 @@ def _kernel(raw: str) -> tuple[str, str]:
     return kernel_names.demangled(raw), kernel_names.canonical(raw)
 
 
-def fill(log: EventLog, calls: Calls, work: Work, span: Span) -> NDArray[np.bool_]:
+def fill(
+    log: EventLog,
+    calls: Calls,
+    work: Work,
+    span: Span,
+    parents: NDArray[np.int64] | None = None,
+    cause: str = _TAKEN,
+) -> NDArray[np.bool_]:
     """Append what happened in *span* to *log*; return which of the *work* that is.
 
-    Raises BackendError where a kernel was launched and is not among the *work*.
+    *parents* are the events of the log that the calls lie in. Raises BackendError, with the likely *cause*, where a
+    kernel was launched and is not among the *work*.
     """
-    caller = _callers(calls, work)
+    parents = np.full(len(calls.start), _NOBODY) if parents is None else parents
+    caller = callers(calls, work.correlation)
     asked = np.where(caller == _NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
     inside = span.has(asked)
     busy = np.bincount(caller[inside & (caller != _NOBODY)], minlength=len(calls.start)) > 0
-    _check_kernels(calls, busy, span)
+    _check_kernels(calls, busy, span, cause)
     host = np.flatnonzero(busy | (calls.of(_synchronizes) & span.has(calls.start)))
     alone = np.flatnonzero(inside & (caller == _NOBODY))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
@@ -161,8 +176,9 @@ def fill(log: EventLog, calls: Calls, work: Work, span: Span) -> NDArray[np.bool
     event_of_call[host] = len(log) + np.arange(len(host))
     event_of_work = np.full(len(work.start), _NOBODY)
     event_of_work[alone] = len(log) + len(host) + np.arange(len(alone))
-    _append(log, _named(log, calls, calls.function[host]), span.interval(calls.start[host]))
-    _append(log, np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone, span.interval(asked[alone]))
+    _append(log, _named(log, calls, calls.function[host]), parents[host], span.interval(calls.start[host]))
+    unlinked = np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone
+    _append(log, unlinked, np.full(len(alone), _NOBODY), span.interval(asked[alone]))
     log.extend(
         np.array([log.name(raw, op=op) for raw, op in work.ops])[work.op[done]],
         work.duration_ns[done],
@@ -173,14 +189,14 @@ def fill(log: EventLog, calls: Calls, work: Work, span: Span) -> NDArray[np.bool
     return inside
 
 
-def _callers(calls: Calls, work: Work) -> NDArray[np.int64]:
-    """Return the call of the program that started each work, -1 where it was not recorded."""
+def callers(calls: Calls, correlation: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return the call of the program that started the work of each *correlation*, -1 where it was not recorded."""
     if not len(calls.start):
-        return np.full(len(work.start), _NOBODY)
+        return np.full(len(correlation), _NOBODY)
     order = np.argsort(calls.correlation, kind="stable")
     numbers = calls.correlation[order]
-    at = np.minimum(np.searchsorted(numbers, work.correlation), len(order) - 1)
-    return np.where(numbers[at] == work.correlation, calls.outer[order[at]], _NOBODY)
+    at = np.minimum(np.searchsorted(numbers, correlation), len(order) - 1)
+    return np.where(numbers[at] == correlation, calls.outer[order[at]], _NOBODY)
 
 
 def _named(log: EventLog, calls: Calls, function: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -191,23 +207,23 @@ def _named(log: EventLog, calls: Calls, function: NDArray[np.int64]) -> NDArray[
     return numbers[function]
 
 
-def _append(log: EventLog, name: NDArray[Any], interval: NDArray[np.int64]) -> None:
+def _append(log: EventLog, name: NDArray[Any], parent: NDArray[np.int64], interval: NDArray[np.int64]) -> None:
     absent = np.full(len(name), ABSENT)
-    log.extend(name, absent, np.full(len(name), _NOBODY), interval, absent)
+    log.extend(name, absent, parent, interval, absent)
 
 
 def _synchronizes(function: str) -> bool:
     return names.meaning(function).op == SYNCHRONIZE
 
 
-def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span) -> None:
+def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str) -> None:
     # A graph may be without kernels.
     launched = calls.of(lambda name: names.is_launch(name) and "Graph" not in name) & span.has(calls.start)
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
     if lost:
         raise BackendError(
             f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: their launches are recorded, they are not."
-            " Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
+            f" {cause}"
         )
 
 

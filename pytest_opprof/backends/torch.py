@@ -1,4 +1,7 @@
-"""PyTorch on the CPU: the public torch.profiler, read through its event tree.
+"""PyTorch: the public torch.profiler.
+
+On the CPU it is read through its event tree; where there is a GPU, CUDA's activities are recorded too, and `torch_cuda`
+makes events of them.
 
 One profiler session a stretch of windows (starting one costs 0.3 ms, the first 0.8 s; a mark 15 us), recorded with
 dtypes, without which a cast cannot be told from a copy. The tree is read as it comes (2 us an event), not through
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -23,8 +26,14 @@ from . import Options
 _MARK = "opprof::mark"
 _COPIES = frozenset(["aten::copy_", "aten::copy", "aten::_copy_from"])
 _NO_KERNELS = (
-    "torch uses a GPU: its ops are counted as the host calls them and timed on the host; kernels, copies and waits"
-    " (MemcpyHtoD, Synchronize, launches) are not recorded"
+    "torch uses a GPU that its profiler does not record here (ROCm, a build without CUPTI, a version before 2.13): its"
+    " ops are counted as the host calls them and timed on the host; kernels, copies and waits (MemcpyHtoD, Synchronize,"
+    " launches) are not recorded"
+)
+_LOST = (
+    "the torch profiler lost this window: another torch.profiler (or autograd.profiler) ran inside the test,"
+    " and PyTorch has one session at a time, or a window was opened inside an op (an autograd hook or Function)"
+    ". Remove it, or leave the test out of opprof"
 )
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
@@ -63,12 +72,12 @@ class TorchBackend:
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 
-        Raises BackendError when another profiler runs in this thread, or when one that was started inside took the
-        session away.
+        Raises BackendError when another profiler runs in this thread, when one that was started inside took the
+        session away, and when a kernel was launched and not recorded.
         """
         import torch
         from torch.autograd import _profiler_enabled
-        from torch.profiler import ProfilerActivity, profile, record_function
+        from torch.profiler import record_function
 
         if _profiler_enabled():
             raise BackendError(
@@ -80,23 +89,31 @@ class TorchBackend:
             with record_function(_MARK):
                 pass
 
-        log = EventLog(_environment(), on_mark=mark, knows=_is_registered)
-        session = profile(
-            activities=[ProfilerActivity.CPU],
-            record_shapes=True,
-            with_flops=options.flops,
-            profile_memory=options.memory,
-        )
+        on_gpu = _records_gpu()
+        log = EventLog(_environment(), on_mark=mark, knows=_is_known_on_gpu if on_gpu else _is_registered)
+        session = _session(options, on_gpu)
+        if on_gpu:
+            _wait()
         session.start()
+        contexts = 0
         try:
             yield log
+            if on_gpu:
+                mark()
+                contexts = _wait()
         finally:
+            if not contexts and session.profiler:
+                # It would wait for the GPU, and set one up for that where nobody has.
+                session.profiler.use_device = None
             # Also after an exception or Ctrl-C: a profiler left on would slow and break what follows.
             session.stop()
         results = session.profiler.kineto_results if session.profiler else None
+        session.profiler = None  # breaks the session's reference cycle, which keeps 2 KB an event until the next gc
+        if on_gpu:
+            _read_gpu(results.events() if results else [], log, options, contexts)
+            return
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
-        session.profiler = None  # breaks the session's reference cycle, which keeps 2 KB an event until the next gc
         _read(results, log, options)
 
 
@@ -118,6 +135,78 @@ def _is_registered(name: str) -> bool:
     return bool(op) and hasattr(getattr(torch.ops, namespace), op)
 
 
+def _is_known_on_gpu(name: str) -> bool:
+    from . import cuda_events
+
+    return cuda_events.is_known(name) or _is_registered(name)
+
+
+def _records_gpu() -> bool:
+    """Tell whether PyTorch is built for CUDA, says enough of events, and finds a GPU; a build for CPUs is not asked."""
+    import torch
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    says_enough = hasattr(torch.autograd._KinetoEvent, "metadata_json")
+    return torch.version.cuda is not None and says_enough and ProfilerActivity.CUDA in supported_activities()
+
+
+def _session(options: Options, on_gpu: bool) -> Any:
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.profiler import ProfilerActivity, profile
+
+    return profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
+        record_shapes=True,
+        with_flops=options.flops,
+        profile_memory=options.memory,
+        # How many bytes a memcpy had stands there alone.
+        experimental_config=_ExperimentalConfig(expose_kineto_event_metadata=True) if on_gpu else None,
+    )
+
+
+def _wait() -> int:
+    """Wait until the GPUs are done; return how many contexts there were to wait for.
+
+    Raises BackendError when a kernel failed, or when they are not done in time.
+    """
+    import torch
+
+    from . import cuda_driver
+
+    driver = cuda_driver.opened()
+    if driver and not driver.problem():
+        return driver.synchronize()  # of all GPUs, without setting one up, with a limit
+    if not torch.cuda.is_initialized():
+        return 0
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        raise BackendError(f"the GPU reports an error: {error}") from None
+    return 1
+
+
+def _read_gpu(events: Iterable[Any], log: EventLog, options: Options, contexts: int) -> None:
+    import torch
+
+    from . import torch_cuda
+
+    session = torch_cuda.recorded(events, options.flops)
+    marks = sorted(op.start for op in session.ops if op.name == _MARK)
+    if len(marks) != log.interval + 1:
+        raise BackendError(_LOST)
+    end = marks.pop()
+    if contexts:
+        torch_cuda.check_waited(session, end)
+    used = torch_cuda.fill(log, session.until(end), marks)
+    if used:
+        if options.timing == "sync":
+            raise BackendError("torch's profiler has the GPU's own times only; leave out --opprof-timing=sync")
+        models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
+        frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
+        log.environment = Environment(frameworks, models, timing="async")
+    log.knows_flops, log.knows_memory = options.flops, options.memory
+
+
 def _read(results: Any, log: EventLog, options: Options) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = _Reader(log, options)
@@ -125,11 +214,7 @@ def _read(results: Any, log: EventLog, options: Options) -> None:
     if log.range_marks and len(reader.marks) != log.interval:
         reader.find_marks_inside_ops(tree)
     if len(reader.marks) != log.interval:
-        raise BackendError(
-            "the torch profiler lost this window: another torch.profiler (or autograd.profiler) ran inside the test,"
-            " and PyTorch has one session at a time, or a window was opened inside an op (an autograd hook or Function)"
-            ". Remove it, or leave the test out of opprof"
-        )
+        raise BackendError(_LOST)
     reader.walk(tree)
     if options.flops and results:
         flops = {event.correlation_id(): event.flops() for event in results.events()}

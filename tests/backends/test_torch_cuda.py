@@ -1,0 +1,617 @@
+"""What torch's profiler records of a GPU. No GPU is here: rows of public recordings, and stand-ins where it says so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_opprof.backends import Options, cuda_driver, torch_cuda
+from pytest_opprof.backends.cupti_records import DRIVER, RUNTIME
+from pytest_opprof.backends.torch_cuda import Activity, Allocation, Call, Op, Recorded
+from pytest_opprof.budgets import Budget
+from pytest_opprof.environment import Environment
+from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.model import ABSENT, EventLog, OpProfile, assemble
+from pytest_opprof.traces import Options as ReadOptions
+from pytest_opprof.traces import torch as reader
+from pytest_opprof.traces.place import Place
+
+from ..conftest import shared
+
+Numbers = dict[str, tuple[int, int | None]]
+
+
+def profile_of(session: Recorded, marks: tuple[int, ...] = ()) -> OpProfile:
+    log = EventLog(Environment(()))
+    log.interval, log.knows_memory, log.knows_flops = len(marks), True, True
+    torch_cuda.fill(log, session, marks)
+    return log.freeze()
+
+
+def counts(profile: OpProfile) -> dict[str, int]:
+    return {stats.op: sum(stats.calls) for stats in profile.ops}
+
+
+def device_ns(profile: OpProfile, op: str) -> int | None:
+    (found,) = (stats for stats in profile.ops if stats.op == op)
+    return sum(found.device_ns) if found.device_ns else None
+
+
+# --- recorded on GPUs, public: rows of the files against what the reader of saved traces says of them ----------------
+
+
+def recorded(path: Path, linked: bool = False) -> Recorded:
+    """Return the rows of a file, as `_KinetoEvent` has them; *linked* with the links that it has."""
+    events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+    timed = [event for event in events if event.get("ph") == "X" and event.get("dur", -1) >= 0]
+    base = min(event["ts"] for event in timed)
+    threads: dict[tuple[Any, Any], int] = {}
+    found = Recorded()
+    for number, event in enumerate(timed, 1):
+        category, name, args = event.get("cat"), event["name"], event.get("args", {})
+        start, duration = round((event["ts"] - base) * 1000), round(event["dur"] * 1000)
+        thread = threads.setdefault((event["pid"], str(event["tid"])), len(threads))
+        serial = args.get("External id", args.get("external id", 0))
+        correlation = args.get("correlation", 0)
+        if category in ("cpu_op", "Operator", "user_annotation"):
+            annotates = category == "user_annotation" or "#" in name
+            types = [kind for kind in args.get("Input type", [])[:2] if kind != "Scalar"]
+            dtypes = tuple(reversed(types)) if name in ("aten::copy_", "aten::_copy_from") else ()
+            key = -number if annotates else serial
+            found.ops.append(Op(name, thread, start, duration, key, dtypes, annotates=annotates))
+        elif category in ("cuda_runtime", "cuda_driver", "Runtime"):
+            kind = DRIVER if category == "cuda_driver" else RUNTIME
+            op = serial if linked else 0
+            found.calls.append(Call(name, kind, thread, start, duration, correlation, op))
+        elif category in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
+            nbytes = args.get("bytes", ABSENT)
+            found.activities.append(Activity(name, start, duration, correlation, args["device"], nbytes))
+    return found
+
+
+def numbers(profile: OpProfile, without: Callable[[str], bool] = lambda op: False) -> Numbers:
+    return {
+        stats.op: (sum(stats.calls), sum(stats.device_ns) if stats.device_ns else None)
+        for stats in profile.ops
+        if not without(stats.op)
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "linked"),
+    [
+        ("kineto_resnet50_v100_2021.pt.trace", False),
+        ("kineto_resnet50_v100_2021.pt.trace", True),
+        ("hta_alexnet_2023", False),
+        ("hta_triton_example", True),
+        ("kineto_h100_2026_small", False),
+    ],
+)
+def test_a_recording_has_the_numbers_that_the_reader_finds_in_its_file(name: str, linked: bool) -> None:
+    path = shared(f"torch-cuda/{name}.json.gz")
+    ours, theirs = profile_of(recorded(path, linked)), reader.read(Place(path), ReadOptions()).profile()
+    assert numbers(ours) == numbers(theirs)
+    assert (ours.total.device_ns or (0,))[0] == sum(theirs.total.device_ns or ())
+
+
+@pytest.mark.parametrize(
+    ("name", "of_no_op"),
+    [
+        ("hta_trace_diff_control", {"FusedOptimizer"}),
+        ("hta_cuda_event_sync", {"spin_kernel"}),
+        ("hta_sampled_rank-0", {"Add", "Mul"}),
+    ],
+)
+def test_kernels_that_no_op_launched_are_ops_by_themselves(name: str, of_no_op: set[str]) -> None:
+    path = shared(f"torch-cuda/{name}.json.gz")
+    ours, theirs = numbers(profile_of(recorded(path))), numbers(reader.read(Place(path), ReadOptions()).profile())
+    differ = {op for op in ours.keys() | theirs.keys() if ours.get(op) != theirs.get(op)}
+    assert differ == {*of_no_op, "(no op)"}
+    for at in (0, 1):
+        assert sum(ours[op][at] or 0 for op in of_no_op) == sum(theirs[op][at] or 0 for op in differ if op in theirs)
+
+
+def test_nothing_of_a_step_with_cuda_graphs_and_unlinked_kernels_is_lost() -> None:
+    path = shared("torch-cuda/hta_a100_rank0_shapes.json.gz")
+    session = recorded(path)
+    ours, theirs = profile_of(session), reader.read(Place(path), ReadOptions()).profile()
+    assert sum(ours.total.device_ns or ()) == sum(theirs.total.device_ns or ())
+    assert ours.launches == (5240 + 70,)  # kernels and graphs
+    assert ours.stats("(unlinked)").calls == (872,)
+    assert ours.stats("MemcpyHtoD").bytes == (sum(a.nbytes for a in session.activities if "HtoD" in a.name),)
+    for op in ("MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "Memset", "Synchronize", "CompiledFunctionBackward"):
+        assert sum(ours.stats(op).calls) == sum(theirs.stats(op).calls) > 0
+    assert ours.stats("CompiledFunction").device_ns is not None
+
+
+# --- rows made here ---------------------------------------------------------------------------------------------------
+
+H2D, D2H = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
+CAST = ("float", "c10::Half")
+
+
+def op(name: str, start: int, duration: int = 90, dtypes: tuple[str, ...] = (), thread: int = 1, **other: Any) -> Op:
+    return Op(name, thread, start, duration, start + 1, dtypes, **other)
+
+
+def call(correlation: int, start: int, name: str = "cudaLaunchKernel", thread: int = 1, **other: Any) -> Call:
+    return Call(name, RUNTIME, thread, start, 1, correlation, **other)
+
+
+def done(correlation: int, duration: int, name: str = "gemm", nbytes: int = ABSENT, start: int = 900) -> Activity:
+    return Activity(name, start, duration, correlation, 0, nbytes)
+
+
+def test_the_time_of_an_op_is_that_of_the_kernels_it_launched() -> None:
+    ops = [op("aten::linear", 0), op("aten::t", 1, 2), op("aten::addmm", 10, 50), op("aten::view", 95, 1)]
+    session = Recorded(ops, [call(1, 20), call(2, 30)], [done(1, 1000), done(2, 10, "void epilogue<float>(float*)")])
+    profile = profile_of(session)
+    assert numbers(profile) == {"MatMul": (1, 1010), "Reshape": (1, 0)}
+    assert profile.stats("aten::addmm").device_ns == (1010,)
+    assert profile.launches == (2,)
+    # A kernel is counted under its own name too; its time is said of the op.
+    assert profile.stats("gemm").calls == (1,)
+    assert profile.stats("gemm").device_ns is None
+
+
+def test_a_copy_that_is_a_memcpy_is_counted_once_and_a_cast_beside_it() -> None:
+    plain = [op("aten::to", 0), op("aten::_to_copy", 1, 80), op("aten::copy_", 2, 70, ("float", "float"))]
+    cast = [op("aten::copy_", 100, 90, CAST)]
+    calls = [call(1, 5, "cudaMemcpyAsync"), call(2, 105, "cudaMemcpyAsync"), call(3, 110)]
+    did = [done(1, 40, H2D, 16), done(2, 40, H2D, 8), done(3, 7, "cast")]
+    profile = profile_of(Recorded([*plain, *cast], calls, did))
+    assert numbers(profile) == {"MemcpyHtoD": (2, 80), "Cast": (1, 7)}
+    assert profile.stats("MemcpyHtoD").bytes == (24,)
+
+
+def test_a_clone_that_is_a_memcpy_is_no_copy_beside_it() -> None:
+    ops = [op("aten::clone", 0), op("aten::empty_like", 1, 2), op("aten::copy_", 10, 50, ("float", "float"))]
+    did = [done(1, 5, "Memcpy DtoD (Device -> Device)", 4)]
+    assert counts(profile_of(Recorded(ops, [call(1, 20, "cudaMemcpyAsync")], did))) == {"MemcpyDtoD": 1}
+
+
+def test_waits_and_copies_count_wherever_they_happen() -> None:
+    item = [op("aten::item", 0), op("aten::_local_scalar_dense", 1, 80)]
+    calls = [call(1, 10, "cudaMemcpyAsync"), call(2, 20, "cudaStreamSynchronize"), call(3, 95, "cudaDeviceSynchronize")]
+    profile = profile_of(Recorded(item, [*calls, call(4, 96, "cudaEventQuery")], [done(1, 3, D2H, 4)]))
+    assert counts(profile) == {"Item": 1, "MemcpyDtoH": 1, "Synchronize": 2}
+    assert profile.stats("Synchronize").device_ns is None
+    assert profile.launches == (0,) or profile.launches is None
+
+
+def test_what_other_libraries_launch_is_counted_under_what_it_is() -> None:
+    calls = [call(1, 5, "cuLaunchKernel")]
+    profile = profile_of(Recorded([], calls, [done(1, 8, "cupy_copy__float64_float32"), done(9, 4, "early")]))
+    assert numbers(profile) == {"Cast": (1, 8), "early": (1, 4)}
+    assert profile.stats("(unlinked)").calls == (1,)
+
+
+def test_a_replayed_graph_is_one_launch_of_its_kernels() -> None:
+    graph = [done(1, 5, "void mine(float*)") for _ in range(3)]
+    profile = profile_of(Recorded([], [call(1, 0, "cudaGraphLaunch"), call(2, 5, "cudaGraphLaunch")], graph))
+    assert (numbers(profile), profile.launches) == ({"mine": (3, 15)}, (1,))
+
+
+def test_a_wrapper_that_launched_kernels_itself_is_an_op() -> None:
+    ops = [op("CompiledFunctionBackward", 0), op("aten::copy_", 5, 20)]
+    calls = [call(1, 6), call(2, 50, "cudaGraphLaunch")]
+    profile = profile_of(Recorded(ops, calls, [done(1, 3, "copy"), done(2, 40, "triton_"), done(2, 9)]))
+    assert numbers(profile) == {"Copy": (1, 3), "CompiledFunctionBackward": (1, 49)}
+
+
+def test_a_collective_is_counted_and_not_timed() -> None:
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    profile = profile_of(Recorded([op("c10d::allreduce_", 0)], [call(1, 5)], [done(1, 700, name)]))
+    assert numbers(profile) == {"c10d::allreduce_": (1, 0), "ncclDevKernel_AllReduce_Sum_f32_RING_LL": (1, None)}
+
+
+def test_a_kernel_belongs_to_the_round_that_launched_it() -> None:
+    ops = [op("aten::mm", 10, 20), op("aten::mm", 50, 20)]
+    profile = profile_of(Recorded(ops, [call(1, 15), call(2, 55)], [done(1, 3), done(2, 4)]), (5, 40, 80))
+    assert profile.stats("MatMul").calls == (0, 1, 1, 0)
+    assert profile.stats("MatMul").device_ns == (0, 3, 4, 0)
+    assert profile.launches == (0, 1, 1, 0)
+
+
+def test_the_link_of_kineto_is_better_than_the_times() -> None:
+    ops = [op("aten::mm", 0, 10), op("aten::relu", 20, 10)]
+    assert numbers(profile_of(Recorded(ops, [call(1, 25, op=1)], [done(1, 3)])))["MatMul"] == (1, 3)
+    assert numbers(profile_of(Recorded(ops, [call(1, 25, op=77)], [done(1, 3)])))["Relu"] == (1, 3)
+
+
+def test_calls_and_kernels_of_other_threads_do_not_tear_ops_apart() -> None:
+    ops = [op("aten::linear", 10, 80), op("aten::addmm", 40, 40)]
+    waits = Call("cudaEventSynchronize", RUNTIME, 2, 5, 30, 8)
+    profile = profile_of(Recorded(ops, [waits, call(1, 50)], [done(1, 3), done(99, 500, "early", start=0)]))
+    assert counts(profile) == {"MatMul": 1, "Synchronize": 1, "early": 1}
+
+
+def test_what_is_inside_an_annotation_is_taken_as_if_it_were_not_there() -> None:
+    ops = [op("aten::linear", 0), op("mine", 5, 80, annotates=True), op("aten::addmm", 10, 50)]
+    assert numbers(profile_of(Recorded(ops, [call(1, 70, op=6)], [done(1, 3)]))) == {"MatMul": (1, 3)}
+
+
+def test_without_device_work_the_cpu_is_the_device() -> None:
+    ops = [op("aten::linear", 0), op("aten::addmm", 10, 50)]
+    profile = profile_of(Recorded(ops, [call(1, 95, "cudaDeviceSynchronize")]))
+    assert numbers(profile) == {"MatMul": (1, 90), "Synchronize": (1, None)}
+
+
+def test_memory_is_that_of_the_gpu_where_it_works_and_of_the_host_where_not() -> None:
+    given = [Allocation(5, 1000, True), Allocation(6, 7, False), Allocation(8, -1000, True), Allocation(9, 64, True)]
+    work = Recorded([op("aten::mm", 0)], [call(1, 5)], [done(1, 3)], given)
+    assert [(use.peak, use.net) for use in profile_of(work).memory or ()] == [(1000, 64)]
+    assert [use.peak for use in profile_of(Recorded([op("aten::mm", 0)], [], [], given)).memory or ()] == [7]
+
+
+def test_flops_are_those_of_the_ops() -> None:
+    work = Recorded([op("aten::mm", 0, flops=320)], [call(1, 5)], [done(1, 3)])
+    assert profile_of(work).stats("MatMul").flops == (320,)
+
+
+def test_a_launch_whose_kernel_is_lost_is_an_error_that_names_the_known_cause() -> None:
+    calls = [call(1, 5), call(2, 6), call(3, 7, "cuLaunchKernelEx")]
+    with pytest.raises(BackendError, match=r"CUPTI lost 2 of 3 kernels.*pytorch/issues/192021"):
+        profile_of(Recorded([op("aten::mm", 0)], calls, [done(1, 3)]))
+
+
+def test_what_a_graph_captures_from_any_thread_has_no_kernel_to_lose() -> None:
+    capture = [
+        call(1, 5, "cudaStreamBeginCapture"),
+        call(2, 6),
+        call(3, 7, thread=2),
+        call(4, 8, "cudaStreamEndCapture"),
+    ]
+    assert profile_of(Recorded([], [*capture, call(5, 9, "cudaLaunchHostFunc")])).ops == ()
+    with pytest.raises(BackendError, match="lost 1 of 3"):
+        profile_of(Recorded([], [*capture, call(6, 10, thread=2)]))
+
+
+def test_what_is_after_the_end_is_not_the_programs() -> None:
+    calls = [call(1, 5), call(2, 100, "cudaDeviceSynchronize"), call(3, 101)]
+    session = Recorded([op("aten::mm", 0), op("aten::mm", 110)], calls, [done(1, 3), done(3, 9)])
+    torch_cuda.check_waited(session, 100)
+    assert numbers(profile_of(session.until(100))) == {"MatMul": (1, 3)}
+    with pytest.raises(BackendError, match="recorded no call of CUDA at the end of the window, not even its own wait"):
+        torch_cuda.check_waited(session, 102)
+
+
+# --- stand-ins: PyTorch on the CPU runs, and a GPU is made up for some of its ops -------------------------------------
+
+
+@dataclass
+class StandIn:
+    """Shaped like `torch._C._autograd._KinetoEvent`, for what Kineto itself records."""
+
+    kind: str
+    called: str
+    at: int
+    takes: int = 1
+    correlation: int = 0
+    link: int = 0
+    thread: int = 1
+    metadata: str = ""
+
+    def activity_type(self) -> str:
+        return self.kind
+
+    def name(self) -> str:
+        return self.called
+
+    def start_ns(self) -> int:
+        return self.at
+
+    def duration_ns(self) -> int:
+        return self.takes
+
+    def correlation_id(self) -> int:
+        return self.correlation
+
+    def linked_correlation_id(self) -> int:
+        return self.link
+
+    def device_resource_id(self) -> int:
+        return self.thread
+
+    def device_index(self) -> int:
+        return 0
+
+    def metadata_json(self) -> str:
+        return self.metadata
+
+
+class Gpu:
+    """Each cast of a program launches a kernel, each plain copy is a memcpy to the GPU, as far as events tell."""
+
+    def __init__(self) -> None:
+        self.casts, self.model, self.loses, self.waits = 0, "Stand-in GPU", 0, True
+        self.other: list[StandIn] = []
+
+    def events(self, real: list[Any]) -> list[Any]:
+        made: list[Any] = [*real, *self.other]
+        for number, event in enumerate((e for e in real if e.name() == "aten::copy_"), 1):
+            is_cast = len({*event.dtypes()[:2]}) > 1
+            how = "cudaLaunchKernel" if is_cast else "cudaMemcpyAsync"
+            inside, link = event.start_ns() + 1, event.correlation_id()
+            made.append(StandIn("cuda_runtime", how, inside, 1, number, link, 3))
+            if is_cast and number > self.loses:
+                made.append(StandIn("kernel", "void convert<float>()", inside + 5000, 2000, number, link))
+            if not is_cast:
+                bandwidth = '"device": 0, "bytes": 96, "memory bandwidth (GB/s)": N/A'
+                made.append(StandIn("gpu_memcpy", H2D, inside + 5000, 50, number, link, 7, bandwidth))
+        if self.waits:
+            made.append(StandIn("cuda_runtime", "cudaDeviceSynchronize", time.time_ns(), 1, 9999))
+        made.append(StandIn("gpu_user_annotation", "opprof::mark", 0))
+        return made
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    torch = pytest.importorskip("torch")
+    from pytest_opprof.backends import torch as module
+
+    gpu, session = Gpu(), module._session
+
+    def stood_in(options: Options, on_gpu: bool) -> Any:
+        assert on_gpu
+        real = session(options, False)
+        stop = real.stop
+
+        def stopped() -> None:
+            stop()
+            results = real.profiler.kineto_results
+            real.profiler.kineto_results = SimpleNamespace(events=lambda: gpu.events(results.events()))
+
+        real.stop = stopped
+        return real
+
+    driver = SimpleNamespace(problem=lambda: None, synchronize=lambda: 1)
+    monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
+    monkeypatch.setattr(module, "_records_gpu", lambda: True)
+    monkeypatch.setattr(module, "_session", stood_in)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: gpu.model)
+    return gpu
+
+
+@contextmanager
+def window(**options: Any) -> Iterator[list[OpProfile]]:
+    from pytest_opprof.backends.torch import backend
+
+    found: list[OpProfile] = []
+    with backend().collect(Options(**options)) as log:
+        log.mark()
+        yield found
+        log.mark()
+    found.append(assemble([(log.freeze(), {1: 0})], [1]))
+
+
+@pytest.mark.torch
+def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wait(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4, 6)
+    with window() as found:
+        x.half()
+        x.double()
+        x.to(torch.float32, copy=True)
+        x + x
+    assert numbers(found[0]) == {"Cast": (2, 4000), "MemcpyHtoD": (1, 50), "Add": (1, 0)}
+    assert found[0].launches == (2,)
+    assert found[0].stats("MemcpyHtoD").bytes == (96,)
+    assert found[0].stats("Synchronize").calls == (0,)
+    assert str(found[0].environment).endswith(f"{torch.__version__.split('+')[0]}, Stand-in GPU, async")
+    assert found[0].environment.frameworks[0] == ("cuda", "13.0")
+
+
+@pytest.mark.torch
+def test_budgets_of_a_program_on_the_gpu_hold_and_break(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4, 6)
+    with window() as found:
+        x.half()
+        gpu.other = [StandIn("cuda_runtime", "cudaStreamSynchronize", time.time_ns(), 1, 8888)]
+        x.to(torch.float32, copy=True)
+    holds = {"Cast": 1, "MemcpyHtoD": 1, "MemcpyDtoH": 0, "Synchronize": 1, "launches": 1, "device_time": "2.05 us"}
+    assert Budget.parse([], holds).check(found[0]) == []
+    breaks = {"Cast": 0, "MemcpyHtoD": 0, "MemcpyDtoH": 0, "Synchronize": 0, "launches": 0, "device_time": "2 us"}
+    assert [str(finding) for finding in Budget.parse([], breaks).check(found[0])] == [
+        "launches: 1, over the budget of 0",
+        "device time: 2.05 us, over the budget of 2 us",
+        "calls of Cast: 1, over the budget of 0",
+        "calls of MemcpyHtoD: 1, over the budget of 0",
+        "calls of Synchronize: 1, over the budget of 0",
+    ]
+    assert Budget.parse([{"aten::copy_": "1 us"}], {}).check(found[0])
+    with pytest.raises(UsageError, match=r"the limit on device time of .*convert.* cannot be checked"):
+        Budget.parse([{"*convert*": "1 ms"}], {}).check(found[0])
+
+
+@pytest.mark.torch
+def test_a_window_without_device_work_is_one_of_the_cpu_whose_launches_are_known_to_be_none(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4, 6)
+    with window(flops=True, memory=True) as found:
+        x @ x.T
+    assert str(found[0].environment) == f"torch {torch.__version__.split('+')[0]}, cpu"
+    assert (device_ns(found[0], "MatMul") or 0) > 0
+    assert found[0].launches == (0,)
+    assert found[0].stats("MatMul").flops == (2 * 4 * 6 * 4,)
+    assert [use.peak for use in found[0].memory or ()] == [4 * 4 * 4]
+
+
+@pytest.mark.torch
+def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
+    """The two ways to the same table, of one program that runs forward and backward, on the CPU."""
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model(torch.ones(2, 3, 8, 8))
+        out.float().square().sum().backward()
+        optimizer.step()
+
+    step()
+    session = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
+    with session:
+        step()
+    tree, rows = EventLog(Environment(())), EventLog(Environment(()))
+    module._read(session.profiler.kineto_results, tree, Options())
+    torch_cuda.fill(rows, torch_cuda.recorded(session.profiler.kineto_results.events()))
+    ours, theirs = rows.freeze(), tree.freeze()
+    assert numbers(ours) == numbers(theirs)
+    assert len(numbers(ours)) > 12
+
+
+@pytest.mark.torch
+def test_a_lost_kernel_and_a_profiler_that_recorded_nothing_are_errors(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4)
+    gpu.loses = 1
+    with pytest.raises(BackendError, match="CUPTI lost 1 of 2 kernels"), window():
+        x.half()
+        x.double()
+    gpu.loses, gpu.waits = 0, False
+    with pytest.raises(BackendError, match="recorded no call of CUDA"), window():
+        x.half()
+
+
+@pytest.mark.torch
+def test_a_profiler_started_inside_a_window_with_a_gpu_is_an_error(gpu: Gpu) -> None:
+    import torch
+
+    with pytest.raises(BackendError, match="the torch profiler lost this window"), window():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            torch.ones(2)
+
+
+@pytest.mark.torch
+def test_times_of_waiting_after_each_op_are_refused_where_the_gpu_worked(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4)
+    with pytest.raises(BackendError, match="leave out --opprof-timing=sync"), window(timing="sync"):
+        x.half()
+    with window(timing="sync") as found:
+        x + x
+    assert counts(found[0]) == {"Add": 1}
+
+
+@pytest.mark.torch
+def test_names_of_calls_of_cuda_are_known_and_others_are_mistakes(gpu: Gpu) -> None:
+    import torch
+
+    x = torch.ones(4)
+    with window() as found:
+        x.half()
+    assert found[0].stats("cudaMemcpyAsync").calls == found[0].stats("aten::linalg_qr").calls == (0,)
+    assert found[0].stats("cudaLaunchKernel").calls == (1,)
+    with pytest.raises(UsageError, match="unknown op 'cudaStreamWait'"):
+        found[0].stats("cudaStreamWait")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("contexts", [0, 1])
+def test_pytorch_waits_for_the_gpu_itself_only_where_one_is_set_up(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, contexts: int
+) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    waited: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append("torch"))
+    monkeypatch.setattr(module, "_session", waits_for_the_gpu(module._session))
+    monkeypatch.setattr(module, "_wait", lambda: contexts)
+    with window():
+        pass
+    assert waited == ["torch"] * contexts
+
+
+@pytest.mark.torch
+def test_a_gpu_that_fails_in_a_window_leaves_no_profiler_running(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    def fails() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(module, "_session", waits_for_the_gpu(module._session))
+    monkeypatch.setattr(torch.cuda, "synchronize", fails)
+    with pytest.raises(ValueError, match="mine"), window():
+        raise ValueError("mine")
+    assert not torch.autograd._profiler_enabled()
+    monkeypatch.setattr(cuda_driver, "opened", lambda: None)
+    with pytest.raises(BackendError, match="the GPU reports an error: CUDA error: device-side assert"), window():
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert not torch.autograd._profiler_enabled()
+
+
+def waits_for_the_gpu(session: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the session wait when it stops, as one with CUDA does."""
+
+    def made(*args: Any) -> Any:
+        real = session(*args)
+        start = real.start
+
+        def started() -> None:
+            start()
+            real.profiler.use_device = "cuda"
+
+        real.start = started
+        return real
+
+    return made
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("cuda", "found", "records"), [(None, True, False), ("13.0", False, False), ("13.0", True, True)]
+)
+def test_a_gpu_is_recorded_where_torch_is_built_for_cuda_and_finds_one(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, found: bool, records: bool
+) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    activities = {torch.profiler.ProfilerActivity.CPU, *([torch.profiler.ProfilerActivity.CUDA] if found else [])}
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.profiler, "supported_activities", lambda: activities)
+    assert module._records_gpu() is records
+    monkeypatch.setattr(torch.autograd, "_KinetoEvent", object)  # as in a version that does not say how many bytes
+    assert not module._records_gpu()
+
+
+@pytest.mark.torch
+def test_a_session_asks_for_cuda_only_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    session = module._session(Options(), True)
+    assert set(session.activities) == {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA}
+    assert session.experimental_config is not None
+    assert module._session(Options(), False).activities == {torch.profiler.ProfilerActivity.CPU}
