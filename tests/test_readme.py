@@ -87,8 +87,8 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
     from pytest_opprof.conditions import BUSY, PATIENCE, PATIENCE_S, YARDSTICK
 
     stored, pairs = judge.STORED, judge.PAIRS
-    assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.08)
-    assert (pairs.tolerance, pairs.op_tolerance, pairs.floor_ns, stored.floor_ns) == (0.055, 0.15, 2_000, 2_000)
+    assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.05)
+    assert (pairs.tolerance, pairs.op_tolerance, pairs.floor_ns, stored.floor_ns) == (0.06, 0.15, 2_000, 2_000)
     assert (judge.LEAST_ROUNDS, judge.BASE_PROCESSES, judge.PROCESSES, judge.LOOKS) == (10, 5, 6, (5, 9))
     assert (judge.LEAST_CLEAN, judge.LEAST_PROCESSES, judge.MOST_PROCESSES) == (5, 3, 12)
     assert (judge.AGREE, judge.LEAST_STORED) == (7 / 9, 0.1)
@@ -104,7 +104,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "six processes with five clean rounds each",
         "If twelve have not given three such",
         "for 1 s and 15 % of the time in all",
-        "if that is also 5 us and 8 % of the whole",
+        "if that is also 5 us and 5 % of the whole",
         "A tolerance below 10%",
         "in five pairs of processes (nine for what is suspicious)",
         "slower is 6 %, if seven of nine pairs agree",
