@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..environment import Environment
@@ -19,8 +20,7 @@ from . import Options
 
 if TYPE_CHECKING:
     from .cuda_driver import Driver
-    from .cuda_events import Span
-    from .cuda_memory import Memory
+    from .cuda_events import Calls, Span, Work
     from .cupti import Cupti
     from .cupti_records import Table
 
@@ -61,12 +61,12 @@ class CudaBackend:
         Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
-        from .cuda_events import Span, is_known
+        from .cuda_events import Span, check_last_call, is_known
         from .cuda_memory import Memory
 
         driver, cupti = self._start(options)
         marks: list[int] = []
-        log = EventLog(_environment(driver, [0]), lambda: marks.append(cupti.timestamp()), is_known)
+        log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known)
         memory = Memory(log) if options.memory else None
         driver.synchronize()
         cupti.enable()
@@ -81,10 +81,18 @@ class CudaBackend:
             # Also after an exception or Ctrl-C: recording would slow what follows.
             self._collecting = False
             cupti.disable()
-        _fill(log, cupti, driver, Span(begin, end, marks), contexts, memory)
+        span, (calls, work) = Span(begin, end, marks), _recorded(cupti, options)
+        if contexts:
+            # Without a context there was nothing to wait for, and nothing could run.
+            check_last_call(calls, span)
+        if used := _fill(log, calls, work, span):
+            log.environment = _environment(driver, used, options)
+        if memory:
+            memory.finish(calls, span)
 
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
         from . import cuda_driver, cupti
+        from .cuda_events import check_blocking
 
         if self._collecting:
             raise BackendError("the cuda backend is recording already; it cannot be nested")
@@ -93,7 +101,7 @@ class CudaBackend:
                 f"the cuda backend cannot record: {reason}. Or leave it out: --opprof-backend=numpy,torch"
             )
         if options.timing == "sync":
-            raise BackendError("the cuda backend has the GPU's own times only; leave out --opprof-timing=sync")
+            check_blocking()
         driver = cuda_driver.opened()
         assert driver is not None  # or it would be unavailable
         return driver, cupti.opened()
@@ -158,27 +166,30 @@ def _torch_owns() -> bool:
     return getattr(version, "cuda", None) is not None
 
 
-def _environment(driver: Driver, devices: list[int]) -> Environment:
+def _environment(driver: Driver, devices: list[int], options: Options) -> Environment:
     imported = [(name, sys.modules[name]) for name in _VERSIONS if name in sys.modules]
     frameworks = [(name, str(getattr(module, "__version__", ""))) for name, module in imported]
     cuda = ".".join(map(str, driver.version()))
     models = "+".join(sorted({driver.model(device) for device in devices}))
-    return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing="async")
+    return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing=options.timing)
 
 
-def _fill(log: EventLog, cupti: Cupti, driver: Driver, span: Span, contexts: int, memory: Memory | None) -> None:
+def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
     from . import cuda_events
 
     records: Mapping[int, Table] = cupti.records()
-    calls = cuda_events.calls_of(records, cupti.function)
-    work = cuda_events.work_of(records, cupti.text)
-    if contexts:
-        # Without a context there was nothing to wait for, and nothing could run.
-        cuda_events.check_last_call(calls, span)
+    calls, work = cuda_events.calls_of(records, cupti.function), cuda_events.work_of(records, cupti.text)
+    if options.timing == "sync":
+        waited_ns = cuda_events.waited_ns(calls, work.correlation, work.start, work.duration_ns)
+        work = replace(work, duration_ns=waited_ns)
+    return calls, work
+
+
+def _fill(log: EventLog, calls: Calls, work: Work, span: Span) -> list[int]:
+    """Append what happened in *span* to *log*; return the numbers of the GPUs that worked."""
+    from . import cuda_events
+
     inside = cuda_events.fill(log, calls, work, span)
-    if memory:
-        memory.finish(calls, span)
     for interval in sorted(cuda_events.loads(calls, span)):
         log.remark(_LOADED, interval)
-    if used := list(cuda_events.devices(work, inside)):
-        log.environment = _environment(driver, used)
+    return list(cuda_events.devices(work, inside))

@@ -197,13 +197,11 @@ def _read_gpu(events: Iterable[Any], log: EventLog, options: Options, contexts: 
     end = marks.pop()
     if contexts:
         torch_cuda.check_waited(session, end)
-    used = torch_cuda.fill(log, session.until(end), marks)
+    used = torch_cuda.fill(log, session.until(end), marks, options.timing == "sync")
     if used:
-        if options.timing == "sync":
-            raise BackendError("torch's profiler has the GPU's own times only; leave out --opprof-timing=sync")
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
-        log.environment = Environment(frameworks, models, timing="async")
+        log.environment = Environment(frameworks, models, timing=options.timing)
     log.knows_flops, log.knows_memory = options.flops, options.memory
 
 

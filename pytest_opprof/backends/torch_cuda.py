@@ -202,29 +202,45 @@ def _op_named(call: str) -> str:
     return names.meaning(names.without_api_version(call)).op
 
 
-def fill(log: EventLog, session: Recorded, marks: Sequence[int] = ()) -> list[int]:
+def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: bool = False) -> list[int]:
     """Append what was recorded to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
 
-    Raises BackendError where a kernel was launched and not recorded.
+    *blocking*: launches block, and times are those of sync timing. Raises BackendError where a kernel was launched
+    and not recorded, and where launches do not block though they are to.
     """
     span = Span(0, _NEVER, marks)
     host, calls = _Host(session.ops, session.calls), _calls(session.calls)
-    on_device = bool(session.activities)
+    activities = _waited(session.activities, calls) if blocking else session.activities
+    on_device = bool(activities)
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)
-    correlations = np.array([done.correlation for done in session.activities], np.uint32)
+    correlations = np.array([done.correlation for done in activities], np.uint32)
     # Behind the last call: that of work whose call is not known.
     homes = np.append(ops, _NOBODY)[cuda_events.callers(calls, correlations)].tolist()
-    for done, home in zip(session.activities, homes):
+    for done, home in zip(activities, homes):
         if home != _NOBODY:
             host.did(done, home)
     first = host.append_to(log, marks, on_device)
     parents = np.where(ops == _NOBODY, _NOBODY, ops + first)
-    cuda_events.fill(log, calls, _work(session.activities, homes, correlations), span, parents, KERNELS_LOST)
+    cuda_events.fill(log, calls, _work(activities, homes, correlations), span, parents, KERNELS_LOST)
     for allocation in session.allocations:
         # Those of the host are another memory.
         if allocation.on_device == on_device:
             log.allocated(allocation.nbytes, bisect_right(marks, allocation.time))
-    return sorted({done.device for done in session.activities})
+    return sorted({done.device for done in activities})
+
+
+def _waited(activities: Sequence[Activity], calls: Calls) -> Sequence[Activity]:
+    """Return the *activities* with the times of sync timing."""
+    if not activities:
+        return activities
+    cuda_events.check_blocking()
+    found = cuda_events.waited_ns(
+        calls,
+        np.array([done.correlation for done in activities], np.uint32),
+        np.array([done.start for done in activities], np.uint64),
+        np.array([done.duration_ns for done in activities], np.int64),
+    )
+    return [done._replace(duration_ns=ns) for done, ns in zip(activities, found.tolist())]
 
 
 class _Host:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -255,8 +256,75 @@ def test_two_windows_at_once_are_refused(backend: CudaBackend) -> None:
                 pass
 
 
-def test_sync_timing_is_refused_with_a_reason(backend: CudaBackend) -> None:
-    with pytest.raises(BackendError, match="leave out --opprof-timing=sync"):
+class Blocking:
+    """Lets launches of the stand-in take as long as what they start, as CUDA_LAUNCH_BLOCKING=1 does."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu, self.now_ns = gpu, time.time_ns()
+        gpu.clock_ns = self.tick
+
+    def tick(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+    def launch(self, name: str, duration_ns: int, before_ns: int = 100, after_ns: int = 50) -> None:
+        with self.gpu.inside("cudaLaunchKernel_v7000"):
+            self.now_ns += before_ns
+            self.gpu.launch(name, duration_ns, "cuLaunchKernel")
+            self.now_ns += duration_ns + after_ns
+
+    def copy(self, duration_ns: int) -> None:
+        self.gpu.copy(H2D, 8, duration_ns)
+        self.now_ns += 10
+
+
+def test_sync_timing_takes_an_op_from_before_its_launch_to_after_its_end(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    program = Blocking(gpu)
+    with backend.collect(Options("sync")) as log:
+        program.launch("my_kernel", 2_000)
+        program.copy(500)
+        gpu.unlinked_kernel("another", 700)
+        program.now_ns += 1_000
+    profile = log.freeze()
+    times = {stats.op: stats.fastest_ns for stats in profile.ops}
+    assert times == {
+        "my_kernel": pytest.approx(2_000 + 100 + 50, abs=10),
+        "MemcpyHtoD": pytest.approx(500, abs=10),  # a copy does not block
+        "another": 700,
+    }
+    assert profile.environment.timing == "sync"
+
+
+def test_the_times_of_what_one_call_asked_for_add_up_to_the_call(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    program = Blocking(gpu)
+    with backend.collect(Options("sync")) as log:
+        with gpu.inside("cudaGraphLaunch_v10000"):
+            for name in ("one", "two", "three"):
+                program.launch(name, 1_000, before_ns=100, after_ns=0)
+    profile = log.freeze()
+    assert {stats.op: stats.fastest_ns for stats in profile.ops} == {
+        "one": pytest.approx(1_100, abs=10),
+        "two": pytest.approx(1_100, abs=10),
+        "three": pytest.approx(1_100, abs=10),
+    }
+
+
+def test_sync_timing_where_launches_do_not_block_is_an_error(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    with pytest.raises(BackendError, match="3 kernels began after theirs had returned: CUDA was initialised before"):
+        with backend.collect(Options("sync")):
+            for _ in range(3):
+                gpu.launch("my_kernel", 2_000, late_ns=10_000_000)
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
+    with pytest.raises(BackendError, match=r"run pytest --opprof-timing=sync, or set CUDA_LAUNCH_BLOCKING=1$"):
         with backend.collect(Options("sync")):
             pass
 

@@ -223,6 +223,21 @@ def test_a_kernel_belongs_to_the_round_that_launched_it() -> None:
     assert profile.launches == (0, 1, 1, 0)
 
 
+def test_sync_timing_takes_an_op_from_before_its_launches_to_after_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    calls = [call(1, 10)._replace(duration_ns=30), call(2, 60)._replace(duration_ns=25)]
+
+    def filled(*starts: int) -> EventLog:
+        kernels = [done(number, 20)._replace(start=start) for number, start in enumerate(starts, 1)]
+        log = EventLog(Environment(()))
+        torch_cuda.fill(log, Recorded([op("aten::mm", 0, 100)], calls, kernels), blocking=True)
+        return log
+
+    assert numbers(filled(15, 63).freeze()) == {"MatMul": (1, 30 + 25)}
+    with pytest.raises(BackendError, match="launches that block, and 2 kernels began after theirs had returned"):
+        filled(50, 90)
+
+
 def test_the_link_of_kineto_is_better_than_the_times() -> None:
     ops = [op("aten::mm", 0, 10), op("aten::relu", 20, 10)]
     assert numbers(profile_of(Recorded(ops, [call(1, 25, op=1)], [done(1, 3)])))["MatMul"] == (1, 3)
@@ -506,11 +521,11 @@ def test_a_profiler_started_inside_a_window_with_a_gpu_is_an_error(gpu: Gpu) -> 
 
 
 @pytest.mark.torch
-def test_times_of_waiting_after_each_op_are_refused_where_the_gpu_worked(gpu: Gpu) -> None:
+def test_sync_timing_is_refused_where_the_gpu_worked_and_launches_were_not_to_block(gpu: Gpu) -> None:
     import torch
 
     x = torch.ones(4)
-    with pytest.raises(BackendError, match="leave out --opprof-timing=sync"), window(timing="sync"):
+    with pytest.raises(BackendError, match="sync timing needs launches that block from the start"), window(timing="sync"):
         x.half()
     with window(timing="sync") as found:
         x + x

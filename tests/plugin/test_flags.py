@@ -49,6 +49,17 @@ def test_a_flag_that_would_do_nothing_says_so(pytester: pytest.Pytester, suite: 
     result.stderr.fnmatch_lines([f"*{flag.split('=')[0]} does nothing without --opprof"])
 
 
+@pytest.mark.parametrize("flags", [["--opprof-timing=sync"], ["-o", "opprof_timing=sync"]])
+def test_sync_timing_lets_launches_of_cuda_block(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "")  # gone afterwards, whatever a run sets
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
+    pytester.makepyfile("import os\ndef test_a(): assert os.environ.get('CUDA_LAUNCH_BLOCKING') == '1'\n")
+    suite("--opprof").assert_outcomes(failed=1)
+    suite("--opprof", *flags).assert_outcomes(passed=1)
+
+
 def test_aliases_give_the_users_own_ops_a_meaning(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         HEAD
