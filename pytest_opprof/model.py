@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ class EventLog:
         """Those of them that begin inside an op, where the backend can tell."""
         self.knows_flops = False
         self.knows_memory = False
+        self.busy_ns: dict[int, int] | None = None
+        """How long devices were busy in each interval; None where nothing tells."""
         self._on_mark = on_mark
         self._names: dict[tuple[str, tuple[str, ...], str], int] = {}
         self._name: list[int] = []
@@ -136,6 +139,7 @@ class EventLog:
             host_ns=(0,) * (self.interval + 1),
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
+            busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
             remarks=tuple(self._remarks),
         )
 
@@ -247,6 +251,8 @@ class OpProfile:
     """Allocation in each step; None where it was not recorded."""
     knows: Callable[[str], bool]
     """Whether a raw name exists in the framework, recorded or not."""
+    busy_ns: tuple[int, ...] | None = None
+    """How long devices were busy in each step, where ops that overlap count once; None where not known."""
     wait_ns: tuple[int, ...] = ()
     """How long threads were ready to run in each step without getting a CPU; empty where not known."""
     yardstick_ns: tuple[int, ...] = ()
@@ -386,6 +392,7 @@ def assemble(
         host_ns=tuple(host_ns),
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
+        busy_ns=_busy_by_step(parts, len(host_ns)),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
@@ -423,6 +430,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         host_ns=profile.host_ns,
         memory=profile.memory,
         knows=profile.knows,
+        busy_ns=profile.busy_ns,
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
     )
 
@@ -435,6 +443,16 @@ def _remarks_of(
             yield ALWAYS, text
         elif 0 <= numbers[interval] < number_of_steps:
             yield int(numbers[interval]), text
+
+
+def _busy_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[int, ...] | None:
+    known = [(profile.busy_ns, numbers) for profile, numbers in parts if profile.busy_ns is not None]
+    sums = [0] * steps
+    for busy_ns, numbers in known:
+        for interval, step in numbers.items():
+            if step < steps:
+                sums[step] += busy_ns[interval]
+    return tuple(sums) if known else None
 
 
 def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[MemoryUse, ...]:

@@ -170,11 +170,20 @@ def _total(window: WindowReport) -> list[str]:
         what = "total time" if window.diff.wall else "total device time"
         change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
         lines = [f"{what}: {change}{_split(window.diff, now - base)}"]
+    lines += _busy(window.profile)
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")
     if window.diff and window.diff.top_change:
         lines.append(window.diff.top_change)
     return lines
+
+
+def _busy(profile: OpProfile) -> list[str]:
+    """Return the line about the fastest round of a device that did several things at once."""
+    if not profile.busy_ns or not profile.total.device_ns:
+        return []
+    total_ns, busy_ns = min(zip(profile.total.device_ns, profile.busy_ns))
+    return [f"busy time: {format_ns(busy_ns)}, ops overlap"] if busy_ns < (1 - _ROUNDED) * total_ns else []
 
 
 def _split(diff: Diff, change_ns: int) -> str:

@@ -89,6 +89,7 @@ def plain_window(window: WindowReport, machine: str, parallel: bool, compared: b
         "host_ns": list(profile.host_ns),
         "peak_memory_bytes": _listed(profile.peak_memory),
         "allocations": _listed(profile.allocations),
+        "busy_ns": _listed(profile.busy_ns),
         "ops": {
             stats.op: {
                 "calls": list(stats.calls),
@@ -128,6 +129,7 @@ def profile_of(window: Plain) -> OpProfile:
         host_ns=tuple(window["host_ns"]),
         memory=None,
         knows=lambda name: False,
+        busy_ns=None if window["busy_ns"] is None else tuple(window["busy_ns"]),
     )
 
 

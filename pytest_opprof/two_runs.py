@@ -110,7 +110,7 @@ def _load(path: Path) -> _Windows:
 def _misfits(window: Plain) -> Iterator[str]:
     """Yield what has not one number a round."""
     rounds = window["rounds"]
-    columns = [("the wall time", window["host_ns"])]
+    columns = [("the wall time", window["host_ns"]), ("the busy time", window["busy_ns"] or window["host_ns"])]
     for op, stats in window["ops"].items():
         columns += [(f"op {op!r}", stats[key]) for key in ("calls", "device_ns", "bytes") if stats[key] is not None]
     for run in window["runs"]:
@@ -153,6 +153,7 @@ def _run_type() -> Any:
             ("machine", str),
             ("rounds", Annotated[int, Meta(ge=1, le=10**6)]),
             ("host_ns", list[int]),
+            ("busy_ns", list[count] | None),
             ("ops", dict[str, op]),  # type: ignore[valid-type]
             ("runs", list[run]),  # type: ignore[valid-type]
         ],

@@ -124,6 +124,22 @@ def test_times_that_were_not_judged_say_why() -> None:
     assert "times are shown, not judged: 1 of 10 rounds measured" in text
 
 
+def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
+    window = report(None, BASE, rounds=2)
+    together = replace(window, profile=replace(window.profile, busy_ns=(300_000, 390_000)))
+    assert reports.table(together, 5, False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
+    apart = replace(window, profile=replace(window.profile, busy_ns=(410_000, 410_000)))
+    assert reports.table(apart, 5, False) == reports.table(window, 5, False)
+
+
+def test_a_change_that_no_op_explains_is_named() -> None:
+    window = report(BASE, [("Cast", 1_000)] * 10 + [("MatMul", 500_000), ("Add", 5_000)], rounds=10)
+    assert window.diff
+    total = replace(window.diff.total, now_ns=(window.diff.total.now_ns or 0) + 50_000)
+    shown = reports.table(replace(window, diff=replace(window.diff, total=total)), 5, False)
+    assert shown[-1].endswith(": +0 ns from more calls, +100 us from slower calls, +50 us from no op alone")
+
+
 def test_times_that_are_not_known_are_a_dash() -> None:
     unknown = profile_of([("Cast", -1)])
     text = "\n".join(reports.table(WindowReport("body", unknown), 5, True))

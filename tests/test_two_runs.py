@@ -34,6 +34,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
         "rounds": 10,
         "host_ns": ns,
         "peak_memory_bytes": None,
+        "busy_ns": None,
         "allocations": None,
         "ops": {"MatMul": {"calls": [calls] * 10, "device_ns": ns, "bytes": None, "flops": None}},
         "verdict": "ok",

@@ -61,7 +61,7 @@ class CudaBackend:
         Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
-        from .cuda_events import Span, check_last_call, is_known
+        from .cuda_events import Span, busy_ns, check_last_call, is_known
         from .cuda_memory import Memory
 
         driver, cupti = self._start(options)
@@ -85,6 +85,8 @@ class CudaBackend:
         if contexts:
             # Without a context there was nothing to wait for, and nothing could run.
             check_last_call(calls, span)
+        if options.timing == "async":
+            log.busy_ns = busy_ns(calls, work, span)
         if used := _fill(log, calls, work, span):
             log.environment = _environment(driver, used, options)
         if memory:

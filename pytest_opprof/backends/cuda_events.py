@@ -218,8 +218,7 @@ def fill(
     kernel was launched and is not among the *work*.
     """
     parents = np.full(len(calls.start), _NOBODY) if parents is None else parents
-    caller = callers(calls, work.correlation)
-    asked = np.where(caller == _NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
+    caller, asked = _asked(calls, work)
     inside = span.has(asked)
     busy = np.bincount(caller[inside & (caller != _NOBODY)], minlength=len(calls.start)) > 0
     _check_kernels(calls, busy, span, cause)
@@ -242,6 +241,29 @@ def fill(
         work.nbytes[done],
     )
     return inside
+
+
+def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the call that asked for each work, and when; for work without a call, when it began."""
+    caller = callers(calls, work.correlation)
+    return caller, np.where(caller == _NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
+
+
+def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
+    """Return for each interval how long its work kept the GPUs busy: each GPU by itself, what overlaps once."""
+    asked = _asked(calls, work)[1]
+    timed = np.flatnonzero(span.has(asked) & (work.duration_ns != ABSENT))
+    timed = timed[np.argsort(work.start[timed], kind="stable")]
+    start = work.start[timed].astype(np.int64)
+    end = start + work.duration_ns[timed]
+    group = span.interval(asked[timed]) << 32 | work.device[timed].astype(np.int64)
+    busy: dict[int, int] = {}
+    for number in np.unique(group).tolist():
+        own = group == number
+        before = np.concatenate([start[own][:1], np.maximum.accumulate(end[own])[:-1]])
+        length = np.maximum(end[own] - np.maximum(start[own], before), 0).sum()
+        busy[number >> 32] = busy.get(number >> 32, 0) + int(length)
+    return busy
 
 
 def callers(calls: Calls, correlation: NDArray[np.uint32]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,7 +221,12 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
             host.did(done, home)
     first = host.append_to(log, marks, on_device)
     parents = np.where(ops == _NOBODY, _NOBODY, ops + first)
-    cuda_events.fill(log, calls, _work(activities, homes, correlations), span, parents, KERNELS_LOST)
+    work = _work(activities, homes, correlations)
+    if on_device and not blocking:
+        # The times of kernels are said of their ops.
+        timed = replace(work, duration_ns=np.array([done.duration_ns for done in activities], np.int64))
+        log.busy_ns = cuda_events.busy_ns(calls, timed, span)
+    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST)
     for allocation in session.allocations:
         # Those of the host are another memory.
         if allocation.on_device == on_device:

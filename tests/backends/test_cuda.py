@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,11 +19,12 @@ from hypothesis import strategies as st
 from pytest_opprof import op
 from pytest_opprof.backends import Options, cuda, cuda_driver, cupti
 from pytest_opprof.backends.cuda import CudaBackend
-from pytest_opprof.backends.cupti_records import PEER_COPY
+from pytest_opprof.backends.cuda_events import Span, Work, busy_ns, calls_of
+from pytest_opprof.backends.cupti_records import DRIVER, PEER_COPY, RUNTIME
 from pytest_opprof.baselines import run_of
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
-from pytest_opprof.model import MemoryUse, OpProfile, assemble
+from pytest_opprof.model import ABSENT, MemoryUse, OpProfile, assemble
 from pytest_opprof.recorder import Recorder, Window
 from pytest_opprof.samples import Run
 
@@ -254,6 +257,37 @@ def test_two_windows_at_once_are_refused(backend: CudaBackend) -> None:
         with pytest.raises(BackendError, match="it cannot be nested"):
             with backend.collect(Options()):
                 pass
+
+
+def test_busy_time_counts_once_what_overlaps(gpu: Gpu, watch: Watch) -> None:
+    now = time.time_ns()
+    gpu.clock_ns = itertools.count(now).__next__
+    with watch.ops():
+        gpu.launch("one", 1_000)
+        gpu.launch("two", 1_000, late_ns=500)
+        gpu.launch("three", 100, late_ns=5_000)
+    assert watch.profile.total.device_ns == (2_100,)
+    assert watch.profile.busy_ns == (pytest.approx(1_600, abs=10),)
+
+
+def test_each_gpu_is_busy_by_itself() -> None:
+    calls = calls_of({RUNTIME: table(start=[10, 50], end=[12, 52]), DRIVER: table()}, lambda *_: "cudaLaunchKernel")
+    work = Work(
+        (("k", ""),),
+        np.zeros(4, np.int64),
+        np.array([20, 25, 22, 60], np.uint64),
+        np.array([10, 2, 10, ABSENT], np.int64),
+        np.full(4, ABSENT),
+        np.array([0, 0, 1, 0], np.uint32),
+        np.array([1, 1, 1, 2], np.uint32),
+    )
+    assert busy_ns(calls, work, Span(0, 100, [40])) == {0: 20}
+
+
+def table(**columns: list[int]) -> dict[str, np.typing.NDArray[np.int64]]:
+    number = len(columns.get("start", []))
+    zeros = {name: np.zeros(number, np.int64) for name in ("callback", "start", "end", "thread", "result")}
+    return {**zeros, "correlation": np.arange(1, number + 1), **{k: np.array(v) for k, v in columns.items()}}
 
 
 class Blocking:
