@@ -204,7 +204,8 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     clean = clean_processes(now, yardstick_ns)
     if clean < min(LEAST_PROCESSES, len(now)):
         found = undecided(found, _why_noisy(now, clean, yardstick_ns))
-    needed = rule.most_processes if _differs(base, rule.limits) else rule.processes
+    differs = _differs([run for run in base if _is_clean(run, yardstick_ns)], rule.limits)
+    needed = rule.most_processes if differs else rule.processes
     return replace(found, clean=clean, settled=clean >= needed or len(now) >= rule.most_processes)
 
 
@@ -217,7 +218,11 @@ def unjudged(why: str, base: Sequence[Run], now: Sequence[Run]) -> Judgement:
 def clean_processes(runs: Sequence[Run], yardstick_ns: float | None = None) -> int:
     """Return how many processes had enough clean rounds, by the best yardstick of their own if none is given."""
     yardstick_ns = _yardstick_limit_ns(runs) if yardstick_ns is None else yardstick_ns
-    return sum(len(run.clean(CLEAN_SHARE, yardstick_ns)) >= min(LEAST_CLEAN, run.rounds) for run in runs)
+    return sum(_is_clean(run, yardstick_ns) for run in runs)
+
+
+def _is_clean(run: Run, yardstick_ns: float) -> bool:
+    return len(run.clean(CLEAN_SHARE, yardstick_ns)) >= min(LEAST_CLEAN, run.rounds)
 
 
 def _yardstick_limit_ns(runs: Iterable[Run]) -> float:
@@ -400,9 +405,9 @@ def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) ->
     ops = {op: verdict for op, verdict in found.ops.items() if own.ops.get(op) is not Verdict.SLOWER}
     if (verdict := _worst(total, ops)) is Verdict.SLOWER:
         return replace(found, verdict=verdict, total=total, ops=ops)
-    took = f"{format_ns(best.total_ns)}, no other less than {format_ns(second.total_ns)}"
-    what = took if own.total is Verdict.SLOWER else f"as fast in {', '.join(sorted(own.ops))}"
-    return undecided(found, f"only one of the baseline's {len(base)} processes was {what}: record it again")
+    took = f"took {format_ns(best.total_ns)}, the others {format_ns(second.total_ns)} or more"
+    what = took if own.total is Verdict.SLOWER else f"was as fast in {', '.join(sorted(own.ops))}"
+    return undecided(found, f"only one of the baseline's {len(base)} processes {what}: record it again")
 
 
 def has_lone_best(base: Sequence[Run], limits: Limits) -> bool:
