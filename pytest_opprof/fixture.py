@@ -15,6 +15,7 @@ from .errors import BackendError, UsageError
 from .judge import LEAST_ROUNDS
 from .own import op
 from .recorder import LEFT, OPEN, Recorder, Window
+from .remeasure import CORE
 from .reports import BODY
 from .settings import Plan, Settings, default_warmup
 
@@ -28,8 +29,6 @@ BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey["Measurement"]()
 TURN = pytest.StashKey[Callable[[], None]]()
 """Where two versions take turns: what waits for this one's turn to run a round."""
-CORE = pytest.StashKey[Core]()
-"""Where rounds that are judged wait for a core of their own."""
 SESSION = "opprof-session"
 """The name under which the plugin that judges is registered."""
 

@@ -6,6 +6,7 @@ Two processes of the same code differ more than two rounds of one process do, so
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import pytest
 
 from .baselines import Entry
+from .conditions import LOOKING_PATIENCE_S, Core
 from .errors import BackendError
 from .runs import entry_of
 
@@ -32,6 +35,8 @@ VARIABLE = "OPPROF_TESTS"
 ARGUMENTS = "opprof-arguments"
 """Where a worker of pytest-xdist finds the arguments of the run."""
 
+CORE = pytest.StashKey[Core]()
+"""Where a run keeps the core that its rounds wait for."""
 Measured = Mapping[str, Mapping[str, Entry]]
 """By test, then by window, what a baseline would keep."""
 
@@ -50,7 +55,9 @@ def measure(config: pytest.Config, tests: Sequence[str], timeout_s: float = TIME
 def _measured(config: pytest.Config, tests: Sequence[str], timeout_s: float) -> Measured:
     with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
         answer, asked = Path(folder, "run.json"), Path(folder, "tests.json")
-        asked.write_text(json.dumps(list(tests)), encoding="utf-8")
+        core = config.stash.get(CORE, None)
+        best_ns = core.best_ns if core and core.best_ns < math.inf else None
+        asked.write_text(json.dumps({"tests": list(tests), "best_ns": best_ns}), encoding="utf-8")
         output = _run(
             [*command(config, folder), f"--opprof-json={answer}"], config.invocation_params.dir, asked, timeout_s
         )
@@ -70,14 +77,23 @@ def say(config: pytest.Config, line: str) -> None:
         terminal.write_line(line)
 
 
-def asked_for() -> frozenset[str] | None:
-    """Return the tests that this process is to measure for another one; None if it is on its own."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What this process is to measure for another one."""
+
+    tests: frozenset[str]
+    core: Core
+    """What to wait for: how fast the other one's was at best."""
+
+
+def asked_for() -> Asked | None:
+    """Return what this process is to measure for another one; None if it is on its own."""
     path = Path(os.environ.get(VARIABLE, ""))
     if not path.is_file():
         return None
-    tests = frozenset(json.loads(path.read_text(encoding="utf-8")))
+    asked = json.loads(path.read_text(encoding="utf-8"))
     path.unlink()  # a pytest that one of the tests starts is on its own
-    return tests
+    return Asked(frozenset(asked["tests"]), Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S))
 
 
 def command(config: pytest.Config, folder: str) -> list[str]:

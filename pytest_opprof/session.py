@@ -16,14 +16,14 @@ from . import reports, runs
 from .baselines import Entry, environment_of
 from .conclusion import concluded
 from .conditions import Core, keep_memory
-from .environment import Environment
+from .environment import Environment, machine
 from .errors import NothingMeasured, OpprofError, UsageError
-from .fixture import CORE, MEASUREMENT, TURN, Measurement, settings_of
+from .fixture import MEASUREMENT, TURN, Measurement, settings_of
 from .judge import BASE_PROCESSES, STORED_RULE, clean_processes, has_lone_best
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
-from .remeasure import ARGUMENTS, asked_for
+from .remeasure import ARGUMENTS, CORE, asked_for
 from .reports import BODY, WindowReport
 from .runs import TestRecord
 from .samples import Run
@@ -56,7 +56,8 @@ class Session:
         self.settings = settings_of(config)
         self.is_worker = hasattr(config, "workerinput")
         self.is_parallel = self.is_worker and not self.settings.serialize
-        self.look_at = asked_for()
+        asked = asked_for()
+        self.look_at = asked.tests if asked else None
         is_side = os.environ.get(SIDE) is not None
         self.is_apart = self.look_at is not None or is_side
         """Whether another run judges what this one measures."""
@@ -64,7 +65,7 @@ class Session:
         keep_memory()
         # Sides that take turns find a core as slow as each other.
         if self.settings.noise != "ignore" and not self.is_parallel and not is_side:
-            config.stash[CORE] = Core()
+            config.stash[CORE] = asked.core if asked else Core()
         self.collected = Collected(
             config.rootpath,
             config.args,
@@ -73,6 +74,8 @@ class Session:
         )
         self.stored = Stored(config, self.settings, self.store, parallel=self.is_parallel, apart=self.is_apart)
         self.lock_folder: tempfile.TemporaryDirectory[str] | None = None
+        self.modules: set[str] = set()
+        """Those whose baselines said how fast a core can be."""
         self.failed: set[str] = set()
         self.records: dict[str, TestRecord] = {}
         self.stale: list[str] = []
@@ -154,6 +157,7 @@ class Session:
             return (yield from self._measured(item, plan))
 
     def _measured(self, item: pytest.Item, plan: Plan) -> Generator[None, object, object]:
+        self._know_core(split_id(item.nodeid)[0])
         with _told_plainly(item):
             measurement = Measurement.of(item)
         try:
@@ -173,6 +177,14 @@ class Session:
         if windows or broken:
             self._conclude(item, windows, plan, broken)
         return result
+
+    def _know_core(self, module: str) -> None:
+        """Let rounds wait until the core is as fast as where the baselines of a module were recorded."""
+        core = self.config.stash.get(CORE, None)
+        if core and module not in self.modules:
+            self.modules.add(module)
+            known = [ns for run in self.store.runs(module, machine()) for ns in run.yardstick_ns]
+            core.best_ns = min([core.best_ns, *known])
 
     def _alone(self) -> AbstractContextManager[object]:
         """Wait until no other worker measures, where they are to do it one at a time."""

@@ -9,6 +9,7 @@ from . import baselines
 from .baselines import Baselines, Entry
 from .environment import Environment
 from .errors import BaselineError
+from .samples import Run
 
 _Change = tuple[str, str, "Entry | None"]
 
@@ -48,6 +49,13 @@ class Store:
         """Return in words the other environments that have a baseline of *test*."""
         return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]
 
+    def runs(self, module: str, machine: str) -> Iterator[Run]:
+        """Yield what processes timed on *machine* for the baselines of *module*, in any environment."""
+        for _, content in self._of(module):
+            for windows in content.tests.values():
+                for entry in windows.values():
+                    yield from entry.times.get(machine, ())
+
     def put(self, environment: Environment, module: str, test: str, window: str, entry: Entry) -> None:
         """Replace the baseline of a window, wherever it was; `save` writes it."""
         home = self.home(environment, module, test, window)
@@ -79,17 +87,20 @@ class Store:
         self._changes.setdefault(path, (environment, []))[1].append(change)
 
     def _elsewhere(self, environment: Environment, module: str) -> Iterator[Baselines]:
-        """Yield what other environments have of *module*; a file that is broken is for its own run to say."""
+        """Yield what other environments have of *module*."""
+        own = baselines.path_of(self.root, environment, module)
+        yield from (content for path, content in self._of(module) if path != own)
+
+    def _of(self, module: str) -> Iterator[tuple[Path, Baselines]]:
+        """Yield the files of *module*, of any environment; a file that is broken is for its own run to say."""
         if self._paths is None:
             self._paths = {}
             for path in baselines.files(self.root):
                 self._paths.setdefault(baselines.module_of(self.root, path), []).append(path)
-        own = baselines.path_of(self.root, environment, module)
         for path in self._paths.get(module, []):
-            if path != own:
-                content = self.at(path)
-                if isinstance(content, Baselines):
-                    yield content
+            content = self.at(path)
+            if isinstance(content, Baselines):
+                yield path, content
 
     def _content(self, environment: Environment, module: str) -> Baselines:
         return self._own(baselines.path_of(self.root, environment, module), environment)

@@ -76,9 +76,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
 
 
 def test_a_round_waits_until_the_core_is_as_fast_as_ever(clock: Callable[..., list[float]]) -> None:
-    clock(100, 126, 180, 125, 90, 113, 112, seconds_each=0.001)
+    clock(100, 116, 180, 114, 80, 93, 91, seconds_each=0.001)
     core = Core()
-    assert [core.yardstick_ns() for _ in range(4)] == [100, 125, 90, 112]
+    assert [core.yardstick_ns() for _ in range(4)] == [100, 114, 80, 91]
+
+
+def test_a_process_may_know_from_another_how_fast_the_core_can_be(clock: Callable[..., list[float]]) -> None:
+    clock(180, 170, 114, seconds_each=0.001)
+    assert Core(100).yardstick_ns() == 114
 
 
 def test_nobody_waits_who_knows_nothing_faster(clock: Callable[..., list[float]]) -> None:
@@ -87,17 +92,23 @@ def test_nobody_waits_who_knows_nothing_faster(clock: Callable[..., list[float]]
     assert [core.yardstick_ns(), core.yardstick_ns()] == [180, 170]
 
 
-def test_patience_is_one_second_and_a_share_of_the_time_in_all(clock: Callable[..., list[float]]) -> None:
+def test_patience_is_two_seconds_and_a_share_of_the_time_in_all(clock: Callable[..., list[float]]) -> None:
     now = clock(100, *[200] * 100, seconds_each=0.25)
     core = Core()
     core.yardstick_ns()
     assert core.yardstick_ns() == 200
-    assert now == [1.25]
+    assert now == [2.25]
     core.yardstick_ns()
-    assert now == [1.5]  # a look, but no wait
+    assert now == [2.5]  # a look, but no wait
     now[0] += 10
     core.yardstick_ns()
-    assert now == [12.75]
+    assert now == [14.5]
+
+
+def test_a_process_that_only_measures_again_has_more_patience(clock: Callable[..., list[float]]) -> None:
+    now = clock(*[200] * 100, seconds_each=0.25)
+    assert Core(100, patience_s=10).yardstick_ns() == 200
+    assert now == [10.0]
 
 
 TOUCH = """
