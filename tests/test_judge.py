@@ -138,6 +138,19 @@ def test_a_baseline_whose_processes_differ_takes_more_of_them_to_call_it_slower(
         assert (found.verdict, found.settled) == (Verdict.SLOWER, processes == MOST_PROCESSES)
 
 
+@pytest.mark.parametrize(("now_us", "verdict"), [(1_260, "OK"), (1_265, "SLOWER")])
+def test_a_process_nearly_as_fast_as_the_middle_one_of_the_baseline_passes(now_us: int, verdict: str) -> None:
+    base = [run(us, {"Add": us / 2}) for us in (1_000, 1_100, 1_150, 1_160, 1_170)]
+    assert judge(base, [run(now_us, {"Add": now_us / 2})]).verdict is Verdict[verdict]
+    assert judge(base, [run(now_us, {"Add": now_us / 2}), run(2_000, {"Add": 1_000})]).verdict is Verdict[verdict]
+
+
+def test_a_typical_process_with_a_slower_op_is_not_typical() -> None:
+    base = [run(us, {"Add": 300}) for us in (1_000, 1_100, 1_150, 1_160, 1_170)]
+    found = judge(base, [run(1_200, {"Add": 400})])
+    assert (found.verdict, found.ops) == (Verdict.SLOWER, {"Add": Verdict.SLOWER})
+
+
 def test_nothing_is_slower_than_one_fast_process_alone() -> None:
     base = [run(400, {"Add": 300}), run(1_000, {"Add": 900}), run(1_050, {"Add": 950})]
     found = judge(base, [run(1_500, {"Add": 1_400})])

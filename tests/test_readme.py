@@ -91,7 +91,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
     assert (pairs.tolerance, pairs.op_tolerance, pairs.floor_ns, stored.floor_ns) == (0.06, 0.15, 2_000, 2_000)
     assert (judge.LEAST_ROUNDS, judge.BASE_PROCESSES, judge.PROCESSES, judge.LOOKS) == (10, 5, 6, (5, 9))
     assert (judge.LEAST_CLEAN, judge.LEAST_PROCESSES, judge.MOST_PROCESSES) == (5, 3, 12)
-    assert (judge.AGREE, judge.LEAST_STORED) == (7 / 9, 0.1)
+    assert (judge.AGREE, judge.LEAST_STORED, judge.TYPICAL) == (7 / 9, 0.1, 0.75)
     assert (YARDSTICK, BUSY, PATIENCE_S, PATIENCE) == (1.15, 0.25, 2.0, 0.2)
     text = " ".join(README.split())
     for words in (
@@ -104,6 +104,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "six processes with five clean rounds each",
         "If twelve have not given three such",
         "for 2 s and 20 % of the time in all",
+        "three quarters of that slower than the middle one of the five",
         "if that is also 5 us and 5 % of the whole",
         "A tolerance below 10%",
         "in five pairs of processes (nine for what is suspicious)",
