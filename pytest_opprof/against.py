@@ -27,6 +27,7 @@ from .reports import WindowReport
 from .runs import Plain
 from .samples import Run, without_noise
 from .settings import Plan, Settings
+from .stale import split_id
 from .units import plural
 from .worktree import Worktree, worktree
 
@@ -169,7 +170,7 @@ def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) ->
     here = config.invocation_params.dir
     if config.getoption("pyargs", False):
         return list(words)
-    files = {word: word.partition("::")[0] for word in config.args if word in words}
+    files = {word: split_id(word)[0] for word in config.args if word in words}
     lacking = {word for word, file in files.items() if not tree.has(here / file)}
     if lacking and len(lacking) == len(files):
         raise UsageError(f"--opprof-against: {tree.commit[:10]} has nothing to compare with: no {', '.join(files)}")
@@ -217,9 +218,9 @@ class Found:
         """The tests that only the revision has; of a file of which only some tests are asked for nobody knows."""
         before, after = self.first
         root, here = self._config.rootpath, self._config.invocation_params.dir
-        parts = {(here / word.partition("::")[0]).resolve() for word in self._config.args if "::" in word}
+        parts = {(here / split_id(word)[0]).resolve() for word in self._config.args if "::" in word}
         tests = {*before.collected} - {*after.collected}
-        return sorted(test for test in tests if (root / test.partition("::")[0]).resolve() not in parts)
+        return sorted(test for test in tests if (root / split_id(test)[0]).resolve() not in parts)
 
     def check_complete(self, tests: Sequence[str]) -> None:
         """Raise BackendError for a test that the working tree did not run."""
@@ -259,7 +260,7 @@ class Found:
 
     def _lacks(self, test: str) -> str:
         before = self.first[0]
-        file = test.partition("::")[0]
+        file, _ = split_id(test)
         if file in before.errors:
             return f"cannot import {file} ({before.errors[file]})"
         if test not in before.collected:

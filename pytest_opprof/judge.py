@@ -201,7 +201,8 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     if found.verdict is Verdict.OK:
         return found
     yardstick_ns = _yardstick_limit_ns([*base, *now])
-    if clean_processes(base, yardstick_ns) < rule.least_base_processes:
+    clean_base = [run for run in base if _is_clean(run, yardstick_ns)]
+    if len(clean_base) < rule.least_base_processes:
         return undecided(found, "the baseline was recorded while the machine was busy: record it again")
     if found.verdict is Verdict.FASTER:
         return found
@@ -211,8 +212,7 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     clean = clean_processes(now, yardstick_ns)
     if clean < min(LEAST_PROCESSES, len(now)):
         found = undecided(found, _why_noisy(now, clean, yardstick_ns))
-    differs = _differs([run for run in base if _is_clean(run, yardstick_ns)], rule.limits)
-    needed = rule.most_processes if differs else rule.processes
+    needed = rule.most_processes if _differs(clean_base, rule.limits) else rule.processes
     return replace(found, clean=clean, settled=clean >= needed or len(now) >= rule.most_processes)
 
 
@@ -417,20 +417,24 @@ def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) ->
     Of tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and `_differs`,
     2 % with both; of the recorded samples no more than 0.07 % have no verdict for it.
     """
-    best, second = _fastest(base), _fastest(base, 1)
-    own = _judged(best, second, limits, len(base))
+    own = _second_best(base, limits)
     total = Verdict.OK if own.total is Verdict.SLOWER else found.total
     ops = {op: verdict for op, verdict in found.ops.items() if own.ops.get(op) is not Verdict.SLOWER}
     if (verdict := _worst(total, ops)) is Verdict.SLOWER:
         return replace(found, verdict=verdict, total=total, ops=ops)
-    took = f"took {format_ns(best.total_ns)}, the others {format_ns(second.total_ns)} or more"
+    best, second = (format_ns(_fastest(base, rank).total_ns) for rank in (0, 1))
+    took = f"took {best}, the others {second} or more"
     what = took if own.total is Verdict.SLOWER else f"was as fast in {', '.join(sorted(own.ops))}"
     return undecided(found, f"only one of the baseline's {len(base)} processes {what}: record it again")
 
 
 def has_lone_best(base: Sequence[Run], limits: Limits) -> bool:
     """Tell whether a baseline can call nothing slower: its own second-best process would be."""
-    return len(base) > 1 and _judged(_fastest(base), _fastest(base, 1), limits, len(base)).verdict is Verdict.SLOWER
+    return len(base) > 1 and _second_best(base, limits).verdict is Verdict.SLOWER
+
+
+def _second_best(base: Sequence[Run], limits: Limits) -> Judgement:
+    return _judged(_fastest(base), _fastest(base, 1), limits, len(base))
 
 
 def _differs(base: Sequence[Run], limits: Limits) -> bool:

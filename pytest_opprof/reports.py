@@ -190,11 +190,11 @@ def _split(diff: Diff, change_ns: int) -> str:
     if diff.calls_vary:
         return ", not split into more and slower calls: their number varies"
     ops = [row for row in diff.rows if row.op != OUTSIDE]
-    by_calls = sum(row.from_calls_ns for row in ops)
-    by_speed = sum(row.change_ns for row in ops) - by_calls
-    outside = sum(row.change_ns for row in diff.rows) - by_calls - by_speed
+    in_ops, by_calls = sum(row.change_ns for row in ops), sum(row.from_calls_ns for row in ops)
+    by_speed = in_ops - by_calls
+    outside = sum(row.change_ns for row in diff.rows) - in_ops
     # Each op was fastest in a round of its own.
-    rest = change_ns - by_calls - by_speed - outside
+    rest = change_ns - in_ops - outside
     parts = [_signed(by_calls, "more calls", "fewer calls"), _signed(by_speed, "slower calls", "faster calls")]
     parts += [_signed(outside, "outside ops", "outside ops")] if outside else []
     parts += [_signed(rest, "no op alone", "no op alone")] if abs(rest) > _ROUNDED * abs(change_ns) else []

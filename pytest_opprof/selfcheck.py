@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import __version__
+from .backends import cuda_driver
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
 from .conditions import keep_memory, threads_limited
 from .errors import BackendError
 from .listing import clean, document
-from .workloads import Work, gpu_problem, works
+from .workloads import Work, works
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def _device(asked: str | None) -> tuple[str, str]:
     """Return the device to check, and why that one."""
     if asked:
         return asked, "as asked"
-    problem = gpu_problem()
+    problem = cuda_driver.problem()
     return ("cpu", f"no GPU to use: {problem}") if problem else ("cuda", "there is a GPU")
 
 

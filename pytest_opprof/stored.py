@@ -85,8 +85,7 @@ class Stored:
         return replace(report, no_baseline=reports.no_baseline(where[0], self._store.other_environments(*where)))
 
     def _compared(self, report: WindowReport, base: Entry, plan: Plan) -> WindowReport:
-        now, timing = calls_of(report.profile), self._timing(base, report.runs, plan)
-        return replace(report, diff=compare_counts_first(base.calls, now, timing, plan.limits, plan.top))
+        return _with_timing(report, base, plan, self._timing(base, report.runs, plan))
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
         before = base.times.get(machine(), ())
@@ -132,9 +131,7 @@ class Stored:
         if base is None or window.diff is None or not _unsettled(window):
             return window
         why = f"looks slower, and this run has spent {LOOKING_S} s on measuring again: measure it by itself"
-        timing = undecided(window.diff.timing, why)
-        diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
-        return replace(window, diff=diff)
+        return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
     def _base(self, item: pytest.Item, window: WindowReport) -> Entry | None:
         return self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
@@ -152,6 +149,11 @@ class Stored:
         if len(runs) == len(window.runs):
             return _unconfirmed(window, "a fresh process timed nothing")
         return self._compared(replace(window, runs=runs), base, plan)
+
+
+def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:
+    diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
+    return replace(window, diff=diff)
 
 
 def _unsettled(window: WindowReport) -> bool:

@@ -12,7 +12,7 @@ from . import reports, runs
 from .baselines import Entry, environment_of, read_document
 from .compare import Diff, compare_counts_first
 from .errors import BaselineError, UsageError
-from .judge import MOST_PROCESSES, PROCESSES, STORED, Judgement, Limits, Rule, Verdict, judge, unjudged
+from .judge import MOST_PROCESSES, PROCESSES, STORED, Judgement, Limits, Rule, Verdict, judge, undecided, unjudged
 from .listing import clean
 from .reports import WindowReport
 from .runs import Plain
@@ -63,7 +63,7 @@ def _timing(base: Entry, now: Entry, before: Plain, after: Plain, limits: Limits
     if not found.settled and found.verdict is Verdict.SLOWER:
         needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
         why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
-        return Judgement(Verdict.NOISY, why, found.base, found.now, found.processes)
+        return undecided(found, why)
     return found
 
 
@@ -110,7 +110,8 @@ def _load(path: Path) -> _Windows:
 def _misfits(window: Plain) -> Iterator[str]:
     """Yield what has not one number a round."""
     rounds = window["rounds"]
-    columns = [("the wall time", window["host_ns"]), ("the busy time", window["busy_ns"] or window["host_ns"])]
+    columns = [("the wall time", window["host_ns"])]
+    columns += [] if window["busy_ns"] is None else [("the busy time", window["busy_ns"])]
     for op, stats in window["ops"].items():
         columns += [(f"op {op!r}", stats[key]) for key in ("calls", "device_ns", "bytes") if stats[key] is not None]
     for run in window["runs"]:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from .backends import Backend, cuda_driver, load
-from .backends.cuda import NO_DRIVER
 from .errors import BackendError
 
 LONGER = 1.5
@@ -187,7 +186,7 @@ def _on_cpu() -> Iterator[Work]:
 
 
 def _on_cuda() -> Iterator[Work]:
-    if problem := gpu_problem():
+    if problem := cuda_driver.problem():
         raise BackendError(problem)
     if find_spec("cupy"):
         work = of_cupy()
@@ -214,9 +213,3 @@ DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda}
 def works(device: str) -> Iterator[Work]:
     """Yield the work to do on *device*. Raises BackendError with what is missing where some cannot be done."""
     return DEVICES[device]()
-
-
-def gpu_problem() -> str | None:
-    """Say why there is no NVIDIA GPU to use, or return None where there is one."""
-    driver = cuda_driver.opened()
-    return driver.problem() if driver else NO_DRIVER

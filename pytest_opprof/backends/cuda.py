@@ -28,7 +28,6 @@ _USERS = ("cupy", "numba.cuda", "triton", "pycuda.driver", "cuda.bindings", "cud
 """Modules whose import says that this process is going to use a GPU."""
 _VERSIONS = ("cupy", "numba", "triton", "pycuda")
 _NSYS = "NSYS_PROFILING_SESSION_ID"
-NO_DRIVER = "there is no NVIDIA driver (libcuda.so.1) on this machine"
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
 
 
@@ -124,8 +123,7 @@ class CudaBackend:
         if process not in self._problem:
             from . import cuda_driver
 
-            driver = cuda_driver.opened()
-            self._problem[process] = driver.problem() if driver else NO_DRIVER
+            self._problem[process] = cuda_driver.problem()
         return self._problem[process]
 
     def _library_problem(self) -> str | None:

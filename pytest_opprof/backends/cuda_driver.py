@@ -109,6 +109,12 @@ def opened() -> Driver | None:
         return None
 
 
+def problem() -> str | None:
+    """Say why there is no NVIDIA GPU to use, or return None where there is one."""
+    driver = opened()
+    return driver.problem() if driver else "there is no NVIDIA driver (libcuda.so.1) on this machine"
+
+
 def within(seconds: float, action: Callable[[], None], what: str) -> None:
     """Run *action* in a thread, which leaves Ctrl-C to this one. Raises BackendError with *what* when it takes longer.
 

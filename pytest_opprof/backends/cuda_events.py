@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,11 @@ class Calls:
     failed: NDArray[np.bool_]
     captured: NDArray[np.bool_]
     """Whether any thread recorded a CUDA graph then: the call may start nothing. Autograd's thread launches into it."""
+
+    @cached_property
+    def by_correlation(self) -> NDArray[np.int64]:
+        """The calls in the order of their correlation: sorted once for all that look work up."""
+        return np.argsort(self.correlation, kind="stable")
 
     def of(self, chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Tell which calls the program made are of a *chosen* function."""
@@ -270,7 +276,7 @@ def callers(calls: Calls, correlation: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return the call of the program that started the work of each *correlation*, -1 where it was not recorded."""
     if not len(calls.start):
         return np.full(len(correlation), _NOBODY)
-    order = np.argsort(calls.correlation, kind="stable")
+    order = calls.by_correlation
     numbers = calls.correlation[order]
     at = np.minimum(np.searchsorted(numbers, correlation), len(order) - 1)
     return np.where(numbers[at] == correlation, calls.outer[order[at]], _NOBODY)
