@@ -271,7 +271,7 @@ class Found:
     def _diff(self, test: str, window: str, plan: Plan) -> Diff:
         before, after = (windows[window].calls for windows in self._windows[test][0])
         timing = self._timing(test, window, plan.limits)
-        return compare_counts_first(before, after, timing, plan.limits, plan.top, self._revision)
+        return replace(compare_counts_first(before, after, timing, plan.limits, plan.top), than=self._revision)
 
     def _timing(self, test: str, window: str, limits: Limits) -> Judgement:
         pairs = self._runs(test, window)

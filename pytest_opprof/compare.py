@@ -50,7 +50,8 @@ class Diff:
     limits: Limits
     wall: bool = False
     """Whether the total is wall time, not the sum of the ops."""
-    top_change: str = ""
+    top: int = 0
+    """How many of the most expensive ops are to stay the same."""
     than: str = "the baseline"
     """What the window is compared with, as the user knows it."""
     unconfirmed: str = ""
@@ -87,6 +88,17 @@ class Diff:
         """Whether an op has more calls in one round than in another: then no one number goes with the fastest round."""
         calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
         return any(each.least != each.most for each in calls)
+
+    @property
+    def top_change(self) -> str:
+        """How the most expensive ops became others; empty where they did not, or times were not judged."""
+        base, now = self.timing.base, self.timing.now
+        if self.timing.verdict in _UNJUDGED or base is None or now is None:
+            return ""
+        before, after = _top(base, self.top), _top(now, self.top)
+        if set(before) == set(after):
+            return ""
+        return f"top {self.top} ops by device time: {', '.join(after)}; in {self.than} {', '.join(before)}"
 
     @property
     def seen(self) -> str:
@@ -145,12 +157,7 @@ _WORST_FIRST = (
 
 
 def compare(
-    base: Mapping[str, Calls],
-    now: Mapping[str, Calls],
-    timing: Judgement,
-    limits: Limits,
-    top: int = 0,
-    than: str = "the baseline",
+    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
@@ -164,36 +171,30 @@ def compare(
         if verdict is Verdict.OK:
             verdict = timing.ops.get(op, Verdict.OK)
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict))
-    judged = timing.verdict not in (Verdict.NOISY, Verdict.INCOMPARABLE)
     total = Row(
         "total",
         None,
         None,
         round(timing.base.total_ns) if timing.base else None,
         round(timing.now.total_ns) if timing.now else None,
-        timing.total if judged else timing.verdict,
+        timing.verdict if timing.verdict in _UNJUDGED else timing.total,
     )
-    change = _top_change(before, after, top, than) if judged else ""
-    return Diff(tuple(sorted(rows, key=_damage)), total, timing, limits, OUTSIDE in after.ops_ns, change, than)
+    return Diff(tuple(sorted(rows, key=_damage)), total, timing, limits, OUTSIDE in after.ops_ns, top)
 
 
 def compare_counts_first(
-    base: Mapping[str, Calls],
-    now: Mapping[str, Calls],
-    timing: Judgement,
-    limits: Limits,
-    top: int = 0,
-    than: str = "the baseline",
+    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower where there are more calls, which take more time anyway."""
-    diff = compare(base, now, timing, limits, top, than)
+    diff = compare(base, now, timing, limits, top)
     if diff.verdict not in (Verdict.NEW, Verdict.MORE) or timing.why:
         return diff
     shown = Judgement(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, limits, top, than)
+    return compare(base, now, shown, limits, top)
 
 
 _UNKNOWN = Times(0, {})
+_UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)
 
 
 def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
@@ -210,13 +211,6 @@ def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
 
 def _damage(row: Row) -> tuple[bool, bool, int, str]:
     return (not row.verdict.is_regression, not row.verdict.is_improvement, -row.change_ns, row.op)
-
-
-def _top_change(base: Times, now: Times, k: int, than: str) -> str:
-    before, after = _top(base, k), _top(now, k)
-    if set(before) == set(after):
-        return ""
-    return f"top {k} ops by device time: {', '.join(after)}; in {than} {', '.join(before)}"
 
 
 def _top(times: Times, k: int) -> list[str]:
