@@ -13,26 +13,25 @@ from typing import Any
 import pytest
 
 from . import reports, runs
-from .baselines import Entry, environment_of
 from .conclusion import concluded
 from .conditions import Core, keep_memory
-from .environment import Environment, machine
+from .environment import machine
 from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
-from .judge import BASE_PROCESSES, STORED_RULE, clean_processes, has_lone_best
+from .judge import BASE_PROCESSES
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
 from .remeasure import ARGUMENTS, CORE, asked_for
 from .reports import BODY, WindowReport
 from .runs import TestRecord
-from .samples import Run
 from .settings import Plan
 from .side import VARIABLE as SIDE
 from .stale import Collected, split_id, stale
 from .store import Store
 from .stored import Stored
 from .units import plural
+from .updates import Updates, windows_by_environment
 
 _RECORD = pytest.StashKey[TestRecord]()
 _LOCK = "opprof-lock"
@@ -62,7 +61,7 @@ class Session:
         self.is_apart = self.look_at is not None or is_side
         """Whether another run judges what this one measures."""
         self.store = Store(self.settings.baselines)
-        keep_memory()
+        self.updates = Updates(self.store, self.settings)
         # Sides that take turns find a core as slow as each other.
         if self.settings.noise != "ignore" and not self.is_parallel and not is_side:
             config.stash[CORE] = asked.core if asked else Core()
@@ -235,6 +234,8 @@ class Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Measure what is timed in further processes, for a baseline or because the user asks for it."""
+        if not self.config.option.collectonly and not self.config.pluginmanager.hasplugin("dsession"):
+            keep_memory()  # 50 ms that the controller of pytest-xdist, which runs no test, can do without
         result = yield
         wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
         if wanted > 1 and not self.is_worker and not self.is_apart:
@@ -247,14 +248,7 @@ class Session:
         timed = [window for window in record.windows if is_timed(window) and window["verdict"] is not None]
         if record.outcome != "passed" or not timed:
             return False
-        return not self.settings.update or any(self._lacks_times(record.id, window) for window in timed)
-
-    def _lacks_times(self, node_id: str, window: dict[str, Any]) -> bool:
-        if window["runs"]:
-            return self._entry_to_put(node_id, window) is not None
-        base = self.store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
-        runs = base.times.get(window["machine"], ()) if base else ()
-        return base is None or (self.settings.update == "all" and (not runs or self._is_noisy(runs)))
+        return not self.settings.update or any(self.updates.lacks_times(record.id, window) for window in timed)
 
     # --- the end of the run
 
@@ -312,72 +306,21 @@ class Session:
     def _stale(self) -> Iterator[str]:
         folders = set()
         for record in self.records.values():
-            for environment, windows in _windows_by_environment(record).items():
-                folders.add(environment.folder)
-                if record.outcome == "passed":
-                    gone = self._gone_windows(record, environment, windows)
-                    yield from (f"{reports.titled(record.id, window)} [{environment}]" for window in gone)
+            folders |= {environment.folder for environment in windows_by_environment(record)}
+            if record.outcome == "passed":
+                for environment, window in self.updates.gone_windows(record):
+                    yield f"{reports.titled(record.id, window)} [{environment}]"
         for path, test in stale(self.store.root, folders, self.collected, self.store.at):
             yield f"{self._shown(path)}: {test}"
 
-    def _gone_windows(self, record: TestRecord, environment: Environment, windows: set[str]) -> set[str]:
-        """Return the windows that have a baseline and were not measured; a body is only where somebody asks for it."""
-        return set(self.store.windows(environment, *split_id(record.id))) - windows - {BODY}
-
     def _update(self) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
-        counts = {"new": 0, "changed": 0, "unchanged": 0}
-        for record in self.records.values():
-            if record.outcome != "passed":
-                continue
-            done = {self._put(record.id, window) for window in record.windows if window["verdict"] is not None}
-            if self.settings.update == "all" and self._drop_gone_windows(record):
-                done.add("changed")
-            for word in counts:
-                if word in done:
-                    counts[word] += 1
-                    break
-        paths = self.store.save()
+        counts, paths = self.updates.write(self.records.values())
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self.lines.append(
             f"baselines of {plural(sum(counts.values()), 'test')}: {said}"
             + "".join(f"\n  wrote {self._shown(path)}" for path in paths)
         )
-
-    def _drop_gone_windows(self, record: TestRecord) -> bool:
-        dropped = False
-        for environment, windows in _windows_by_environment(record).items():
-            for window in self._gone_windows(record, environment, windows):
-                self.store.drop(environment, *split_id(record.id), window)
-                dropped = True
-        return dropped
-
-    def _put(self, node_id: str, window: dict[str, Any]) -> str:
-        entry = self._entry_to_put(node_id, window)
-        if entry is None:
-            return "unchanged"
-        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
-        word = "changed" if self.store.entry(*where) else "new"
-        self.store.put(*where, entry)
-        return word
-
-    def _entry_to_put(self, node_id: str, window: dict[str, Any]) -> Entry | None:
-        """Return the new baseline of a window, None if the old one stays."""
-        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
-        base, now = self.store.entry(*where), runs.entry_of(window)
-        if base is None:
-            return now
-        if self.settings.update == "new":
-            return None
-        noisy = self._is_noisy(base.times.get(window["machine"], ()))
-        entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
-        return None if entry == base else entry
-
-    def _is_noisy(self, runs: Sequence[Run]) -> bool:
-        """Tell whether the times of a baseline are too noisy to be judged by."""
-        least = min(STORED_RULE.least_base_processes, len(runs))
-        weak = clean_processes(runs) < least or has_lone_best(runs, self.settings.limits)
-        return self.settings.noise != "ignore" and weak
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -468,13 +411,6 @@ def _run_once(item: pytest.Item) -> object:
         # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
         raise Failed("a round failed or was skipped")
     return result
-
-
-def _windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:
-    found: dict[Environment, set[str]] = {}
-    for window in record.windows:
-        found.setdefault(environment_of(window["environment"]), set()).add(window["name"])
-    return found
 
 
 @contextmanager

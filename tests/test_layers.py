@@ -36,7 +36,7 @@ LAYERS = [
     {"profiles", "two_runs", "selfcheck"},
     {"settings", "remeasure"},
     {"side"},
-    {"fixture", "recording", "conclusion", "pairs"},
+    {"fixture", "recording", "conclusion", "pairs", "updates"},
     {"against", "stored"},
     {"session"},
     {"plugin", "cli", "collected"},

@@ -1,0 +1,96 @@
+"""Which baselines a run replaces, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from . import runs
+from .baselines import Entry, environment_of
+from .environment import Environment
+from .judge import STORED_RULE, clean_processes, has_lone_best
+from .reports import BODY
+from .runs import Plain, TestRecord
+from .samples import Run
+from .settings import Settings
+from .stale import split_id
+from .store import Store
+
+
+class Updates:
+    """What a run that may write baselines makes of them."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def lacks_times(self, node_id: str, window: Plain) -> bool:
+        """Tell whether the baseline of a window needs times that more processes have to give."""
+        if window["runs"]:
+            return self._entry_to_put(node_id, window) is not None
+        base = self._store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
+        runs = base.times.get(window["machine"], ()) if base else ()
+        return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
+
+    def write(self, records: Iterable[TestRecord]) -> tuple[dict[str, int], list[Path]]:
+        """Write the baselines of the tests that passed. Return of how many tests they are new, changed, unchanged.
+
+        And the files that were written. Raises BaselineError.
+        """
+        counts = {"new": 0, "changed": 0, "unchanged": 0}
+        for record in records:
+            if record.outcome != "passed":
+                continue
+            done = {self._put(record.id, window) for window in record.windows if window["verdict"] is not None}
+            if self._settings.update == "all" and self._drop_gone_windows(record):
+                done.add("changed")
+            if word := next((word for word in counts if word in done), ""):
+                counts[word] += 1
+        return counts, self._store.save()
+
+    def gone_windows(self, record: TestRecord) -> Iterator[tuple[Environment, str]]:
+        """Yield the windows that have a baseline and were not measured; a body is only where somebody asks for it."""
+        for environment, windows in windows_by_environment(record).items():
+            for window in set(self._store.windows(environment, *split_id(record.id))) - windows - {BODY}:
+                yield environment, window
+
+    def _drop_gone_windows(self, record: TestRecord) -> bool:
+        gone = list(self.gone_windows(record))
+        for environment, window in gone:
+            self._store.drop(environment, *split_id(record.id), window)
+        return bool(gone)
+
+    def _put(self, node_id: str, window: Plain) -> str:
+        entry = self._entry_to_put(node_id, window)
+        if entry is None:
+            return "unchanged"
+        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
+        word = "changed" if self._store.entry(*where) else "new"
+        self._store.put(*where, entry)
+        return word
+
+    def _entry_to_put(self, node_id: str, window: Plain) -> Entry | None:
+        """Return the new baseline of a window, None if the old one stays."""
+        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
+        base, now = self._store.entry(*where), runs.entry_of(window)
+        if base is None:
+            return now
+        if self._settings.update == "new":
+            return None
+        noisy = self._is_noisy(base.times.get(window["machine"], ()))
+        entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
+        return None if entry == base else entry
+
+    def _is_noisy(self, runs: Sequence[Run]) -> bool:
+        """Tell whether the times of a baseline are too noisy to be judged by."""
+        least = min(STORED_RULE.least_base_processes, len(runs))
+        weak = clean_processes(runs) < least or has_lone_best(runs, self._settings.limits)
+        return self._settings.noise != "ignore" and weak
+
+
+def windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:
+    """Return the names of the windows of a test that were measured, by what measured them."""
+    found: dict[Environment, set[str]] = {}
+    for window in record.windows:
+        found.setdefault(environment_of(window["environment"]), set()).add(window["name"])
+    return found
