@@ -24,6 +24,8 @@ PATIENCE_S, PATIENCE = 2.0, 0.2
 one core of two, ten unchanged tests took 4.6 s on average; without patience 38 s, since most were measured again."""
 LOOKING_PATIENCE_S = 10.0
 """The first of these for a process that only measures again: another one costs as much where it imports PyTorch."""
+INSISTING_S, MOST_INSISTING_S = 2.0, 10.0
+"""How much longer a process may wait where a test looks slower, each time and in all: a fresh process costs more."""
 BUSY = 0.25
 """Share of a machine's cores in use by others from which times recorded on it are no baseline: a busy loop on one of
 two cores made unchanged code up to 14 % slower."""
@@ -76,8 +78,15 @@ class Core:
         """*best_ns*: how long the fixed piece of work took at best in another process, where that is known."""
         self.best_ns = best_ns
         self._patience_s = patience_s
+        self._insisting_s = MOST_INSISTING_S
         self._begin_s = monotonic()
         self._waited_s = 0.0
+
+    def insist(self) -> None:
+        """Be patient for longer: much depends on the rounds that come."""
+        more_s = min(INSISTING_S, self._insisting_s)
+        self._insisting_s -= more_s
+        self._patience_s += more_s
 
     def yardstick_ns(self) -> int:
         """Return how long the fixed piece of work takes, once that is as long as ever, or patience is at an end."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ class Session:
         try:
             if plan.measured:
                 with measurement.threads_for(plan.rounds):
-                    result = yield from _measure_body(item, measurement)
+                    slower = partial(self.stored.looks_slower, item, measurement)
+                    result = yield from _measure_body(item, measurement, slower)
             else:
                 result = yield
             with _told_plainly(item):
@@ -372,12 +374,26 @@ _NOTHING = (
 )
 
 
-def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None, object, object]:
-    """Run the body, as often as its mark says, inside the window `BODY`."""
-    plan = measurement.plan
-    for _ in range(plan.warmup):
+def _measure_body(
+    item: pytest.Item, measurement: Measurement, looks_slower: Callable[[], bool]
+) -> Generator[None, object, object]:
+    """Run the body, as often as its mark says, inside the window `BODY`; once more as often if that looks slower."""
+    for _ in range(measurement.plan.warmup):
         measurement.begin_round()
         _run_once(item)
+    result = yield from _measure_rounds(item, measurement)
+    if looks_slower():
+        # Mostly it was the moment. Told by another moment of this process, no fresh one is needed: those take seconds.
+        if measurement.core:
+            measurement.core.insist()
+        yield from _measure_rounds(item, measurement, again=True)
+    return result
+
+
+def _measure_rounds(
+    item: pytest.Item, measurement: Measurement, again: bool = False
+) -> Generator[None, object, object]:
+    plan = measurement.plan
     measurement.forget()
     body = Window(BODY, measurement.aliases)
     body.threads = measurement.threads
@@ -389,7 +405,7 @@ def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None
                 running = True
                 with measurement.recorder.step(body):
                     # pytest itself runs the last round, between the wrappers of other plugins.
-                    result = _run_once(item) if number < plan.rounds - 1 else (yield)
+                    result = _run_once(item) if again or number < plan.rounds - 1 else (yield)
                 running = False
     except NothingMeasured as error:
         if running:

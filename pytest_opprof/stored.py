@@ -12,7 +12,7 @@ from . import reports
 from .baselines import Entry, calls_of, run_of
 from .compare import compare_counts_first
 from .environment import machine
-from .errors import BackendError, NothingMeasured
+from .errors import BackendError, NothingMeasured, OpprofError
 from .fixture import Measurement
 from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, undecided, unjudged
 from .model import OpProfile, joined
@@ -44,6 +44,14 @@ class Stored:
     def reports(self, item: pytest.Item, measurement: Measurement) -> list[WindowReport]:
         """Return the report of each window. Raises what makes judging impossible."""
         return self._looked_again(item, measurement.plan, list(self._judge(item, measurement)))
+
+    def looks_slower(self, item: pytest.Item, measurement: Measurement) -> bool:
+        """Tell whether a window looks slower and none is worse: then other rounds may be faster."""
+        try:
+            windows = list(self._judge(item, measurement))
+        except OpprofError:
+            return False  # `reports` raises it
+        return not any(map(_is_worse, windows)) and any(map(_unsettled, windows))
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
         """Yield the report of each window. Raises what makes judging impossible."""
@@ -104,7 +112,7 @@ class Stored:
 
         It stays slower where they agree, and where they cannot be had; without time for them there is no verdict.
         """
-        if any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows):
+        if any(map(_is_worse, windows)):
             return windows
         while any(map(_unsettled, windows)):
             if self._looking_s > LOOKING_S:
@@ -154,6 +162,11 @@ class Stored:
 def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:
     diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
     return replace(window, diff=diff)
+
+
+def _is_worse(window: WindowReport) -> bool:
+    """Tell whether a window fails whatever its times are."""
+    return bool(window.budget) or window.verdict in (Verdict.NEW, Verdict.MORE)
 
 
 def _unsettled(window: WindowReport) -> bool:

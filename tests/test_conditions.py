@@ -111,6 +111,19 @@ def test_a_process_that_only_measures_again_has_more_patience(clock: Callable[..
     assert now == [10.0]
 
 
+@pytest.mark.parametrize(("times", "waits_s"), [(1, 4.25), (5, 12.25), (8, 12.25)])
+def test_where_much_depends_on_it_a_process_waits_longer_but_not_for_ever(
+    clock: Callable[..., list[float]], times: int, waits_s: float
+) -> None:
+    now = clock(100, *[200] * 100, seconds_each=0.25)
+    core = Core()
+    core.yardstick_ns()
+    for _ in range(times):
+        core.insist()
+    core.yardstick_ns()
+    assert now == [waits_s]
+
+
 TOUCH = """
 import resource, sys
 from pytest_opprof.conditions import keep_memory

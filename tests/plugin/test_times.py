@@ -75,6 +75,50 @@ def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
 
+IN_ONE_PROCESS = """
+from pytest_opprof.backends import fake
+RAN = []
+@pytest.mark.opprof(rounds=10, warmup=2)
+def test_a():
+    RAN.append(1)
+    fake.launch("MatMul", device_ns=200_000 if {fast} else 900_000)
+{more}
+def teardown_module():
+    print("ran", len(RAN))
+"""
+
+
+@pytest.mark.parametrize(
+    ("fast", "more", "ran"),
+    [
+        ("True", "", 12),
+        ("len(RAN) > 12", "", 22),
+        ("False", "    fake.launch('MatMul')\n", 12),  # more calls: it fails whatever its times are
+        ("False", "    fake.launch('Exp')\n", 12),
+    ],
+)
+def test_what_looks_slower_is_measured_in_another_moment_before_another_process(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, fast: str, more: str, ran: int
+) -> None:
+    pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast="True", more=""))
+    suite("--opprof-update")
+    thrice(pytester)
+    monkeypatch.setattr("pytest_opprof.stored.measure", lambda *arguments: pytest.fail("a fresh process"))
+    pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast=fast, more=more))
+    result = suite("--opprof", "-s")
+    result.assert_outcomes(passed=not more, failed=bool(more))
+    result.stdout.fnmatch_lines([f"*ran {ran}"])
+
+
+def test_what_was_slower_once_is_not_in_the_numbers(pytester: pytest.Pytester, suite: Suite) -> None:
+    recorded(pytester, suite)
+    pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast="len(RAN) > 12", more=""))
+    suite("--opprof", "--opprof-json=run.json")
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    (window,) = test["windows"]
+    assert [run["total_ns"] for run in window["runs"]] == [[200_000] * 10]
+
+
 @pytest.mark.parametrize("us", [200, 100])
 def test_what_is_not_slower_is_not_looked_at_again(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, us: int
