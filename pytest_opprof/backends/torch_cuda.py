@@ -35,8 +35,8 @@ from .cupti_records import DRIVER, RUNTIME, Table
 
 KERNELS_LOST = (
     "A known cause is https://github.com/pytorch/pytorch/issues/192021: after idle time a session of torch's profiler"
-    " loses as many kernels as there were sessions before it. Measure in a fresh process, or fewer tests in one. A"
-    " launch that failed has no kernel either"
+    " loses as many kernels as there were sessions before it, and the program ran more of its own than opprof allows"
+    " for. Measure in a fresh process, or fewer tests in one. A launch that failed has no kernel either"
 )
 _NOT_RECORDED = (
     "torch's profiler recorded no call of CUDA at the end of the window, not even its own wait: another profiler has"
@@ -125,14 +125,14 @@ class Recorded:
     activities: list[Activity] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
 
-    def until(self, end: int) -> Recorded:
-        """Return what the program did before *end*, when opprof began to wait."""
-        late = {call.correlation for call in self.calls if call.start >= end}
+    def between(self, begin: int, end: int) -> Recorded:
+        """Return what the program did: before *begin* opprof launched kernels, after *end* it waited."""
+        ours = {call.correlation for call in self.calls if not begin <= call.start < end}
         return Recorded(
-            [op for op in self.ops if op.start < end],
-            [call for call in self.calls if call.start < end],
-            [done for done in self.activities if done.correlation not in late],
-            [allocation for allocation in self.allocations if allocation.time < end],
+            [op for op in self.ops if begin <= op.start < end],
+            [call for call in self.calls if call.correlation not in ours],
+            [done for done in self.activities if done.correlation not in ours],
+            [allocation for allocation in self.allocations if begin <= allocation.time < end],
         )
 
 

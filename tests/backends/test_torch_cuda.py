@@ -292,11 +292,12 @@ def test_what_a_graph_captures_from_any_thread_has_no_kernel_to_lose() -> None:
         profile_of(Recorded([], [*capture, call(6, 10, thread=2)]))
 
 
-def test_what_is_after_the_end_is_not_the_programs() -> None:
-    calls = [call(1, 5), call(2, 100, "cudaDeviceSynchronize"), call(3, 101)]
-    session = Recorded([op("aten::mm", 0), op("aten::mm", 110)], calls, [done(1, 3), done(3, 9)])
+def test_what_is_before_the_begin_or_after_the_end_is_not_the_programs() -> None:
+    calls = [call(4, -3), call(5, -2), call(1, 5), call(2, 100, "cudaDeviceSynchronize"), call(3, 101)]
+    ops = [op("aten::fill_", -5, 3), op("aten::mm", 0), op("aten::mm", 110)]
+    session = Recorded(ops, calls, [done(4, 1), done(1, 3), done(3, 9)])  # the profiler lost one
     torch_cuda.check_waited(session, 100)
-    assert numbers(profile_of(session.until(100))) == {"MatMul": (1, 3)}
+    assert numbers(profile_of(session.between(0, 100))) == {"MatMul": (1, 3)}
     with pytest.raises(BackendError, match="recorded no call of CUDA at the end of the window, not even its own wait"):
         torch_cuda.check_waited(session, 102)
 
@@ -346,7 +347,7 @@ class StandIn:
 
 
 class Gpu:
-    """Each cast of a program launches a kernel, each plain copy is a memcpy to the GPU, as far as events tell."""
+    """Each cast or fill launches a kernel, each plain copy is a memcpy to the GPU, as far as events tell."""
 
     def __init__(self) -> None:
         self.casts, self.model, self.loses, self.waits = 0, "Stand-in GPU", 0, True
@@ -354,8 +355,9 @@ class Gpu:
 
     def events(self, real: list[Any]) -> list[Any]:
         made: list[Any] = [*real, *self.other]
-        for number, event in enumerate((e for e in real if e.name() == "aten::copy_"), 1):
-            is_cast = len({*event.dtypes()[:2]}) > 1
+        working = [event for event in real if event.name() in ("aten::copy_", "aten::fill_")]
+        for number, event in enumerate(sorted(working, key=lambda event: event.start_ns()), 1):
+            is_cast = event.name() == "aten::fill_" or len({*event.dtypes()[:2]}) > 1
             how = "cudaLaunchKernel" if is_cast else "cudaMemcpyAsync"
             inside, link = event.start_ns() + 1, event.correlation_id()
             made.append(StandIn("cuda_runtime", how, inside, 1, number, link, 3))
@@ -509,6 +511,54 @@ def test_a_lost_kernel_and_a_profiler_that_recorded_nothing_are_errors(gpu: Gpu)
     gpu.loses, gpu.waits = 0, False
     with pytest.raises(BackendError, match="recorded no call of CUDA"), window():
         x.half()
+
+
+@pytest.mark.torch
+def test_a_later_session_may_lose_its_first_kernels_which_are_not_the_programs(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    launched: list[int] = []
+
+    def launch(kernels: int) -> None:
+        launched.append(kernels)
+        real_launch(kernels, "cpu")
+
+    real_launch = module._launch
+    monkeypatch.setattr(module, "_launch", launch)
+    monkeypatch.setattr(module, "_BACKEND", module.TorchBackend())
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    x = torch.ones(4)
+    for session in range(4):
+        gpu.loses = session
+        with window(memory=True) as found:
+            x.half()
+            torch.ones(2).fill_(3)
+        assert numbers(found[0]) == {"Cast": (1, 2000), "ConstantOfShape": (2, 4000)}
+        assert found[0].launches == (3,)
+    assert launched == [9, 10, 11]
+    gpu.loses = 13
+    with pytest.raises(BackendError, match="CUPTI lost 1 of 1 kernels"), window():
+        x.half()
+
+
+@pytest.mark.torch
+def test_nothing_is_launched_into_a_graph_that_the_program_captures(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from pytest_opprof.backends import torch as module
+
+    monkeypatch.setattr(module, "_launch", lambda kernels: pytest.fail("launched"))
+    monkeypatch.setattr(module, "_BACKEND", module.TorchBackend())
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    for _ in range(2):
+        with window():
+            pass
 
 
 @pytest.mark.torch
