@@ -290,7 +290,7 @@ def _canonical(raw: str) -> str:
             return op or name
     if _ELEMENTWISE.fullmatch(name) and (functor := _functor(arguments)):
         return _functor_op(functor) or functor
-    return _cupy_op(name) or name
+    return _cupy_op(name) or _xla_op(name) or name
 
 
 _ELEMENTWISE = re.compile(r"(?:\w+_)?elementwise(?:_grid_stride)?_kernel\w*")
@@ -372,3 +372,21 @@ def _cupy_op(name: str) -> str:
         # A scalar copied to each element fills an array.
         return "ConstantOfShape" if not copied else vocabulary.COPY if copied[0] == copied[1] else vocabulary.CAST
     return _CUPY_FUNCTIONS.get(kernel["name"]) or _known(f"numpy.{kernel['name']}")
+
+
+_XLA = re.compile(
+    r"(?:(?P<parts>[a-z]\w*?)_)?(?P<fusion>fusion(?:_[a-z]\w*?)?)(?:_\d+)*|wrapped_(?P<op>[a-z]\w*?)(?:_\d+)*"
+)
+"""``wrapped_convert_2`` is an instruction of XLA alone, ``loop_add_fusion`` and ``gemm_fusion_dot_3`` are several."""
+
+
+def _xla_op(name: str) -> str:
+    """Return the op of a kernel of XLA (JAX); for several instructions in one that is a product, or what they are."""
+    kernel = _XLA.fullmatch(name)
+    if not kernel:
+        return ""
+    if kernel["op"]:
+        return _known(kernel["op"])
+    if kernel["parts"] == "gemm":
+        return "MatMul"
+    return "_".join(filter(None, [kernel["parts"], kernel["fusion"]]))

@@ -23,6 +23,17 @@ COPY = (
 ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
 
 OPS = {
+    # XLA
+    "wrapped_convert": "Cast",
+    "wrapped_convert_2": "Cast",
+    "wrapped_transpose_1": "Transpose",
+    "wrapped_erf_thing": "wrapped_erf_thing",
+    "loop_convert_fusion": "loop_convert_fusion",  # a convert and what else
+    "loop_multiply_add_fusion_3": "loop_multiply_add_fusion",
+    "input_reduce_fusion_12_1": "input_reduce_fusion",
+    "gemm_fusion_dot_3": "MatMul",
+    "fusion_5": "fusion",
+    "confusion_matrix": "confusion_matrix",
     # cuBLAS
     "volta_sgemm_64x64_nt": "MatMul",
     "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn": "MatMul",

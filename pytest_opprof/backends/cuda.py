@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from .cupti import Cupti
     from .cupti_records import Table
 
-_USERS = ("cupy", "numba.cuda", "triton", "pycuda.driver", "cuda.bindings", "cuda.core")
+_USERS = (
+    *("cupy", "numba.cuda", "triton", "pycuda.driver", "cuda.bindings", "cuda.core"),
+    # JAX imports it with its first array.
+    *("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"),
+)
 """Modules whose import says that this process is going to use a GPU."""
-_VERSIONS = ("cupy", "numba", "triton", "pycuda")
+_VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
 _NSYS = "NSYS_PROFILING_SESSION_ID"
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
 

@@ -516,6 +516,8 @@ def test_it_is_in_use_where_something_imported_uses_a_gpu(
     assert backend.blind() is None  # type: ignore[func-returns-value]
     monkeypatch.delitem(sys.modules, "cupy")
     assert not backend.in_use()
+    monkeypatch.setitem(sys.modules, "jax_plugins.xla_cuda13", ModuleType("jax_plugins.xla_cuda13"))
+    assert backend.in_use()
 
 
 def test_a_process_that_uses_no_gpu_asks_no_driver(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
