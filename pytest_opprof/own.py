@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,13 +13,22 @@ if TYPE_CHECKING:
 
 recording: Recorder | None = None
 """What records in this process now."""
+NSYS = "NSYS_PROFILING_SESSION_ID"
+"""Nsight Systems sets it in the processes that it records."""
+_under_nsys = NSYS in os.environ
+_NVTX = (
+    ("torch.cuda.nvtx", "range_push", "range_pop"),
+    ("cupy.cuda.nvtx", "RangePush", "RangePop"),
+    ("nvtx", "push_range", "pop_range"),
+)
+"""Who can tell Nsight of a range."""
 
 
 class op:  # noqa: N801  # a context manager, called like contextlib's
     """Let the code inside be one op of the window that is open: ``with op("my_attention"): ...``.
 
-    The ops inside keep their counts and times; this one has the time that none of them explains. Raises UsageError, if
-    something records, for a name that is taken.
+    The ops inside keep their counts and times; this one has the time that none of them explains. Under Nsight Systems
+    it is a range of its timeline. Raises UsageError, if something records, for a name that is taken.
     """
 
     __slots__ = ("name",)
@@ -26,13 +38,35 @@ class op:  # noqa: N801  # a context manager, called like contextlib's
 
     def __enter__(self) -> None:
         """Begin, if something records in this thread."""
-        if not _is_compiling() and recording is not None:
+        if _is_compiling():
+            return
+        if recording is not None:
             recording.enter(self.name)
+        if _under_nsys and (nvtx := _nvtx()):
+            nvtx[0](self.name)
 
     def __exit__(self, *error: object) -> None:
         """End; nothing happens if the window ended before."""
-        if not _is_compiling() and recording is not None:
+        if _is_compiling():
+            return
+        if recording is not None:
             recording.leave(self.name)
+        if _under_nsys and (nvtx := _nvtx()):
+            nvtx[1]()
+
+
+@cache
+def _nvtx() -> tuple[Callable[[str], object], Callable[[], object]] | None:
+    """Return what begins and what ends a range of Nsight's, of a module that the program imported before."""
+    for name, push, pop in _NVTX:
+        if (module := sys.modules.get(name)) and not _is_without_cuda(name):
+            return getattr(module, push), getattr(module, pop)
+    return None
+
+
+def _is_without_cuda(module: str) -> bool:
+    # A build of PyTorch for CPUs has the functions, and they raise.
+    return module.startswith("torch.") and sys.modules["torch"].version.cuda is None
 
 
 def _is_compiling() -> bool:

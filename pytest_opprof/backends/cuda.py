@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import EventLog
+from ..own import NSYS
 from . import Options
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _USERS = (
 )
 """Modules whose import says that this process is going to use a GPU."""
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
-_NSYS = "NSYS_PROFILING_SESSION_ID"
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
 
 
@@ -117,7 +117,7 @@ class CudaBackend:
                 "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
                 " the torch backend records the kernels of CuPy, Numba and the like there too"
             )
-        if _NSYS in os.environ:
+        if NSYS in os.environ:
             return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
         return None
 
