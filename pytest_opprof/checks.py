@@ -18,7 +18,17 @@ from .baselines import run_of
 from .budgets import Budget
 from .conditions import Core, Watch
 from .errors import BackendError
-from .judge import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES, Judgement, Verdict, clean_processes, judge
+from .judge import (
+    BASE_PROCESSES,
+    LEAST_ROUNDS,
+    MOST_PROCESSES,
+    STORED_RULE,
+    Judgement,
+    Rule,
+    Verdict,
+    clean_processes,
+    judge,
+)
 from .model import OpProfile
 from .recorder import Recorder, Window
 from .samples import Run
@@ -51,9 +61,11 @@ def _passed(holds: bool) -> str:
 class Subject:
     """The work of one framework, and how to measure it."""
 
-    def __init__(self, work: Work) -> None:
-        side, longer = work.sizes.matrix, round(work.sizes.matrix * LONGER)
+    def __init__(self, work: Work, longer_by: float = LONGER, rule: Rule = STORED_RULE) -> None:
+        """*longer_by*: how much more work a slowed product is; *rule* judges times."""
+        side, longer = work.sizes.matrix, round(work.sizes.matrix * longer_by)
         self.work = work
+        self._rule = rule
         self._matrix = work.array((side, side))
         self._longer = work.array((side, longer)), work.array((longer, side))
         self._data = work.array((work.sizes.data,))
@@ -89,7 +101,7 @@ class Subject:
         now: list[Run] = []
         while True:
             now.append(self._timed(longer))
-            found = judge(self._base, now)
+            found = judge(self._base, now, self._rule)
             if found.settled:
                 return found
 

@@ -202,7 +202,9 @@ def test_a_slowdown_that_nobody_sees_fails(device: Device, report: Report) -> No
 def test_what_is_too_noisy_is_neither_a_pass_nor_a_failure(
     device: Device, report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "judge", lambda base, now: Judgement(Verdict.NOISY, "no process had clean rounds"))
+    monkeypatch.setattr(
+        checks, "judge", lambda base, now, rule: Judgement(Verdict.NOISY, "no process had clean rounds")
+    )
     code, lines, text = report()
     assert code == 2
     assert lines["two runs"].startswith("not decided")
