@@ -41,7 +41,7 @@ def concluded(
             **{title: _NARROW for title, window in titled.items() if _is_too_narrow(window, plan, settings)},
             **{reports.titled(test, name): f"not judged, the window {why}" for name, why in (broken or {}).items()},
         },
-        table=[line for window in windows for line in reports.table(window, 0, True)] if verbosity > 1 else [],
+        table=[line for window in windows for line in _tables(window, plan.top)] if verbosity > 1 else [],
     )
     update = f"pytest {shlex.quote(test)} --opprof-update"
     if any(window.findings for window in windows):
@@ -53,6 +53,10 @@ def concluded(
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
             return record, f"times of {title} not judged, {window.untimed}: {advice}"
     return record, ""
+
+
+def _tables(window: WindowReport, top: int) -> list[str]:
+    return [*reports.table(window, 0, True), *reports.kernels(window.profile.kernels or (), top)]
 
 
 _NARROW = (

@@ -77,18 +77,18 @@ _TABLE: Mapping[str, Callable[[Line], str]] = {
     "self time": lambda line: _known(line.time_ns, format_ns),
     "share": lambda line: _known(line.share, format_share),
     "cumulative": lambda line: _known(line.cumulative_ns, format_ns),
-    "name": lambda line: _short(line.name),
-    "op": lambda line: _short(line.op),
-    "type": lambda line: _short(line.type),
-    "id": lambda line: _short(line.id),
+    "name": lambda line: short(line.name),
+    "op": lambda line: short(line.op),
+    "type": lambda line: short(line.type),
+    "id": lambda line: short(line.id),
     "calls": lambda line: str(line.calls),
     "computation": lambda line: _known(line.computation, format_flops),
     "FLOPS": lambda line: _known(line.flops, lambda rate: _rate(rate, format_flops)),
     "memory": lambda line: _known(line.memory, format_bytes),
     "bandwidth": lambda line: _known(line.bandwidth, lambda rate: _rate(rate, format_bytes)),
-    "inputs": lambda line: _short(_signed(line.input_dtypes, line.input_shapes)),
-    "outputs": lambda line: _short(_signed(line.output_dtypes, line.output_shapes)),
-    "place": lambda line: _short(line.place),
+    "inputs": lambda line: short(_signed(line.input_dtypes, line.input_shapes)),
+    "outputs": lambda line: short(_signed(line.output_dtypes, line.output_shapes)),
+    "place": lambda line: short(line.place),
 }
 _NOTHING = "-"
 
@@ -114,8 +114,8 @@ def kernels_text(kernels: Sequence[KernelRecord], style: str) -> str:
     """Return the kernel list: kernel, the op that launched it, calls, total and average time."""
     rows = [
         [
-            _short(kernel.name),
-            _short(kernel.launched_by),
+            short(kernel.name),
+            short(kernel.launched_by),
             str(kernel.calls),
             format_ns(kernel.device_ns),
             format_ns(kernel.device_ns / kernel.calls),
@@ -171,7 +171,8 @@ def _rate(rate: float, write: Callable[[float], str]) -> str:
     return "inf" if math.isinf(rate) else f"{write(rate)}/s"
 
 
-def _short(text: str | None) -> str:
+def short(text: str | None) -> str:
+    """Return a name as a table has it: cut where it is long, safe to print."""
     if not text:
         return _NOTHING
     text = clean(text)

@@ -15,6 +15,7 @@ from . import names
 from .attribution import owners
 from .environment import Environment
 from .errors import UsageError
+from .kernels import Events, Kernels, KernelStats, of_events, together
 
 ABSENT = -1
 """A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
@@ -47,6 +48,8 @@ class EventLog:
         self.knows_memory = False
         self.busy_ns: dict[int, int] | None = None
         """How long devices were busy in each interval; None where nothing tells."""
+        self.on_device: Events | None = None
+        """Which events are kernels, copies and sets of devices; None where nothing tells."""
         self._on_mark = on_mark
         self._names: dict[tuple[str, tuple[str, ...], str], int] = {}
         self._name: list[int] = []
@@ -124,22 +127,24 @@ class EventLog:
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
         op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
         raw_names, raw_of_name = numbered(raws)
+        op, raw, step = op_of_meaning[name[owner]], raw_of_name[name], np.array(self._interval, np.int32)
         return OpProfile(
             environment=self.environment,
             op_names=op_names,
             raw_names=raw_names,
-            op=op_of_meaning[name[owner]],
-            raw=raw_of_name[name],
+            op=op,
+            raw=raw,
             counted=(owner == np.arange(len(name))).astype(np.int64),
             events=np.ones(len(name), np.int64),
             device_ns=self._self_ns(),
             bytes=np.array(self._bytes, np.int64),
             flops=self._column(self._outermost_flops()) if self.knows_flops else None,
-            step=np.array(self._interval, np.int32),
+            step=step,
             host_ns=(0,) * (self.interval + 1),
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
             busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
+            on_device=None if self.on_device is None else of_events(self.on_device, step, raw, op),
             remarks=tuple(self._remarks),
         )
 
@@ -253,6 +258,8 @@ class OpProfile:
     """Whether a raw name exists in the framework, recorded or not."""
     busy_ns: tuple[int, ...] | None = None
     """How long devices were busy in each step, where ops that overlap count once; None where not known."""
+    on_device: Kernels | None = None
+    """What `kernels` counts."""
     wait_ns: tuple[int, ...] = ()
     """How long threads were ready to run in each step without getting a CPU; empty where not known."""
     yardstick_ns: tuple[int, ...] = ()
@@ -285,6 +292,12 @@ class OpProfile:
     def peak_memory(self) -> tuple[int, ...] | None:
         """The bytes allocated at the worst moment of each step, above its beginning; None where not recorded."""
         return None if self.memory is None else _all_known([use.peak for use in self.memory])
+
+    @cached_property
+    def kernels(self) -> tuple[KernelStats, ...] | None:
+        """The kernels, copies and sets of devices, the most expensive first; None where none ran or nothing tells."""
+        found = self.on_device and self.on_device.stats(self.raw_names, self.op_names, self.steps)
+        return found or None
 
     @cached_property
     def launches(self) -> tuple[int, ...] | None:
@@ -393,6 +406,7 @@ def assemble(
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_busy_by_step(parts, len(host_ns)),
+        on_device=together([profile.on_device for profile in kept], raw_maps, op_maps),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
@@ -431,6 +445,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         memory=profile.memory,
         knows=profile.knows,
         busy_ns=profile.busy_ns,
+        on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
     )
 

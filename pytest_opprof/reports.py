@@ -11,6 +11,7 @@ from .budgets import Finding
 from .compare import Diff, Row
 from .environment import Environment
 from .judge import LEAST_ROUNDS, Verdict
+from .kernels import KernelStats
 from .model import ALWAYS, OpProfile
 from .samples import Run
 from .units import format_change, format_ns, format_share, plural
@@ -120,6 +121,30 @@ def table(
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
     return [*lines, *_total(window)]
+
+
+def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
+    """Return the table of what ran on devices, the *top* most expensive rows; nothing where nothing did."""
+    # Imported here, with all questions to saved profiles behind it: only this table needs it.
+    from .listing import shapes_text, short
+
+    several = len({stats.device for stats in found}) > 1
+    rows = [
+        [
+            short(stats.kernel),
+            stats.op,
+            str(Calls(stats.fewest_calls, stats.most_calls)),
+            _time(stats.fastest_ns),
+            " x ".join(shapes_text([shape]) for shape in (stats.grid, stats.block) if shape) or "-",
+            (f"GPU {stats.device}: " if several else "") + (", ".join(map(str, stats.streams)) or "-"),
+        ]
+        for stats in found[:top]
+    ]
+    if not rows:
+        return []
+    lines = _text(["kernel", "op", "calls", "device time", "grid x block", "stream"], rows, "simple").splitlines()
+    left_out = len(found) - len(rows)
+    return ["", *lines, *([f"... and {left_out} more kernels (--opprof-json has them)"] if left_out else [])]
 
 
 def _headers(window: WindowReport) -> list[str]:

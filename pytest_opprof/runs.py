@@ -99,6 +99,7 @@ def plain_window(window: WindowReport, machine: str, parallel: bool, compared: b
             }
             for stats in profile.ops
         },
+        **({} if profile.kernels is None else {"kernels": [asdict(stats) for stats in profile.kernels]}),
         "verdict": window.verdict.value if compared else None,
         "findings": [str(finding) for finding in window.findings],
         "times_changed": window.diff is not None and window.diff.times_changed,

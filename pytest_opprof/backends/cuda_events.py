@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import kernel_names, names
+from .. import kernel_names, kernels, names
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
 from ..vocabulary import CUDA_COPIES
-from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, Table
+from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, SHAPE, Table
 
 SYNCHRONIZE = "Synchronize"
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -86,11 +86,20 @@ class Work:
     op: NDArray[np.int64]
     """Index into *ops*."""
     start: NDArray[np.uint64]
+    device_ns: NDArray[np.int64]
+    """The GPU's own time; ABSENT where CUPTI did not time it, which it says by zeros."""
     duration_ns: NDArray[np.int64]
-    """ABSENT where CUPTI did not time it, which it says by zeros."""
+    """What is said of it: another with sync timing, ABSENT where the time is said of the op around it."""
     nbytes: NDArray[np.int64]
-    device: NDArray[np.uint32]
+    place: NDArray[np.int32]
+    """See `kernels.places`."""
     correlation: NDArray[np.uint32]
+
+    @property
+    def device(self) -> NDArray[np.int32]:
+        """The number of the GPU."""
+        number: NDArray[np.int32] = self.place[0]
+        return number
 
 
 def is_known(name: str) -> bool:
@@ -139,8 +148,8 @@ def _outer(end: NDArray[np.uint64]) -> NDArray[np.int64]:
 def work_of(records: Mapping[int, Table], text: Callable[[int], str]) -> Work:
     """Return the work among *records*; *text* returns the kernel's name at an address."""
     tables = [records[kind] for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
-    kernels, kernel = np.unique(tables[0]["name"], return_inverse=True)
-    ops = [_kernel(text(address)) for address in kernels.tolist()]
+    addresses, kernel = np.unique(tables[0]["name"], return_inverse=True)
+    ops = [_kernel(text(address)) for address in addresses.tolist()]
     numbers = [kernel]
     for table in tables[1:3]:
         kinds, copy = np.unique(table["copy_kind"], return_inverse=True)
@@ -149,17 +158,23 @@ def work_of(records: Mapping[int, Table], text: Callable[[int], str]) -> Work:
     numbers.append(np.full(len(tables[3]["start"]), len(ops)))
     ops.append(("Memset", ""))
     start, end = (np.concatenate([table[name] for table in tables]) for name in ("start", "end"))
+    device_ns = np.where((start == 0) | (end < start), ABSENT, (end - start).astype(np.int64))
     return Work(
         tuple(ops),
         np.concatenate(numbers),
         start,
-        np.where((start == 0) | (end < start), ABSENT, (end - start).astype(np.int64)),
+        device_ns,
+        device_ns,
         np.concatenate(
             [table["bytes"].astype(np.int64) if "bytes" in table else np.full(len(kernel), ABSENT) for table in tables]
         ),
-        np.concatenate([table["device"] for table in tables]),
+        np.concatenate([_place(table) for table in tables], axis=1),
         np.concatenate([table["correlation"] for table in tables]),
     )
+
+
+def _place(table: Table) -> NDArray[np.int32]:
+    return kernels.places(table["device"], table["stream"], [table[name] for name in SHAPE if name in table])
 
 
 def _kernel(raw: str) -> tuple[str, str]:
@@ -239,6 +254,9 @@ def fill(
     _append(log, _named(log, calls, calls.function[host]), parents[host], span.interval(calls.start[host]))
     unlinked = np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone
     _append(log, unlinked, np.full(len(alone), _NOBODY), span.interval(asked[alone]))
+    if len(done):
+        events = len(log) + np.arange(len(done))
+        log.on_device = kernels.Events(events, work.place[:, done], work.device_ns[done])
     log.extend(
         np.array([log.name(raw, op=op) for raw, op in work.ops])[work.op[done]],
         work.duration_ns[done],
@@ -258,10 +276,10 @@ def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint
 def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
     """Return for each interval how long its work kept the GPUs busy: each GPU by itself, what overlaps once."""
     asked = _asked(calls, work)[1]
-    timed = np.flatnonzero(span.has(asked) & (work.duration_ns != ABSENT))
+    timed = np.flatnonzero(span.has(asked) & (work.device_ns != ABSENT))
     timed = timed[np.argsort(work.start[timed], kind="stable")]
     start = work.start[timed].astype(np.int64)
-    end = start + work.duration_ns[timed]
+    end = start + work.device_ns[timed]
     group = span.interval(asked[timed]) << 32 | work.device[timed].astype(np.int64)
     busy: dict[int, int] = {}
     for number in np.unique(group).tolist():

@@ -25,7 +25,10 @@ Follow: TypeAlias = Callable[[Buffer, int], int | None]
 MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, PEER_COPY = 1, 2, 4, 5, 10, 22
 """Kinds. KERNEL is CUPTI's "concurrent kernel": its kind 3 would make kernels run one after the other."""
 _ON_DEVICE = {"start": ("u8", 16), "end": ("u8", 24)}
-_COPY = {"copy_kind": ("u1", 4), "bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32)}
+_MOVE = {"bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32), "stream": ("u4", 40)}
+_COPY = {"copy_kind": ("u1", 4), **_MOVE}
+SHAPE = {f"{of}_{axis}": ("i4", at + 4 * n) for of, at in (("grid", 52), ("block", 64)) for n, axis in enumerate("xyz")}
+"""Of a kernel."""
 _CALL = {
     "callback": ("u4", 4),
     "start": ("u8", 8),
@@ -35,10 +38,17 @@ _CALL = {
     "result": ("u4", 36),
 }
 FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
-    KERNEL: {**_ON_DEVICE, "device": ("u4", 40), "correlation": ("u4", 92), "name": ("u8", 104)},
+    KERNEL: {
+        **_ON_DEVICE,
+        "device": ("u4", 40),
+        "stream": ("u4", 48),
+        **SHAPE,
+        "correlation": ("u4", 92),
+        "name": ("u8", 104),
+    },
     MEMCPY: {**_COPY, "correlation": ("u4", 44)},
     PEER_COPY: {**_COPY, "correlation": ("u4", 60)},
-    MEMSET: {"bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32), "correlation": ("u4", 44)},
+    MEMSET: {**_MOVE, "correlation": ("u4", 44)},
     RUNTIME: _CALL,
     DRIVER: _CALL,
 }

@@ -25,36 +25,52 @@ from pytest_opprof.backends.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET,
 NAME = "Stand-in GPU"
 SIZES = {KERNEL: 216, MEMCPY: 96, PEER_COPY: 96, MEMSET: 88, RUNTIME: 40, DRIVER: 40, 39: 24}
 DOMAIN_OF = {RUNTIME: 2, DRIVER: 1}
-THREAD = 7
+THREAD, STREAM = 7, 13
+Shape = tuple[int, ...]
+GRID, BLOCK = (2, 3, 4), (64, 2, 1)
 
 
 def call_record(kind: int, callback: int, start: int, end: int, correlation: int, result: int = 0) -> bytes:
     return struct.pack("=iIQQIIII", kind, callback, start, end, 1, THREAD, correlation, result)
 
 
-def kernel_record(start: int, end: int, correlation: int, name: int, device: int = 0, size: int = 216) -> bytes:
+def kernel_record(
+    start: int,
+    end: int,
+    correlation: int,
+    name: int,
+    device: int = 0,
+    size: int = 216,
+    stream: int = STREAM,
+    grid: Shape = GRID,
+    block: Shape = BLOCK,
+) -> bytes:
     record = bytearray(size)
     struct.pack_into("=i", record, 0, KERNEL)
     struct.pack_into("=QQ", record, 16, start, end)
-    struct.pack_into("=III", record, 40, device, 1, 7)
+    struct.pack_into("=III", record, 40, device, 1, stream)
+    struct.pack_into("=6i", record, 52, *grid, *block)
     struct.pack_into("=I", record, 92, correlation)
     struct.pack_into("=Q", record, 104, name)
     return bytes(record)
 
 
-def copy_record(copy_kind: int, nbytes: int, start: int, end: int, correlation: int, kind: int = MEMCPY) -> bytes:
+def copy_record(
+    copy_kind: int, nbytes: int, start: int, end: int, correlation: int, kind: int = MEMCPY, stream: int = STREAM
+) -> bytes:
     record = bytearray(96)
     struct.pack_into("=iB", record, 0, kind, copy_kind)
     struct.pack_into("=QQQ", record, 8, nbytes, start, end)
+    struct.pack_into("=I", record, 40, stream)
     struct.pack_into("=I", record, 60 if kind == PEER_COPY else 44, correlation)
     return bytes(record)
 
 
-def set_record(nbytes: int, start: int, end: int, correlation: int) -> bytes:
+def set_record(nbytes: int, start: int, end: int, correlation: int, stream: int = STREAM) -> bytes:
     record = bytearray(88)
     struct.pack_into("=i", record, 0, MEMSET)
     struct.pack_into("=QQQ", record, 8, nbytes, start, end)
-    struct.pack_into("=I", record, 44, correlation)
+    struct.pack_into("=II", record, 40, stream, correlation)
     return bytes(record)
 
 
@@ -90,16 +106,20 @@ class Gpu:
         how: str = "cudaLaunchKernel_v7000",
         late_ns: int = 0,
         kernels: int = 1,
+        **where: Any,
     ) -> None:
+        """*where*: device, stream, grid and block, as `kernel_record` takes them."""
         with self._asked(RUNTIME if how.startswith("cuda") else DRIVER, how) as (correlation, now):
             start = 0 if name in self.untimed else now + late_ns
             end = 0 if name in self.untimed else start + duration_ns
             for _ in range(0 if name in self.loses else kernels):
-                self._put(kernel_record(start, end, correlation, self._text(name)))
+                self._put(kernel_record(start, end, correlation, self._text(name), **where))
 
-    def copy(self, copy_kind: int, nbytes: int, duration_ns: int = 500, kind: int = MEMCPY) -> None:
+    def copy(
+        self, copy_kind: int, nbytes: int, duration_ns: int = 500, kind: int = MEMCPY, stream: int = STREAM
+    ) -> None:
         with self._asked(RUNTIME, "cudaMemcpyAsync_v3020") as (correlation, now):
-            self._put(copy_record(copy_kind, nbytes, now, now + duration_ns, correlation, kind))
+            self._put(copy_record(copy_kind, nbytes, now, now + duration_ns, correlation, kind, stream))
 
     def set_memory(self, nbytes: int, duration_ns: int = 300) -> None:
         with self._asked(RUNTIME, "cudaMemsetAsync_v3020") as (correlation, now):

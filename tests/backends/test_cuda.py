@@ -9,13 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pytest_opprof
 from pytest_opprof import op
 from pytest_opprof.backends import Options, cuda, cuda_driver, cupti
 from pytest_opprof.backends.cuda import CudaBackend
@@ -24,11 +27,12 @@ from pytest_opprof.backends.cupti_records import DRIVER, PEER_COPY, RUNTIME
 from pytest_opprof.baselines import run_of
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
-from pytest_opprof.model import ABSENT, MemoryUse, OpProfile, assemble
+from pytest_opprof.kernels import KernelStats, places
+from pytest_opprof.model import ABSENT, MemoryUse, OpProfile, assemble, joined
 from pytest_opprof.recorder import Recorder, Window
 from pytest_opprof.samples import Run
 
-from .cuda_stand_in import Gpu, MemoryHook, Pool
+from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool
 from .watch import Watch
 
 CAST = "cupy_copy__float64_float32"
@@ -270,6 +274,57 @@ def test_busy_time_counts_once_what_overlaps(gpu: Gpu, watch: Watch) -> None:
     assert watch.profile.busy_ns == (pytest.approx(1_600, abs=10),)
 
 
+def test_kernels_have_ops_times_streams_grids_and_blocks(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        for stream in (13, 17, 13):
+            gpu.launch("_Z9my_kernelIfEvPT_", 2_000, stream=stream)
+        gpu.launch("_Z9my_kernelIfEvPT_", 10, grid=(1, 1, 1), block=(32, 1, 1))
+        gpu.launch(CAST, 700, device=1)
+        gpu.copy(H2D, 64, stream=19)
+        gpu.set_memory(128)
+    mangled, cast = "void my_kernel<float>(float*)", CAST
+    assert watch.profile.kernels == (
+        KernelStats(mangled, "my_kernel", 0, (13, 17), GRID, BLOCK, 3, 3, 6_000),
+        KernelStats(cast, "Cast", 1, (13,), GRID, BLOCK, 1, 1, 700),
+        KernelStats("MemcpyHtoD", "MemcpyHtoD", 0, (19,), None, None, 1, 1, 500),
+        KernelStats("Memset", "Memset", 0, (13,), None, None, 1, 1, 300),
+        KernelStats(mangled, "my_kernel", 0, (13,), (1, 1, 1), (32, 1, 1), 1, 1, 10),
+    )
+
+
+def test_kernels_are_those_of_the_steps_of_a_window(gpu: Gpu, backend: CudaBackend) -> None:
+    with backend.collect(Options()) as log:
+        gpu.launch("before")
+        for step in range(3):
+            log.mark()
+            for _ in range(step + 1):
+                gpu.launch("late", 100, late_ns=10**9)
+    late = ("late", "late", 0, (STREAM,), GRID, BLOCK)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert profile.kernels == (KernelStats(*late, 1, 3, 100),)
+    assert assemble([(log.freeze(), {3: 0})], [1]).kernels == (KernelStats(*late, 3, 3, 300),)
+    assert joined([profile, profile]).kernels == (KernelStats(*late, 1, 3, 100),)
+
+
+def test_a_window_in_which_no_gpu_worked_has_no_kernels(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.call("cudaStreamSynchronize_v3020")
+    assert watch.profile.kernels is None
+
+
+def test_a_kernel_without_times_has_none_and_one_without_a_launch_is_there(gpu: Gpu, watch: Watch) -> None:
+    gpu.untimed = {"untimed"}
+    with watch.ops():
+        gpu.launch("untimed")
+        gpu.unlinked_kernel("from_nowhere", 900)
+        gpu.copy(D2H, 8, stream=2**32 - 1)  # CUPTI's number for one that it does not know
+    assert [(found.kernel, found.fastest_ns, found.streams) for found in watch.profile.kernels or ()] == [
+        ("from_nowhere", 900, (STREAM,)),
+        ("MemcpyDtoH", 500, ()),
+        ("untimed", None, (STREAM,)),
+    ]
+
+
 def test_each_gpu_is_busy_by_itself() -> None:
     calls = calls_of({RUNTIME: table(start=[10, 50], end=[12, 52]), DRIVER: table()}, lambda *_: "cudaLaunchKernel")
     work = Work(
@@ -278,7 +333,8 @@ def test_each_gpu_is_busy_by_itself() -> None:
         np.array([20, 25, 22, 60], np.uint64),
         np.array([10, 2, 10, ABSENT], np.int64),
         np.full(4, ABSENT),
-        np.array([0, 0, 1, 0], np.uint32),
+        np.full(4, ABSENT),
+        places(np.array([0, 0, 1, 0]), np.zeros(4)),
         np.array([1, 1, 1, 2], np.uint32),
     )
     assert busy_ns(calls, work, Span(0, 100, [40])) == {0: 20}
@@ -330,6 +386,11 @@ def test_sync_timing_takes_an_op_from_before_its_launch_to_after_its_end(
         "another": 700,
     }
     assert profile.environment.timing == "sync"
+    assert {found.kernel: found.fastest_ns for found in profile.kernels or ()} == {
+        "my_kernel": 2_000,
+        "MemcpyHtoD": 500,
+        "another": 700,
+    }
 
 
 def test_the_times_of_what_one_call_asked_for_add_up_to_the_call(
@@ -764,6 +825,68 @@ def test_a_baseline_names_the_gpu_and_a_changed_count_fails_against_it(
     result = run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*gemm*2*3*"])
+
+
+KERNELS = """
+@pytest.mark.opprof(rounds=3, warmup=1, baseline=False, top=2)
+def test_a(round=iter(range(9))):
+    for n in range(3 + next(round)):
+        GPU.launch("gemm<float>", 1000, stream=7 + n % 2, grid=(16, 1, 1), block=(256, 1, 1))
+    GPU.launch("cupy_copy__float64_float32", 500)
+    GPU.copy(1, 64, 100)
+    GPU.set_memory(8, 50)
+"""
+
+
+def test_the_kernels_of_a_window_are_below_its_ops_with_vv_and_in_the_json(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(HEAD + KERNELS)
+    shown = run("-vv", "--opprof-json=run.json").stdout.str()
+    assert (
+        """\
+total device time: 4.65 us
+
+kernel                      op    calls    device time    grid x block          stream
+--------------------------  ----  -------  -------------  --------------------  --------
+gemm<float>                 gemm  4..6     4 us           [16,1,1] x [256,1,1]  7, 8
+cupy_copy__float64_float32  Cast  1        500 ns         [2,3,4] x [64,2,1]    13
+... and 2 more kernels (--opprof-json has them)
+"""
+        in shown
+    )
+    document = json.loads((pytester.path / "run.json").read_text())
+    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-1.json").read_text())
+    jsonschema.validate(document, schema)
+    (window,) = document["tests"][0]["windows"]
+    assert [row["kernel"] for row in window["kernels"]] == [
+        "gemm<float>",
+        "cupy_copy__float64_float32",
+        "MemcpyHtoD",
+        "Memset",
+    ]
+    assert window["kernels"][0] == {
+        "kernel": "gemm<float>",
+        "op": "gemm",
+        "device": 0,
+        "streams": [7, 8],
+        "grid": [16, 1, 1],
+        "block": [256, 1, 1],
+        "fewest_calls": 4,
+        "most_calls": 6,
+        "fastest_ns": 4000,
+    }
+    assert "grid x block" not in run("-v").stdout.str()
+
+
+def test_the_kernels_of_several_gpus_say_on_which_they_ran(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(
+        HEAD + "@pytest.mark.opprof(baseline=False)\n"
+        "def test_a():\n    for device in (0, 1): GPU.launch('gemm', 1000 - device, device=device)\n"
+    )
+    run("-vv").stdout.fnmatch_lines(["gemm * GPU 0: 13", "gemm * GPU 1: 13"])
 
 
 def test_loading_in_a_measured_round_is_in_the_summary(

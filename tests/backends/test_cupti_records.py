@@ -20,6 +20,7 @@ from pytest_opprof.backends.cupti_records import (
     MEMSET,
     PEER_COPY,
     RUNTIME,
+    SHAPE,
     Buffer,
     Decoder,
 )
@@ -29,6 +30,7 @@ from .cuda_stand_in import SIZES, call_record, copy_record, kernel_record, set_r
 
 NUMBER = st.integers(0, 2**64 - 1)
 SMALL = st.integers(0, 2**32 - 1)
+SIZE = st.integers(0, 2**31 - 1)
 UNKNOWN = 39
 """External correlation: a kind that nobody asks for, though another profiler may have."""
 
@@ -52,32 +54,32 @@ def decoder(kernel: int = 216) -> Decoder:
 
 
 RECORD = st.one_of(
-    st.tuples(st.just(KERNEL), NUMBER, NUMBER, SMALL, NUMBER),
+    st.tuples(st.just(KERNEL), NUMBER, NUMBER, SMALL, NUMBER, SMALL, SMALL, *[SIZE] * 6),
     st.tuples(st.just(RUNTIME), SMALL, NUMBER, NUMBER, SMALL),
     st.tuples(st.just(DRIVER), SMALL, NUMBER, NUMBER, SMALL),
-    st.tuples(st.just(MEMCPY), st.integers(0, 255), NUMBER, NUMBER, SMALL),
-    st.tuples(st.just(PEER_COPY), st.integers(0, 255), NUMBER, NUMBER, SMALL),
-    st.tuples(st.just(MEMSET), NUMBER, NUMBER, NUMBER, SMALL),
+    st.tuples(st.just(MEMCPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL),
+    st.tuples(st.just(PEER_COPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL),
+    st.tuples(st.just(MEMSET), NUMBER, NUMBER, NUMBER, SMALL, SMALL),
     st.just((UNKNOWN,)),
 )
 SEEN = {
-    KERNEL: ("start", "end", "correlation", "name"),
+    KERNEL: ("start", "end", "correlation", "name", "device", "stream", *SHAPE),
     RUNTIME: ("callback", "start", "end", "correlation"),
     DRIVER: ("callback", "start", "end", "correlation"),
-    MEMCPY: ("copy_kind", "start", "end", "correlation"),
-    PEER_COPY: ("copy_kind", "start", "end", "correlation"),
-    MEMSET: ("bytes", "start", "end", "correlation"),
+    MEMCPY: ("copy_kind", "start", "end", "correlation", "stream"),
+    PEER_COPY: ("copy_kind", "start", "end", "correlation", "stream"),
+    MEMSET: ("bytes", "start", "end", "correlation", "stream"),
 }
 
 
 def packed(record: tuple[int, ...], kernel: int = 216) -> bytes:
     kind, *values = record
     if kind == KERNEL:
-        start, end, correlation, name = values
-        return kernel_record(start, end, correlation, name, size=kernel)
+        start, end, correlation, name, device, stream, *grid = values
+        return kernel_record(start, end, correlation, name, device, kernel, stream, tuple(grid[:3]), tuple(grid[3:]))
     if kind in (MEMCPY, PEER_COPY):
-        copy_kind, start, end, correlation = values
-        return copy_record(copy_kind, 5, start, end, correlation, kind)
+        copy_kind, start, end, correlation, stream = values
+        return copy_record(copy_kind, 5, start, end, correlation, kind, stream)
     if kind == MEMSET:
         return set_record(*values)
     return struct.pack("=iIQQ", kind, 3, 1, 2) if kind == UNKNOWN else call_record(kind, *values)
@@ -174,7 +176,7 @@ def test_the_real_library_finds_the_records_where_the_decoder_does(
 
 @given(st.integers(1, 207))
 def test_a_buffer_that_was_cut_is_an_error_with_the_real_library_too(real: cupti.Cupti, cut: int) -> None:
-    whole = made(*(packed((KERNEL, 1, 2, 3, 4), {12: 208, 13: 216}[real.major()]) for _ in range(3)))
+    whole = made(*(packed((KERNEL, *range(12)), {12: 208, 13: 216}[real.major()]) for _ in range(3)))
     decoding = Decoder(real._follow)
     decoding.decode([whole])
     with pytest.raises(BackendError, match="cannot be read"):

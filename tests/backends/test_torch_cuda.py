@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from pytest_opprof.backends.torch_cuda import Activity, Allocation, Call, Op, Re
 from pytest_opprof.budgets import Budget
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.kernels import KernelStats
 from pytest_opprof.model import ABSENT, EventLog, OpProfile, assemble
+from pytest_opprof.names import stable
 from pytest_opprof.traces import Options as ReadOptions
 from pytest_opprof.traces import torch as reader
 from pytest_opprof.traces.place import Place
@@ -75,7 +78,10 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
             found.calls.append(Call(name, kind, thread, start, duration, correlation, op))
         elif category in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
             nbytes = args.get("bytes", ABSENT)
-            found.activities.append(Activity(name, start, duration, correlation, args["device"], nbytes))
+            shape = (*args.get("grid", ()), *args.get("block", ())) or (0,) * 6
+            found.activities.append(
+                Activity(name, start, duration, correlation, args["device"], nbytes, args["stream"], shape)
+            )
     return found
 
 
@@ -132,6 +138,55 @@ def test_nothing_of_a_step_with_cuda_graphs_and_unlinked_kernels_is_lost() -> No
     for op in ("MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "Memset", "Synchronize", "CompiledFunctionBackward"):
         assert sum(ours.stats(op).calls) == sum(theirs.stats(op).calls) > 0
     assert ours.stats("CompiledFunction").device_ns is not None
+
+
+RECORDINGS = [
+    "kineto_resnet50_v100_2021.pt.trace",
+    "hta_alexnet_2023",
+    "hta_a100_rank0_shapes",
+    "hta_cuda_event_sync",
+    "hta_sampled_rank-0",
+    "hta_trace_diff_control",
+    "hta_triton_example",
+    "kineto_h100_2026_small",
+]
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_every_kernel_of_a_recording_is_there_with_its_time_stream_grid_and_block(name: str) -> None:
+    session = recorded(shared(f"torch-cuda/{name}.json.gz"))
+    calls, times, streams = Counter[object](), Counter[object](), defaultdict[object, set[int]](set)
+    for done in session.activities:
+        key = torch_cuda._move(done.name) or stable(done.name), done.device, done.shape
+        calls[key] += 1
+        times[key] += done.duration_ns
+        streams[key].add(done.stream)
+    ours, our_times, our_streams = Counter[object](), Counter[object](), defaultdict[object, set[int]](set)
+    profile = profile_of(session)
+    of_ops = Counter[str]()
+    for found in profile.kernels or ():
+        key = found.kernel, found.device, (*(found.grid or (0,) * 3), *(found.block or (0,) * 3))
+        ours[key] += found.most_calls
+        our_times[key] += found.fastest_ns or 0
+        our_streams[key] |= {*found.streams}
+        of_ops[found.op] += found.fastest_ns or 0
+    assert (ours, our_times, our_streams) == (calls, times, streams)
+    # What a table says of an op is what its kernels took; that of a collective is not said.
+    assert of_ops == {op: ns or of_ops[op] for op, (_, ns) in numbers(profile).items() if op in of_ops}
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_grid_and_block_are_found_in_the_text_that_kineto_writes(name: str) -> None:
+    text = gzip.decompress(shared(f"torch-cuda/{name}.json.gz").read_bytes()).decode()
+    kernels = [e["args"] for e in json.loads(text)["traceEvents"] if e.get("cat") in ("kernel", "Kernel")]
+    # Triton's own events have a grid of another kind.
+    written = [torch_cuda._shape(rest) for rest in text.split('"warps per SM"')[1:]]
+    assert written == [(*kernel["grid"], *kernel["block"]) for kernel in kernels]
+
+
+@pytest.mark.parametrize("metadata", ["", '"grid": "grid(100,)"', '"grid": [1, 2], "block": [3]', '"block": [1, 1, 1]'])
+def test_a_grid_that_is_not_written_or_written_otherwise_is_not_known(metadata: str) -> None:
+    assert torch_cuda._shape(metadata) == (0,) * 6
 
 
 # --- rows made here ---------------------------------------------------------------------------------------------------
@@ -233,7 +288,9 @@ def test_sync_timing_takes_an_op_from_before_its_launches_to_after_their_ends(mo
         torch_cuda.fill(log, Recorded([op("aten::mm", 0, 100)], calls, kernels), blocking=True)
         return log
 
-    assert numbers(filled(15, 63).freeze()) == {"MatMul": (1, 30 + 25)}
+    profile = filled(15, 63).freeze()
+    assert numbers(profile) == {"MatMul": (1, 30 + 25)}
+    assert [found.fastest_ns for found in profile.kernels or ()] == [20 + 20]
     with pytest.raises(BackendError, match="launches that block, and 2 kernels began after theirs had returned"):
         filled(50, 90)
 
@@ -346,6 +403,15 @@ class StandIn:
         return self.metadata
 
 
+CONVERT = "void convert<float>()"
+LAUNCHED = """
+      "shared memory": 0,
+      "warps per SM": 0.037037,
+      "grid": [2, 3, 4],
+      "block": [64, 2, 1],
+      "est. achieved occupancy %": 0"""
+
+
 class Gpu:
     """Each cast or fill launches a kernel, each plain copy is a memcpy to the GPU, as far as events tell."""
 
@@ -362,7 +428,7 @@ class Gpu:
             inside, link = event.start_ns() + 1, event.correlation_id()
             made.append(StandIn("cuda_runtime", how, inside, 1, number, link, 3))
             if is_cast and number > self.loses:
-                made.append(StandIn("kernel", "void convert<float>()", inside + 5000, 2000, number, link))
+                made.append(StandIn("kernel", CONVERT, inside + 5000, 2000, number, link, 7, LAUNCHED))
             if not is_cast:
                 bandwidth = '"device": 0, "bytes": 96, "memory bandwidth (GB/s)": N/A'
                 made.append(StandIn("gpu_memcpy", H2D, inside + 5000, 50, number, link, 7, bandwidth))
@@ -427,6 +493,10 @@ def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wa
     assert found[0].launches == (2,)
     assert found[0].stats("MemcpyHtoD").bytes == (96,)
     assert found[0].stats("Synchronize").calls == (0,)
+    assert found[0].kernels == (
+        KernelStats(CONVERT, "Cast", 0, (7,), (2, 3, 4), (64, 2, 1), 2, 2, 4000),
+        KernelStats("MemcpyHtoD", "MemcpyHtoD", 0, (7,), None, None, 1, 1, 50),
+    )
     assert str(found[0].environment).endswith(f"{torch.__version__.split('+')[0]}, Stand-in GPU, async")
     assert found[0].environment.frameworks[0] == ("cuda", "13.0")
 
@@ -465,6 +535,7 @@ def test_a_window_without_device_work_is_one_of_the_cpu_whose_launches_are_known
     assert str(found[0].environment) == f"torch {torch.__version__.split('+')[0]}, cpu"
     assert (device_ns(found[0], "MatMul") or 0) > 0
     assert found[0].launches == (0,)
+    assert found[0].kernels is None
     assert found[0].stats("MatMul").flops == (2 * 4 * 6 * 4,)
     assert [use.peak for use in found[0].memory or ()] == [4 * 4 * 4]
 

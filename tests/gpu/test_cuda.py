@@ -83,6 +83,28 @@ def test_times_agree_with_the_events_of_cuda(cp: Any) -> None:
     assert 0.8 * between_ns < device_ns <= 1.01 * between_ns
 
 
+def test_a_kernel_has_the_grid_the_block_and_the_streams_it_was_launched_with(cp: Any) -> None:
+    kernel = cp.RawKernel('extern "C" __global__ void mine(float* x) { x[0] = 1; }', "mine")
+    x = cp.ones(1, cp.float32)
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+
+    def body() -> None:
+        for stream in streams:
+            with stream:
+                kernel((3, 2, 1), (32, 4, 2), (x,))
+
+    body()  # compiles
+    with cuda.backend().collect(Options()) as log:
+        body()
+        x.get()
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    found = {stats.kernel: stats for stats in profile.kernels or ()}
+    mine = found["mine"]
+    assert (mine.op, mine.grid, mine.block, mine.most_calls, len(mine.streams)) == ("mine", (3, 2, 1), (32, 4, 2), 2, 2)
+    assert (mine.fastest_ns,) == profile.stats("mine").device_ns
+    assert (found["MemcpyDtoH"].grid, found["MemcpyDtoH"].most_calls) == (None, 1)
+
+
 def test_allocations_are_what_the_program_asks_for_and_none_once_it_has_all(cp: Any) -> None:
     matrix = cp.ones((512, 512), cp.float32)
     out = cp.empty_like(matrix)

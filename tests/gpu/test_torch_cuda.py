@@ -115,6 +115,22 @@ def test_times_agree_with_the_events_of_cuda(torch: Any) -> None:
     assert 0.8 * between_ns < device_ns <= 1.01 * between_ns
 
 
+def test_the_kernels_of_an_op_have_grid_block_and_streams_and_take_its_time(torch: Any) -> None:
+    x, streams = torch.ones(512, 512, device="cuda"), [torch.cuda.Stream() for _ in range(2)]
+
+    def body() -> None:
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                torch.mul(x, x)
+
+    profile = measured(torch, body)
+    (kernel,) = (stats for stats in profile.kernels or () if stats.op == "Mul")
+    assert (kernel.most_calls, len(kernel.streams)) == (2, 2)
+    assert kernel.grid is not None
+    assert kernel.block is not None
+    assert (kernel.fastest_ns,) == profile.stats("Mul").device_ns
+
+
 def test_a_cuda_graph_is_one_launch_of_its_kernels_and_capturing_it_none(torch: Any) -> None:
     x = torch.ones(64, 64, device="cuda")
     graph = torch.cuda.CUDAGraph()

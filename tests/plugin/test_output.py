@@ -117,6 +117,7 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
     (window,) = failing["windows"]
     assert window["findings"] == ["calls of Cast: 1, over the budget of 0"]
     assert window["ops"]["Cast"] == {"calls": [1], "device_ns": [1009], "bytes": None, "flops": None}
+    assert "kernels" not in window  # nothing told of any
     assert (fine["outcome"], fine["windows"][0]["verdict"]) == ("passed", "ok")
 
 

@@ -1,0 +1,192 @@
+"""Kernels, copies and sets of a window: the op each was of, how often it ran, how long, where and how wide.
+
+A window may have a million, of which few differ: they are columns, and those that are alike are one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Shape = tuple[int, ...]
+"""x, y and z."""
+UNKNOWN = -1
+"""In place of a stream, and of a time."""
+_MOST = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStats:
+    """A kernel as one op ran it, on one device with one grid and block."""
+
+    kernel: str
+    op: str
+    device: int
+    streams: tuple[int, ...]
+    """All that it ran on: a program that takes turns among 32 of them has one row. Empty where not known."""
+    grid: Shape | None
+    """None for copies and sets, and where not known."""
+    block: Shape | None
+    fewest_calls: int
+    """In the step with the fewest."""
+    most_calls: int
+    fastest_ns: int | None
+    """The device's own time, of all calls in the fastest step that had any; None where some were not timed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Which events of a log are kernels, copies and sets: columns."""
+
+    event: NDArray[np.int64]
+    place: NDArray[np.int32]
+    """See `places`."""
+    device_ns: NDArray[np.int64]
+    """The device's own time, whatever time the event has; `UNKNOWN` where it was not timed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """What ran on devices: columns."""
+
+    step: NDArray[np.integer]
+    raw: NDArray[np.integer]
+    """Index of the name."""
+    op: NDArray[np.integer]
+    place: NDArray[np.int32]
+    """See `places`."""
+    calls: NDArray[np.int64]
+    device_ns: NDArray[np.int64]
+
+    def summed(self) -> Kernels:
+        """Return them with one row for all that are alike."""
+        first, number = _alike([self.step, self.raw, self.op, *self.place])
+        return Kernels(
+            self.step[first],
+            self.raw[first],
+            self.op[first],
+            self.place[:, first],
+            _sums(number, self.calls),
+            _times(number, self.device_ns),
+        )
+
+    def in_steps(self, numbers: NDArray[np.int32], steps: int) -> Kernels:
+        """Return those of the window's *steps*; *numbers* are those of the steps here."""
+        step = numbers[self.step]
+        kept = (step >= 0) & (step < steps)
+        rows = (step[kept], self.raw[kept], self.op[kept], self.place[:, kept])
+        return Kernels(*rows, self.calls[kept], self.device_ns[kept])
+
+    def stats(self, raw_names: Sequence[str], op_names: Sequence[str], steps: int) -> tuple[KernelStats, ...]:
+        """Return a row for each that differs by more than its stream, the most expensive first."""
+        device, stream, *shape = self.place
+        first, number = _alike([self.raw, self.op, device, *shape])
+        columns = (first, *self._by_step(number, len(first), steps))
+        rows = zip(*(column.tolist() for column in columns), _streams(number, stream, len(first)))
+        found = [
+            KernelStats(
+                raw_names[self.raw[row]],
+                op_names[self.op[row]],
+                int(device[row]),
+                used,
+                _shape(self.place[2:5, row]),
+                _shape(self.place[5:, row]),
+                fewest,
+                most,
+                None if ns == UNKNOWN else ns,
+            )
+            for row, fewest, most, ns, used in rows
+        ]
+        return tuple(sorted(found, key=lambda stats: (-(stats.fastest_ns or 0), -stats.most_calls, stats.kernel)))
+
+    def _by_step(
+        self, number: NDArray[np.int64], kernels: int, steps: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the fewest and most calls of each kernel in a step, and its time in the fastest with any."""
+        first, number_in_step = _alike([number, self.step])
+        kernel, calls = number[first], _sums(number_in_step, self.calls)
+        fewest, most, fastest = np.full(kernels, _MOST - 1), np.zeros(kernels, np.int64), np.full(kernels, _MOST - 1)
+        np.minimum.at(fewest, kernel, calls)
+        np.maximum.at(most, kernel, calls)
+        np.minimum.at(fastest, kernel, _times(number_in_step, self.device_ns))
+        return np.where(np.bincount(kernel, minlength=kernels) < steps, 0, fewest), most, fastest
+
+
+def places(device: NDArray[Any], stream: NDArray[Any], shape: Iterable[NDArray[Any]] = ()) -> NDArray[np.int32]:
+    """Return where and how wide kernels ran, a column a kernel; rows: device, stream, grid x, y, z, block x, y, z.
+
+    A grid of 0: none. CUPTI's number of an unknown stream, 2**32 - 1, becomes `UNKNOWN`.
+    """
+    found = np.zeros((8, len(device)), np.int32)
+    for row, column in zip(found, (device, stream, *shape)):
+        row[:] = column.astype(np.int32)
+    return found
+
+
+def of_events(events: Events, step: NDArray[np.integer], raw: NDArray[np.integer], op: NDArray[np.integer]) -> Kernels:
+    """Return the kernels among events, given the step, the name and the op of each event of the log."""
+    at, calls = events.event, np.ones(len(events.event), np.int64)
+    return Kernels(step[at], raw[at], op[at], events.place, calls, events.device_ns).summed()
+
+
+def together(
+    parts: Sequence[Kernels | None], raws: Sequence[NDArray[np.int32]], ops: Sequence[NDArray[np.int32]]
+) -> Kernels | None:
+    """Return the kernels of all *parts* as one, with the new numbers of the names and ops of each; None for none."""
+    known = [(kernels, raw, op) for kernels, raw, op in zip(parts, raws, ops) if kernels is not None]
+    if not known:
+        return None
+    return Kernels(
+        np.concatenate([kernels.step for kernels, _, _ in known]),
+        np.concatenate([raw[kernels.raw] for kernels, raw, _ in known]),
+        np.concatenate([op[kernels.op] for kernels, _, op in known]),
+        np.concatenate([kernels.place for kernels, _, _ in known], axis=1),
+        np.concatenate([kernels.calls for kernels, _, _ in known]),
+        np.concatenate([kernels.device_ns for kernels, _, _ in known]),
+    ).summed()
+
+
+def _alike(columns: Iterable[NDArray[np.integer]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first of all rows that are alike, and for each row the number of those like it."""
+    number, different = np.int64(0), 1
+    for column in columns:
+        if not len(column):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        least, most = int(column.min()), int(column.max())
+        if different * (most - least + 1) >= _MOST:
+            values, number = np.unique(number, return_inverse=True)
+            different = len(values)
+        # One number instead of a row: sorting one column once is 0.1 us a row, sorting rows 10 times that.
+        number = number * (most - least + 1) + (column.astype(np.int64) - least)
+        different *= most - least + 1
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return first, number
+
+
+def _sums(number: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums = np.zeros(number.max(initial=-1) + 1, np.int64)
+    np.add.at(sums, number, values)
+    return sums
+
+
+def _times(number: NDArray[np.int64], device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums of times, where all are known."""
+    sums = _sums(number, device_ns)
+    sums[number[device_ns == UNKNOWN]] = UNKNOWN
+    return sums
+
+
+def _streams(number: NDArray[np.int64], stream: NDArray[np.int32], kernels: int) -> list[tuple[int, ...]]:
+    found: list[set[int]] = [set() for _ in range(kernels)]
+    for kernel, used in zip(number.tolist(), stream.tolist()):
+        if used != UNKNOWN:
+            found[kernel].add(used)
+    return [tuple(sorted(used)) for used in found]
+
+
+def _shape(sizes: NDArray[np.int32]) -> Shape | None:
+    return tuple(sizes.tolist()) if sizes.any() else None
