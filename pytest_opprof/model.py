@@ -47,6 +47,8 @@ class EventLog:
         self.knows_memory = False
         self.busy_ns: dict[int, int] | None = None
         """How long devices were busy in each interval; None where nothing tells."""
+        self.disturbed: list[str] = []
+        """What else decided how long the device took: it was throttled, or others used it."""
         self._on_mark = on_mark
         self._names: dict[tuple[str, tuple[str, ...], str], int] = {}
         self._name: list[int] = []
@@ -141,6 +143,7 @@ class EventLog:
             knows=self.knows,
             busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
             remarks=tuple(self._remarks),
+            disturbed=tuple(self.disturbed),
         )
 
     def _self_ns(self) -> NDArray[np.int64]:
@@ -259,6 +262,8 @@ class OpProfile:
     """How long a fixed piece of work took before each step; empty where not measured."""
     remarks: tuple[tuple[int, str], ...] = ()
     """What the backend has to say of a step, or of the whole: `ALWAYS`."""
+    disturbed: tuple[str, ...] = ()
+    """What else decided how long the device took, in words."""
 
     @property
     def steps(self) -> int:
@@ -396,6 +401,7 @@ def assemble(
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
+        disturbed=tuple(dict.fromkeys(what for profile in kept for what in profile.disturbed)),
     )
 
 
@@ -432,6 +438,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         knows=profile.knows,
         busy_ns=profile.busy_ns,
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
+        disturbed=profile.disturbed,
     )
 
 
