@@ -102,7 +102,7 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | Non
         ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
         total = profile.host_ns
     if not works_on_host(profile.environment):
-        return Run(total, ops, threads=threads)
+        return Run(total, ops, threads=threads, disturbed=profile.disturbed)
     return Run(total, ops, profile.wait_ns, profile.yardstick_ns, threads)
 
 
@@ -280,11 +280,14 @@ def _entry(plain: Mapping[str, Any]) -> Entry:
 
 def _runs(times: Mapping[str, Any]) -> Iterator[Run]:
     for number, total in enumerate(times["total_us"]):
+        known: dict[str, Any] = {
+            name: _nanoseconds(times[key][number]) for key, name in _CONDITIONS.items() if key in times
+        }
         yield Run(
             _nanoseconds(total),
             {op: _nanoseconds(processes[number]) for op, processes in times["ops_us"].items()},
             threads=times["threads"],
-            **{name: _nanoseconds(times[key][number]) for key, name in _CONDITIONS.items() if key in times},
+            **known,
         )
 
 

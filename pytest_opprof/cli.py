@@ -122,7 +122,7 @@ def _judge(arguments: argparse.Namespace) -> bool:
 
 def _backends(arguments: argparse.Namespace) -> int:
     # Imported here, with NumPy behind it: the other commands do without.
-    from .backends import find, load
+    from .backends import cuda_driver, find, load, nvml
 
     for name in sorted(find()):
         try:
@@ -130,6 +130,8 @@ def _backends(arguments: argparse.Namespace) -> int:
         except OpprofError as error:
             reason = str(error)
         print(f"{name:8}  {'can run' if reason is None else f'cannot run: {reason}'}")
+    if not cuda_driver.problem() and (missing := nvml.unwatched()):
+        print(missing)
     return OK
 
 

@@ -26,6 +26,9 @@ LOOKING_PATIENCE_S = 10.0
 """The first of these for a process that only measures again: another one costs as much where it imports PyTorch."""
 INSISTING_S, MOST_INSISTING_S = 2.0, 10.0
 """How much longer a process may wait where a test looks slower, each time and in all: a fresh process costs more."""
+RUN = "OPPROF_RUN"
+"""In the environment of what a run of pytest starts, the number of the process that is that run: the fresh processes,
+workers and sides below it hold contexts on the same GPU, and take turns."""
 BUSY = 0.25
 """Share of a machine's cores in use by others from which times recorded on it are no baseline: a busy loop on one of
 two cores made unchanged code up to 14 % slower."""
@@ -193,6 +196,31 @@ def _others() -> Iterator[tuple[tuple[int, str], float]]:
             fields = rest.split()
             if len(fields) > 12:
                 yield (int(entry.name), name), (int(fields[11]) + int(fields[12])) / _ticks()
+
+
+def is_of_this_run(pid: int) -> bool:
+    """Tell whether a process, or the one that a thread is of, is this one or belongs to the same run of pytest."""
+    ours, status = {str(os.getpid()), os.environ.get(RUN, "")}, _status(pid)
+    while status:
+        if status.get("Tgid") in ours:
+            return True
+        status = _status(status.get("PPid", 0))
+    return False
+
+
+def named(pid: int) -> str:
+    """Return how to speak of a process: with its name, where that can be seen."""
+    name = _status(pid).get("Name")
+    return f"process {pid} ({name})" if name else f"process {pid}"
+
+
+def _status(pid: int | str) -> dict[str, str]:
+    """Return what the system says of a process or thread; nothing of one that is not there, or not to be seen."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 @cache

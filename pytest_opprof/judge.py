@@ -203,7 +203,8 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     yardstick_ns = _yardstick_limit_ns([*base, *now])
     clean_base = [run for run in base if _is_clean(run, yardstick_ns)]
     if len(clean_base) < rule.least_base_processes:
-        return undecided(found, "the baseline was recorded while the machine was busy: record it again")
+        was = "disturbed" if (why := disturbances(base)) else "recorded while the machine was busy"
+        return undecided(found, f"the baseline was {was}{why and f' ({why})'}: record it again")
     if found.verdict is Verdict.FASTER:
         return found
     found = _confirmed_by_base(found, base, rule.limits)
@@ -239,8 +240,13 @@ def clean_processes(runs: Sequence[Run], yardstick_ns: float | None = None) -> i
     return sum(_is_clean(run, yardstick_ns) for run in runs)
 
 
+def disturbances(runs: Iterable[Run]) -> str:
+    """Return in words what disturbed any of the processes."""
+    return "; ".join(dict.fromkeys(what for run in runs for what in run.disturbed))
+
+
 def _is_clean(run: Run, yardstick_ns: float) -> bool:
-    return len(run.clean(CLEAN_SHARE, yardstick_ns)) >= min(LEAST_CLEAN, run.rounds)
+    return not run.disturbed and len(run.clean(CLEAN_SHARE, yardstick_ns)) >= min(LEAST_CLEAN, run.rounds)
 
 
 def _yardstick_limit_ns(runs: Iterable[Run]) -> float:
@@ -266,8 +272,7 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
         return replace(found, settled=len(pairs) >= looks[0] and not suspicious)
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
-        why = f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"
-        return undecided(found, why)
+        return undecided(found, _why_unclean(pairs, clean))
     ops = {op: verdict for op, verdict in found.ops.items() if _ops_agree(ratios, op, verdict)}
     agreed = found.total is Verdict.OK or _agree([r.total for r in ratios], found.total, AGREE, AGREE_BY)
     if not agreed and Verdict.SLOWER not in ops.values():
@@ -297,10 +302,10 @@ class _Ratios:
     def of(cls, before: Run, after: Run) -> _Ratios:
         """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few.
 
-        A slow core is slow for both: their rounds are a few milliseconds apart.
+        A slow core is slow for both, as is a slow GPU: their rounds are a few milliseconds apart.
         """
         rounds = sorted(before.clean(CLEAN_SHARE) & after.clean(CLEAN_SHARE))
-        clean = len(rounds) >= LEAST_CLEAN
+        clean = len(rounds) >= LEAST_CLEAN and not _differ_in_luck(before, after)
         rounds = rounds if clean else list(range(before.rounds))
         ops = before.ops_ns.keys() & after.ops_ns.keys()
         return cls(
@@ -308,6 +313,10 @@ class _Ratios:
             {op: _log_ratio(before.ops_ns[op], after.ops_ns[op], rounds) for op in ops},
             clean,
         )
+
+
+def _differ_in_luck(before: Run, after: Run) -> bool:
+    return bool(before.disturbed) is not bool(after.disturbed)
 
 
 def _log_ratio(before: Sequence[int], after: Sequence[int], rounds: Iterable[int]) -> float:
@@ -458,4 +467,13 @@ def _why_noisy(runs: Sequence[Run], clean: int, yardstick_ns: float) -> str:
     }
     said = ", ".join(f"{count} {what}" for what, count in seen.items() if count)
     processes = f"{clean or 'no'} process{'es' * (clean > 1)}"
-    return f"{processes} of {len(runs)} had {LEAST_CLEAN} clean rounds: of {rounds} rounds {said}"
+    few = f"{processes} of {len(runs)} had {LEAST_CLEAN} clean rounds"
+    return "; ".join(filter(None, [disturbances(runs), f"{few}: of {rounds} rounds {said}" if said else few]))
+
+
+def _why_unclean(pairs: Sequence[tuple[Run, Run]], clean: int) -> str:
+    """Return why so few pairs are *clean*."""
+    unlike = [run for pair in pairs if _differ_in_luck(*pair) for run in pair]
+    if unlike:
+        return f"{disturbances(unlike)}, in one process of a pair only; {clean} of {len(pairs)} pairs were clean"
+    return f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"

@@ -50,6 +50,8 @@ class EventLog:
         """How long devices were busy in each interval; None where nothing tells."""
         self.on_device: Events | None = None
         """Which events are kernels, copies and sets of devices; None where nothing tells."""
+        self.disturbed: list[str] = []
+        """What else decided how long the device took: it was throttled, or others used it."""
         self._on_mark = on_mark
         self._names: dict[tuple[str, tuple[str, ...], str], int] = {}
         self._name: list[int] = []
@@ -146,6 +148,7 @@ class EventLog:
             busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
             on_device=None if self.on_device is None else of_events(self.on_device, step, raw, op),
             remarks=tuple(self._remarks),
+            disturbed=tuple(self.disturbed),
         )
 
     def _self_ns(self) -> NDArray[np.int64]:
@@ -266,6 +269,8 @@ class OpProfile:
     """How long a fixed piece of work took before each step; empty where not measured."""
     remarks: tuple[tuple[int, str], ...] = ()
     """What the backend has to say of a step, or of the whole: `ALWAYS`."""
+    disturbed: tuple[str, ...] = ()
+    """What else decided how long the device took, in words."""
 
     @property
     def steps(self) -> int:
@@ -410,6 +415,7 @@ def assemble(
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
+        disturbed=tuple(dict.fromkeys(what for profile in kept for what in profile.disturbed)),
     )
 
 
@@ -447,6 +453,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         busy_ns=profile.busy_ns,
         on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
+        disturbed=profile.disturbed,
     )
 
 

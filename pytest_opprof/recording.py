@@ -10,7 +10,7 @@ import pytest
 from .baselines import Entry
 from .conditions import Watch
 from .errors import BackendError
-from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes
+from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, disturbances
 from .remeasure import measure, say
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
@@ -59,10 +59,11 @@ def record(config: pytest.Config, tests: Sequence[TestRecord], processes: int, s
 
 
 def _lacks(window: Plain, processes: int, judged: bool) -> bool:
-    """Tell whether a window needs one more process: of twice as many, where too few had clean rounds."""
-    number = len(window["runs"])
-    disturbed = judged and clean_processes(entry_of(window).runs) < min(STORED_RULE.least_base_processes, processes)
-    return number < (2 * processes if disturbed else processes)
+    """Tell whether a window needs one more process: of twice as many, where too few were left alone."""
+    runs = entry_of(window).runs
+    usable = sum(not run.disturbed for run in runs)
+    few = usable < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
+    return len(runs) < (2 * processes if judged and few else processes)
 
 
 def _add(window: Plain, entry: Entry | None) -> str:
@@ -79,7 +80,7 @@ def _add(window: Plain, entry: Entry | None) -> str:
 
 
 def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator[str]:
-    """Yield why times are no baseline, and drop them."""
+    """Yield why times are no baseline, and drop them; where enough others are left, those of disturbed processes."""
     if busy:
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
         return _forget(windows)
@@ -87,11 +88,10 @@ def _refused(windows: Sequence[tuple[TestRecord, Plain]], busy: str) -> Iterator
         runs = entry_of(window).runs
         clean = clean_processes(runs)
         if runs and clean < STORED_RULE.least_base_processes:
-            yield (
-                f"{titled(test.id, window['name'])}: in {len(runs) - clean} of {len(runs)} processes its rounds"
-                f" shared their core with others. {_AGAIN}"
-            )
+            what = disturbances(runs) or "its rounds shared their core with others"
+            yield f"{titled(test.id, window['name'])}: in {len(runs) - clean} of {len(runs)} processes {what}. {_AGAIN}"
             _forget([(test, window)])
+        window["runs"] = [run for run in window["runs"] if not run["disturbed"]]
 
 
 def _forget(windows: Sequence[tuple[TestRecord, Mapping[str, list[object]]]]) -> None:

@@ -153,6 +153,7 @@ def _run(plain: Plain) -> Run:
         tuple(plain["wait_ns"]),
         tuple(plain["yardstick_ns"]),
         plain["threads"],
+        tuple(plain.get("disturbed", ())),
     )
 
 

@@ -25,6 +25,8 @@ class Run:
     """A fixed piece of work before each round: what the core can do at the time; empty where not measured."""
     threads: int = 0
     """How many threads an op may use; 0: as many as it likes."""
+    disturbed: tuple[str, ...] = ()
+    """Why its times are not those of the code alone, in words: a GPU was throttled, or shared. Not in baselines."""
 
     @property
     def rounds(self) -> int:
@@ -44,4 +46,4 @@ class Run:
 
 def without_noise(run: Run) -> Run:
     """Return *run* without what tells how noisy it was: all of its rounds count."""
-    return replace(run, wait_ns=(), yardstick_ns=())
+    return replace(run, wait_ns=(), yardstick_ns=(), disturbed=())

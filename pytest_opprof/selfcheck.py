@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import __version__
-from .backends import cuda_driver
+from .backends import cuda_driver, nvml
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
 from .conditions import keep_memory, threads_limited
 from .errors import BackendError
@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> bool:
         other = "" if arguments.device else ". Without the GPU: --device cpu"
         raise BackendError(f"selfcheck cannot run on {device}: {error}{other}") from None
     say(f"opprof selfcheck on {device}, {why}")
+    if device == "cuda" and (missing := nvml.unwatched()):
+        say(missing)
     lines: list[Line] = []
     for work in _chained(first, found):
         for line in check(work):

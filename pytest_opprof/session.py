@@ -15,7 +15,7 @@ import pytest
 
 from . import reports, runs
 from .conclusion import concluded
-from .conditions import Core, keep_memory
+from .conditions import RUN, Core, keep_memory
 from .environment import machine
 from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
@@ -56,6 +56,7 @@ class Session:
         self.settings = settings_of(config)
         self.is_worker = hasattr(config, "workerinput")
         self.is_parallel = self.is_worker and not self.settings.serialize
+        os.environ.setdefault(RUN, str(os.getpid()))
         asked = asked_for()
         self.look_at = asked.tests if asked else None
         is_side = os.environ.get(SIDE) is not None

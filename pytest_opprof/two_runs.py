@@ -137,6 +137,7 @@ def _run_type() -> Any:
             ("wait_ns", list[count]),
             ("yardstick_ns", list[count]),
             ("threads", count),
+            ("disturbed", list[str], []),
         ],
     )
     calls = Annotated[list[count], Meta(min_length=1)]

@@ -9,6 +9,7 @@ import pytest
 
 import pytest_opprof
 from pytest_opprof import baselines, cli
+from pytest_opprof.backends import cuda_driver, nvml
 from pytest_opprof.baselines import Baselines, Calls, Entry
 from pytest_opprof.environment import Environment
 from pytest_opprof.samples import Run
@@ -60,6 +61,22 @@ def test_backends_says_which_can_run_and_why_the_others_cannot(
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["numpy"] == "can run"
     assert lines["torch"].startswith("cannot run: torch is not installed; see https://")
+
+
+@pytest.mark.parametrize(
+    ("problem", "missing", "said"), [(None, "not watched", True), (None, "", False), ("no GPU", "not watched", False)]
+)
+def test_backends_says_where_there_is_a_gpu_that_nobody_watches_it(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    problem: str | None,
+    missing: str,
+    said: bool,
+) -> None:
+    monkeypatch.setattr(cuda_driver, "problem", lambda: problem)
+    monkeypatch.setattr(nvml, "unwatched", lambda: missing)
+    assert cli.main(["backends"]) == 0
+    assert ("not watched" in capsys.readouterr().out.splitlines()) is said
 
 
 def test_list_shows_environments_tests_and_rounds(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

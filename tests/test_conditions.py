@@ -273,3 +273,31 @@ def test_this_machine_tells_how_busy_it_is() -> None:
     assert usage.by_process
     said = Watch().busy()  # once: a tick of the clock may fall into one look and not into the next
     assert said == "" or "other processes used" in said
+
+
+def status(proc: Path, pid: int, parent: int, name: str = "python", group: int | None = None) -> None:
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "status").write_text(f"Name:\t{name}\nTgid:\t{group or pid}\nPPid:\t{parent}\n")
+
+
+def test_of_this_run_is_what_its_first_process_started_and_no_other(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status(proc, 1, 0, "init")
+    status(proc, 10, 1, "sh")
+    status(proc, 20, 10)  # pytest
+    status(proc, 21, 20)
+    status(proc, 22, 21, group=21)  # a thread
+    status(proc, 30, 10)
+    status(proc, os.getpid(), 20)
+    monkeypatch.delenv(conditions.RUN, raising=False)
+    assert [pid for pid in (1, 10, 20, 21, 22, 30, 40, os.getpid()) if conditions.is_of_this_run(pid)] == [os.getpid()]
+    monkeypatch.setenv(conditions.RUN, "20")
+    ours = [20, 21, 22, os.getpid()]
+    assert [pid for pid in (1, 10, 20, 21, 22, 30, 40, os.getpid()) if conditions.is_of_this_run(pid)] == ours
+
+
+def test_a_process_is_named_where_it_can_be_seen(proc: Path) -> None:
+    status(proc, 20, 1, "pt_main_thread")
+    assert conditions.named(20) == "process 20 (pt_main_thread)"
+    assert conditions.named(21) == "process 21"

@@ -32,7 +32,7 @@ from pytest_opprof.judge import (
     judge_pairs,
     unjudged,
 )
-from pytest_opprof.samples import Run
+from pytest_opprof.samples import Run, without_noise
 
 US = 1_000
 NO_FLOORS = Limits(tolerance=0.13, floor_ns=0, op_tolerance=0.25, op_floor_ns=0, op_share=0.0)
@@ -249,6 +249,37 @@ def test_no_verdict_says_how_much_was_noise() -> None:
     assert judge(BEST, [waiting(5), waiting(5), slowed(0)]).why.startswith("2 processes of 3 had 5 clean rounds: ")
 
 
+CAPPED, SHARED = "GPU 0 was throttled: HW slowdown", "GPU 0 was shared with process 4711 (python)"
+
+
+def disturbed(us: int = 2_000, *what: str) -> Run:
+    return replace(run(us), disturbed=what or (CAPPED,))
+
+
+def test_a_process_whose_gpu_was_throttled_or_shared_is_no_evidence_of_slowness() -> None:
+    found = judge(BASE, [disturbed()])
+    assert (found.verdict, found.settled) == (Verdict.NOISY, False)
+    assert found.why == f"{CAPPED}; no process of 1 had 5 clean rounds"
+    found = judge(BASE, [disturbed(2_000, CAPPED, SHARED)] * MOST_PROCESSES)
+    assert (found.verdict, found.settled) == (Verdict.NOISY, True)
+    assert found.why == f"{CAPPED}; {SHARED}; no process of 12 had 5 clean rounds"
+    assert judge(BASE, [disturbed(), *[run(2_000)] * PROCESSES]).verdict is Verdict.SLOWER
+    assert judge(BASE, [disturbed(1_000)]).verdict is Verdict.OK
+    assert judge(BASE, [without_noise(disturbed())]).verdict is Verdict.SLOWER
+
+
+def test_no_verdict_says_what_was_noise_beside_a_throttled_gpu() -> None:
+    why = f"{CAPPED}; no process of 2 had 5 clean rounds: of 20 rounds 6 waited for a CPU"
+    assert judge(BEST, [waiting(4), disturbed()]).why == why
+
+
+def test_runs_of_a_throttled_gpu_are_no_baseline() -> None:
+    for us in (500, 1_500):
+        found = judge([disturbed(1_000)] * 3, [run(us)])
+        assert (found.verdict, found.why) == (Verdict.NOISY, f"the baseline was disturbed ({CAPPED}): record it again")
+    assert judge([disturbed(1_000)] * 3, [run(1_000)]).verdict is Verdict.OK
+
+
 def test_slower_is_what_six_clean_processes_agree_on() -> None:
     clean = [run(2_000)]
     assert not judge(BEST, clean * (PROCESSES - 1)).settled
@@ -377,6 +408,16 @@ def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
     assert not judge_pairs([(base, otherwise_slower)] * 5).settled
     some = [*[(base, otherwise_slower)] * 5, *[(base, slower)] * 4]
     assert judge_pairs(some).why == "4 of 9 pairs had 5 rounds in which neither waited for a CPU"
+
+
+def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> None:
+    lucky, unlucky = (run(1_000), run(2_000)), (run(1_000), disturbed(2_000))
+    assert judge_pairs([lucky] * 9).verdict is Verdict.SLOWER
+    assert judge_pairs([(disturbed(1_000), disturbed(2_000))] * 9).verdict is Verdict.SLOWER
+    found = judge_pairs([*[lucky] * 4, *[unlucky] * 5])
+    assert (found.verdict, found.settled) == (Verdict.NOISY, True)
+    assert found.why == f"{CAPPED}, in one process of a pair only; 4 of 9 pairs were clean"
+    assert judge_pairs([*[lucky] * 5, *[unlucky] * 4]).verdict is Verdict.SLOWER
 
 
 def test_pairs_that_waited_and_are_alike_all_the_same_are_ok() -> None:

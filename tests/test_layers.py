@@ -23,7 +23,7 @@ LAYERS = [
     {"ranges"},
     {"trace"},
     {"backends.cupti_records", "backends.cuda_driver"},
-    {"backends.cupti", "backends.cuda_events"},
+    {"backends.cupti", "backends.cuda_events", "backends.nvml"},
     {"backends.cuda_memory", "backends.torch_cuda"},
     {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.cuda", "backends.fake"},
     {"traces.place"},

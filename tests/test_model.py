@@ -242,3 +242,14 @@ def test_a_wrapper_that_works_itself_is_an_op_where_its_backend_says_so() -> Non
         "MatMul": ((2,), (130,)),
         "CompiledFunction": ((1,), (50,)),
     }
+
+
+def test_what_disturbed_any_part_of_a_window_disturbed_the_window() -> None:
+    def part(*what: str) -> OpProfile:
+        log = EventLog(ENVIRONMENT)
+        log.disturbed += what
+        return log.freeze()
+
+    window = assemble([(part("a"), {0: 0}), (part(), {0: 0}), (part("b", "a"), {0: 1})], [1, 1])
+    assert window.disturbed == joined([window, window]).disturbed == ("a", "b")
+    assert joined([part(), part()]).disturbed == ()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof import checks, cli, selfcheck, workloads
-from pytest_opprof.backends import cuda_driver, fake
+from pytest_opprof.backends import cuda_driver, fake, nvml
 from pytest_opprof.conditions import Watch
 from pytest_opprof.errors import BackendError
 from pytest_opprof.judge import Judgement, Verdict
@@ -451,10 +451,12 @@ def gpu_with_cupy(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return gpu
 
 
-def test_cupy_on_the_stand_in_holds(gpu_with_cupy: Gpu, report: Report) -> None:
+def test_cupy_on_the_stand_in_holds(gpu_with_cupy: Gpu, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "unwatched", lambda: "throttling is not watched")
     code, lines, text = report()
-    assert text.splitlines()[:2] == [
+    assert text.splitlines()[:3] == [
         "opprof selfcheck on cuda, there is a GPU",
+        "throttling is not watched",
         "cuda 13.0 + cupy 14.2.0, Stand-in GPU 0, async",
     ]
     assert statuses(lines) == {**dict.fromkeys(CHECKS, "ok"), "overhead": "figure"}

@@ -180,3 +180,18 @@ def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.Cap
     broken["ops"]["MatMul"]["calls"] = [2]
     assert judge(tmp_path, window(100, 5), broken) == 2
     assert "t.py::a: body: op 'MatMul' has not a number for each of 10 rounds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("side", ["base", "now"])
+def test_a_run_whose_gpu_was_throttled_is_no_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], side: str
+) -> None:
+    sides = {"base": window(100, 5), "now": window(130, 6)}
+    for run in sides[side]["runs"]:
+        run["disturbed"] = ["GPU 0 was throttled: HW slowdown"]
+    document = json.loads(write(tmp_path / "run.json", a=sides[side]).read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert judge(tmp_path, *sides.values()) == 0
+    assert "t.py::a: no verdict, too noisy: " in (out := capsys.readouterr().out)
+    assert "GPU 0 was throttled: HW slowdown" in out
+    assert judge(tmp_path, *sides.values(), "--ignore-noise") == 1

@@ -64,6 +64,7 @@ class CudaBackend:
         Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
+        from . import nvml
         from .cuda_events import Span, busy_ns, check_last_call, is_known
         from .cuda_memory import Memory
 
@@ -72,6 +73,7 @@ class CudaBackend:
         log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known)
         memory = Memory(log) if options.memory else None
         driver.synchronize()
+        before = nvml.look(driver)
         cupti.enable()
         self._collecting = True
         try:
@@ -84,6 +86,7 @@ class CudaBackend:
             # Also after an exception or Ctrl-C: recording would slow what follows.
             self._collecting = False
             cupti.disable()
+        after = nvml.look(driver)
         span, (calls, work) = Span(begin, end, marks), _recorded(cupti, options)
         if contexts:
             # Without a context there was nothing to wait for, and nothing could run.
@@ -92,6 +95,7 @@ class CudaBackend:
             log.busy_ns = busy_ns(calls, work, span)
         if used := _fill(log, calls, work, span):
             log.environment = _environment(driver, used, options)
+            nvml.tell(log, before, after, used)
         if memory:
             memory.finish(calls, span)
 

@@ -13,7 +13,7 @@ from ..errors import BackendError
 PATIENCE_S = 600.0
 """How long to wait for the GPU. A kernel that takes longer inside one test is taken for one that hangs."""
 _NO_DEVICE = 100
-_NAME_BYTES = 256
+_NAME_BYTES, _BUS_BYTES = 256, 32
 
 
 class Driver:
@@ -42,6 +42,12 @@ class Driver:
         self._call("cuDeviceGetName", text, _NAME_BYTES, device)
         return text.value.decode("utf-8", "replace")
 
+    def bus(self, device: int) -> str:
+        """Return where a GPU is, which has another number outside of CUDA: ``0000:3b:00.0``."""
+        text = ctypes.create_string_buffer(_BUS_BYTES)
+        self._call("cuDeviceGetPCIBusId", text, _BUS_BYTES, device)
+        return text.value.decode("ascii")
+
     def synchronize(self) -> int:
         """Wait until every GPU that this process uses has done its work; return the number of contexts waited for.
 
@@ -67,14 +73,14 @@ class Driver:
         current = ctypes.c_void_p()
         self._call("cuCtxGetCurrent", ctypes.byref(current))
         found, retained = dict.fromkeys(filter(None, [current.value])), []
-        for device in self._active():
+        for device in self.active():
             primary = ctypes.c_void_p()
             self._call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), device)
             retained.append(device)
             found[primary.value or 0] = None
         return list(found), retained
 
-    def _active(self) -> Iterator[int]:
+    def active(self) -> Iterator[int]:
         """Yield the GPUs that this process has set up."""
         flags, active = ctypes.c_uint(), ctypes.c_int()
         for device in range(self._count()):

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
 from . import Options
+
+if TYPE_CHECKING:
+    from .nvml import Look
 
 _MARK = "opprof::mark"
 _COPIES = frozenset(["aten::copy_", "aten::copy", "aten::_copy_from"])
@@ -100,6 +103,7 @@ class TorchBackend:
         session = _session(options, on_gpu)
         if on_gpu:
             _wait()
+        looks = [_look()] if on_gpu else []
         session.start()
         contexts = 0
         try:
@@ -110,6 +114,7 @@ class TorchBackend:
             if on_gpu:
                 mark()
                 contexts = _wait()
+                looks.append(_look())
         finally:
             if not contexts and session.profiler:
                 # It would wait for the GPU, and set one up for that where nobody has.
@@ -119,7 +124,7 @@ class TorchBackend:
         results = session.profiler.kineto_results if session.profiler else None
         session.profiler = None  # breaks the session's reference cycle, which keeps 2 KB an event until the next gc
         if on_gpu:
-            _read_gpu(results.events() if results else [], log, options, contexts)
+            _read_gpu(results.events() if results else [], log, options, contexts, looks)
             return
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
@@ -221,10 +226,18 @@ def _wait() -> int:
     return 1
 
 
-def _read_gpu(events: Iterable[Any], log: EventLog, options: Options, contexts: int) -> None:
+def _look() -> dict[int, Look]:
+    from . import cuda_driver, nvml
+
+    return nvml.look(cuda_driver.opened())
+
+
+def _read_gpu(
+    events: Iterable[Any], log: EventLog, options: Options, contexts: int, looks: Sequence[Mapping[int, Look]]
+) -> None:
     import torch
 
-    from . import torch_cuda
+    from . import nvml, torch_cuda
 
     session = torch_cuda.recorded(events, options.flops)
     marks = sorted(op.start for op in session.ops if op.name == _MARK)
@@ -238,6 +251,8 @@ def _read_gpu(events: Iterable[Any], log: EventLog, options: Options, contexts: 
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
         log.environment = Environment(frameworks, models, timing=options.timing)
+        before, after = looks
+        nvml.tell(log, before, after, used)
     log.knows_flops, log.knows_memory = options.flops, options.memory
 
 

@@ -257,6 +257,10 @@ class Gpu:
         text.value = f"{NAME} {device}".encode()
         return 0
 
+    def cuDeviceGetPCIBusId(self, text: Any, size: int, device: int) -> int:
+        text.value = f"0000:{0x3B + device:02X}:00.0".encode()
+        return 0
+
     def cuCtxGetCurrent(self, context: Any) -> int:
         context._obj.value = None
         return 0

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import pytest_opprof
 from pytest_opprof import op
-from pytest_opprof.backends import Options, cuda, cuda_driver, cupti
+from pytest_opprof.backends import Options, cuda, cuda_driver, cupti, nvml
 from pytest_opprof.backends.cuda import CudaBackend
 from pytest_opprof.backends.cuda_events import Span, Work, busy_ns, calls_of
 from pytest_opprof.backends.cupti_records import DRIVER, PEER_COPY, RUNTIME
@@ -33,6 +33,7 @@ from pytest_opprof.recorder import Recorder, Window
 from pytest_opprof.samples import Run
 
 from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool
+from .nvml_stand_in import Nvml
 from .watch import Watch
 
 CAST = "cupy_copy__float64_float32"
@@ -103,6 +104,27 @@ def test_kernels_copies_sets_and_waits_are_counted_and_timed(gpu: Gpu, watch: Wa
         "Memset": (128,),
     }
     assert (profile.launches, profile.total.device_ns) == ((2,), (2000 + 700 + 3 * 500 + 300,))
+
+
+def test_a_gpu_that_was_throttled_disturbed_the_window_and_the_times_of_its_process(
+    gpu: Gpu, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stand-ins for the libraries and for pynvml."""
+    said = Nvml()
+    monkeypatch.setattr(nvml, "_opened", lambda: (said, ""))
+    inside: list[int] = []
+    with watch.ops():
+        gpu.launch("my_kernel", 2000)
+        inside.append(len(said.asked))
+        said.reasons = 0x08
+    what = ("GPU 0 was throttled: HW slowdown",)
+    assert watch.profile.disturbed == what
+    assert run_of(watch.profile) == Run((2000,), {"my_kernel": (2000,)}, disturbed=what)
+    assert watch.counts == {"my_kernel": 1}
+    assert len(said.asked) == 2 * inside[0]
+    with watch.ops():
+        pass  # a GPU that did not work cannot have been slow
+    assert watch.profile.disturbed == ()
 
 
 def test_our_own_waiting_before_and_after_is_not_counted(gpu: Gpu, watch: Watch) -> None:

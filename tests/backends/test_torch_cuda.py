@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options, cuda_driver, torch_cuda
+from pytest_opprof.backends import Options, cuda_driver, nvml, torch_cuda
 from pytest_opprof.backends.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch_cuda import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.budgets import Budget
@@ -30,6 +30,7 @@ from pytest_opprof.traces import torch as reader
 from pytest_opprof.traces.place import Place
 
 from ..conftest import shared
+from .nvml_stand_in import Nvml, process
 
 Numbers = dict[str, tuple[int, int | None]]
 
@@ -458,7 +459,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         real.stop = stopped
         return real
 
-    driver = SimpleNamespace(problem=lambda: None, synchronize=lambda: 1)
+    driver = SimpleNamespace(
+        problem=lambda: None, synchronize=lambda: 1, active=lambda: iter([0]), bus=lambda device: "0000:3B:00.0"
+    )
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
     monkeypatch.setattr(module, "_records_gpu", lambda: True)
     monkeypatch.setattr(module, "_session", stood_in)
@@ -630,6 +633,24 @@ def test_nothing_is_launched_into_a_graph_that_the_program_captures(gpu: Gpu, mo
     for _ in range(2):
         with window():
             pass
+
+
+@pytest.mark.torch
+def test_a_gpu_that_was_shared_disturbed_the_window_in_which_pytorch_used_it(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stand-ins for the GPU and for pynvml."""
+    import torch
+
+    said, x = Nvml(), torch.ones(4)
+    monkeypatch.setattr(nvml, "_opened", lambda: (said, ""))
+    said.processes.append(process(2**22))
+    with window() as found:
+        x.half()
+    assert found[0].disturbed == (f"GPU 0 was shared with process {2**22}",)
+    with window() as found:
+        x + x
+    assert found[0].disturbed == ()
 
 
 @pytest.mark.torch

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options, cuda
+from pytest_opprof.backends import Options, cuda, cuda_driver, nvml
+from pytest_opprof.conditions import named
 from pytest_opprof.environment import Environment
 from pytest_opprof.model import OpProfile, assemble
 
@@ -125,3 +130,40 @@ def test_the_environment_names_the_gpu(cp: Any) -> None:
     assert isinstance(log.environment, Environment)
     assert log.environment.device == cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     assert log.environment.timing == "async"
+
+
+def test_who_else_uses_the_gpu_is_seen_and_nobody_of_this_run_is(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a GPU to ourselves; prints what a look costs (-s)."""
+    if missing := nvml.unwatched():
+        pytest.skip(missing)
+    driver = cuda_driver.opened()
+    begin = perf_counter()
+    (look,) = nvml.look(driver).values()
+    print(f"{(perf_counter() - begin) * 1e3:.2f} ms a look: {look}")
+    assert (look.others, look.unknown) == ((), ())
+    child = "import cupy; cupy.ones(8).sum().get(); print('ready', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as ours:
+        assert ours.stdout is not None
+        assert ours.stdout.readline() == "ready\n"
+        assert [what for what in measured(cp, 1, 0, 0).disturbed if "shared" in what] == []
+        monkeypatch.setattr(nvml, "is_of_this_run", lambda pid: pid == os.getpid())
+        assert f"GPU 0 was shared with {named(ours.pid)}" in measured(cp, 1, 0, 0).disturbed
+        ours.communicate("\n")
+
+
+def test_a_gpu_that_works_for_seconds_has_counters_that_agree_with_its_reasons(cp: Any) -> None:
+    """Prints them (-s): whether it is at its power cap is up to the GPU, and to what it is given to do."""
+    if missing := nvml.unwatched():
+        pytest.skip(missing)
+    driver, matrix = cuda_driver.opened(), cp.ones((8192, 8192), cp.float32)
+    before, until = nvml.look(driver)[0], perf_counter() + 3
+    while perf_counter() < until:
+        matrix @ matrix
+        cp.cuda.runtime.deviceSynchronize()
+    after = nvml.look(driver)[0]
+    print(before, after, *nvml.disturbances(0, before, after), sep="\n")
+    assert all(
+        0 <= after.counted_ns[reason] - ns <= after.at_ns - before.at_ns for reason, ns in before.counted_ns.items()
+    )

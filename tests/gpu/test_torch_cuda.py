@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options
+from pytest_opprof.backends import Options, nvml
 from pytest_opprof.model import EventLog, OpProfile, assemble
 
 pytestmark = pytest.mark.gpu
@@ -223,3 +223,11 @@ def test_the_environment_names_the_gpu(torch: Any) -> None:
     assert environment.device == torch.cuda.get_device_name(0)
     assert environment.timing == "async"
     assert dict(environment.frameworks)["cuda"] == torch.version.cuda
+
+
+def test_a_gpu_that_this_process_has_to_itself_is_shared_with_nobody(torch: Any) -> None:
+    if missing := nvml.unwatched():
+        pytest.skip(missing)
+    profile = measured(torch, lambda: _work(torch, 1, 1, 1, 1, 1))
+    assert [what for what in profile.disturbed if "shared" in what] == []
+    assert [text for _, text in profile.remarks if "not known" in text] == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
+
+from pytest_opprof.conditions import RUN
 
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest\nfrom pytest_opprof.backends import fake\n"
@@ -20,6 +23,18 @@ def test_the_ini_file_can_switch_it_on(pytester: pytest.Pytester, suite: Suite) 
 def test_all_and_strict_have_twins(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(HEAD + "def test_a(): fake.launch('Cast')\n")
     suite("--opprof", "-o", "opprof_all=true", "-o", "opprof_strict=true").assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("started_by", ["", "7"])
+def test_what_a_run_starts_can_tell_which_run_it_belongs_to(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, started_by: str
+) -> None:
+    monkeypatch.setenv(RUN, started_by)
+    if not started_by:
+        monkeypatch.delenv(RUN)
+    test = f"import os\ndef test_a(): assert os.environ[{RUN!r}] == {started_by or str(os.getpid())!r}\n"
+    pytester.makepyfile(test)
+    suite("--opprof").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(

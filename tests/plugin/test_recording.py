@@ -331,6 +331,35 @@ def test_disturbed_processes_are_made_up_for(
     assert len(processes(pytester)) == 7
 
 
+THROTTLED = "GPU 0 was throttled: HW slowdown"
+
+
+@pytest.mark.parametrize("noise", ["warn", "ignore"])
+def test_times_of_a_throttled_gpu_are_no_baseline_unless_noise_is_to_be_ignored(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    monkeypatch.setattr("pytest_opprof.recording.Watch.busy", lambda watch: "")
+    model(pytester)
+    others = fresh(lambda number: timed(disturbed=(THROTTLED,)))
+    result = suite("--opprof-update", "--opprof-processes=3", f"--opprof-noise={noise}")
+    if noise == "ignore":
+        assert (result.ret, len(processes(pytester))) == (0, 3)
+    else:
+        assert len(others.asked) == 5
+        error = f"test_m.py::test_a: in 5 of 6 processes {THROTTLED}. {AGAIN}"
+        only_counts_are_kept(pytester, result, error)
+
+
+def test_processes_whose_gpu_was_throttled_are_made_up_for_and_left_out(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.recording.Watch.busy", lambda watch: "")
+    model(pytester)
+    others = fresh(lambda number: timed(disturbed=(THROTTLED,)) if number < 3 else None)
+    assert suite("--opprof-update", "--opprof-processes=4", "--opprof-noise=warn").ret == 0
+    assert (len(others.asked), len(processes(pytester))) == (5, 4)
+
+
 @pytest.mark.parametrize(
     ("flag", "message"),
     [

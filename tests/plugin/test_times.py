@@ -472,6 +472,29 @@ def half(times: dict[str, Any]) -> None:
         processes[:] = [[us / 2 for us in rounds] for rounds in processes]
 
 
+THROTTLED = "GPU 0 was throttled: HW slowdown"
+
+
+def test_times_of_a_throttled_gpu_are_never_called_slower_and_counts_are_judged_all_the_same(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(pytester, suite)
+    monkeypatch.setattr("pytest_opprof.stored.Rule", partial(Rule, processes=1, most_processes=1))
+    model(pytester, 400, more=f"    getattr(fake._BACKEND.log, 'disturbed', []).append({THROTTLED!r})\n")
+    warned = suite("--opprof", "--opprof-noise=warn", "--opprof-json=run.json")
+    warned.assert_outcomes(passed=1)
+    why = f"{THROTTLED}; no process of 1 had 5 clean rounds"
+    warned.stdout.fnmatch_lines([f"times not judged, {why}; device time: 200 us -> 400 us (+100%): test_m.py::test_a"])
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert test["windows"][0]["runs"][0]["disturbed"] == [THROTTLED]
+    suite("--opprof", "--opprof-noise=fail").assert_outcomes(failed=1)
+    suite("--opprof", "--opprof-noise=ignore").stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 slower"])
+    more = f"    fake.launch('Cast')\n    getattr(fake._BACKEND.log, 'disturbed', []).append({THROTTLED!r})\n"
+    model(pytester, 400, more=more)
+    counted = suite("--opprof", "--opprof-noise=warn")
+    counted.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls*"])
+
+
 def waits(ns: int) -> Callable[[], int]:
     """Return a clock by which every round waited so long."""
     count = itertools.count()
