@@ -32,7 +32,6 @@ _USERS = (
 )
 """Modules whose import says that this process is going to use a GPU."""
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
-_LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
 
 
 class CudaBackend:
@@ -198,6 +197,4 @@ def _fill(log: EventLog, calls: Calls, work: Work, span: Span) -> list[int]:
     from . import cuda_events
 
     inside = cuda_events.fill(log, calls, work, span)
-    for interval in sorted(cuda_events.loads(calls, span)):
-        log.remark(_LOADED, interval)
     return list(cuda_events.devices(work, inside))

@@ -28,6 +28,7 @@ BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 _TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
+_LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
 _NOBODY = -1
 
 
@@ -264,6 +265,8 @@ def fill(
         span.interval(asked[done]),
         work.nbytes[done],
     )
+    for interval in sorted(loads(calls, span)):
+        log.remark(_LOADED, interval)
     return inside
 
 

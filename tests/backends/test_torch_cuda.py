@@ -338,6 +338,15 @@ def test_a_launch_whose_kernel_is_lost_is_an_error_that_names_the_known_cause() 
         profile_of(Recorded([op("aten::mm", 0)], calls, [done(1, 3)]))
 
 
+def test_code_that_was_loaded_onto_the_gpu_is_said_of_its_round() -> None:
+    log = EventLog(Environment(()))
+    log.mark()
+    log.mark()
+    torch_cuda.fill(log, Recorded([], [call(1, 5), call(2, 25, "cuLibraryLoadData")], [done(1, 3)]), [0, 20])
+    ((interval, text),) = log.freeze().remarks
+    assert (interval, text.partition(":")[0]) == (2, "code was compiled for the GPU or loaded onto it")
+
+
 def test_what_a_graph_captures_from_any_thread_has_no_kernel_to_lose() -> None:
     capture = [
         call(1, 5, "cudaStreamBeginCapture"),
