@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,15 @@ _CALLS = {"cuda_runtime": RUNTIME, "cuda_driver": DRIVER}
 _ACTIVITIES = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
 _COPIES = frozenset(CASTS["torch"].split())
 _NO_TENSORS = frozenset(["", "Scalar", "ScalarList", "TensorList"])
+_ITEM_BYTES = {
+    **dict.fromkeys(["bool", "signed char", "unsigned char"], 1),
+    **dict.fromkeys([f"c10::Float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")], 1),
+    **dict.fromkeys(["short int", "short unsigned int", "c10::Half", "c10::BFloat16"], 2),
+    **dict.fromkeys(["int", "unsigned int", "float", "c10::complex<c10::Half>"], 4),
+    **dict.fromkeys(["long int", "long unsigned int", "double", "c10::complex<float>"], 8),
+    "c10::complex<double>": 16,
+}
+"""Of the dtypes that PyTorch 2.13 copies, as Kineto spells them."""
 _BYTES = re.compile(r'"bytes": (\d+)')
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
 """As PyTorch's traces of 2021 to 2026 have it: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
@@ -74,6 +84,8 @@ class Op(NamedTuple):
     """Of the source and the destination, of copies."""
     flops: int = 0
     annotates: bool = False
+    nbytes: int = ABSENT
+    """Of both tensors, of copies."""
 
     @property
     def end(self) -> int:
@@ -171,7 +183,14 @@ def _op(event: Any, category: str, flops: bool) -> Op:
         tuple(reversed(tensors)),
         event.flops() if flops else 0,
         category == "user_annotation" and not name.startswith("## Call CompiledFxGraph"),
+        _copied_bytes(event) if name in _COPIES else ABSENT,
     )
+
+
+def _copied_bytes(event: Any) -> int:
+    sizes = [_ITEM_BYTES.get(kind) for kind in event.dtypes()[:2]]
+    known = [prod(shape) * size for shape, size in zip(event.shapes(), sizes) if size]
+    return sum(known) if len(known) == 2 else ABSENT
 
 
 def _call(event: Any, kind: int) -> Call:
@@ -341,7 +360,8 @@ class _Host:
             intervals.append(bisect_right(marks, op.start) if is_outermost else intervals[parent])
             does = names.stable(op.name) if op.name in self._workers else self._does[index]
             name = log.name(op.name, op.dtypes, does)
-            event = log.add(name, time, _NOBODY if is_outermost else first + parent, intervals[index])
+            nbytes = ABSENT if self._does[index] else op.nbytes  # those of a memcpy are said of the memcpy
+            event = log.add(name, time, _NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops:
                 log.computed(event, op.flops)
         return first

@@ -504,6 +504,7 @@ def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wa
     assert numbers(found[0]) == {"Cast": (2, 4000), "MemcpyHtoD": (1, 50), "Add": (1, 0)}
     assert found[0].launches == (2,)
     assert found[0].stats("MemcpyHtoD").bytes == (96,)
+    assert found[0].stats("Cast").bytes == (24 * (4 + 2) + 24 * (4 + 8),)
     assert found[0].stats("Synchronize").calls == (0,)
     assert found[0].kernels == (
         KernelStats(CONVERT, "Cast", 0, (7,), (2, 3, 4), (64, 2, 1), 2, 2, 4000),
@@ -511,6 +512,23 @@ def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wa
     )
     assert str(found[0].environment).endswith(f"{torch.__version__.split('+')[0]}, Stand-in GPU, async")
     assert found[0].environment.frameworks[0] == ("cuda", "13.0")
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental", "ignore:torch.quantize_per_tensor")
+def test_bytes_of_casts_are_those_of_both_tensors_whatever_their_dtypes(gpu: Gpu) -> None:
+    import torch
+
+    dtypes = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+    for dtype in sorted(dtypes - {torch.float32}, key=str):
+        try:
+            target = torch.empty(4, 6, dtype=dtype)
+            target.copy_(torch.ones(4, 6))
+        except RuntimeError:
+            continue  # PyTorch does not copy it
+        with window() as found:
+            target.copy_(torch.ones(4, 6))
+        assert found[0].stats("Cast").bytes == (24 * (4 + dtype.itemsize),), dtype
 
 
 @pytest.mark.torch
@@ -580,6 +598,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     ours, theirs = rows.freeze(), tree.freeze()
     assert numbers(ours) == numbers(theirs)
     assert len(numbers(ours)) > 12
+    assert ours.stats("Cast").bytes == theirs.stats("Cast").bytes is not None
 
 
 @pytest.mark.torch
