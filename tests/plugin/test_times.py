@@ -110,6 +110,34 @@ def test_what_looks_slower_is_measured_in_another_moment_before_another_process(
     result.stdout.fnmatch_lines([f"*ran {ran}"])
 
 
+CASE = """
+import unittest, pytest
+from pytest_opprof.backends import fake
+RAN = []
+class T(unittest.TestCase):
+    def setUp(self):
+        RAN.append(1)
+    @pytest.mark.opprof(rounds=10, warmup=2)
+    def test_a(self):
+        fake.launch("MatMul", device_ns=200_000 if {fast} else 900_000)
+        assert len(RAN) < {most}
+"""
+
+
+@pytest.mark.parametrize(("most", "passed"), [(99, 1), (20, 0)])
+def test_what_is_measured_once_more_may_fail_by_itself_then(
+    pytester: pytest.Pytester, suite: Suite, most: int, passed: int
+) -> None:
+    pytester.makepyfile(test_m=CASE.format(fast="True", most=99))
+    suite("--opprof-update")
+    thrice(pytester)
+    pytester.makepyfile(test_m=CASE.format(fast="len(RAN) > 12", most=most))
+    result = suite("--opprof")
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    if not passed:
+        result.stdout.fnmatch_lines(["E *assert 20 < 20"])
+
+
 def test_what_was_slower_once_is_not_in_the_numbers(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast="len(RAN) > 12", more=""))
