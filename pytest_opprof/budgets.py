@@ -132,10 +132,9 @@ class Budget:
             elif key[:1].isupper():
                 ops[key] = value
             else:
-                near = names.unknown(key, {*WINDOW_KEYS, *names.canonical_ops()}, "limit")
+                unknown = names.unknown(key, {*WINDOW_KEYS, *names.canonical_ops()}, "limit", WINDOW_KEYS)
                 raise UsageError(
-                    f"{near} Known: {', '.join(WINDOW_KEYS)}."
-                    f" An op whose name is lower-case goes into a mapping: op_budget({{{key!r}: ...}})"
+                    f"{unknown} An op whose name is lower-case goes into a mapping: op_budget({{{key!r}: ...}})"
                 )
         return replace(
             self, window=window, only=lists.get("only", self.only), top=lists.get("top", self.top)

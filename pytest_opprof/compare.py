@@ -54,8 +54,6 @@ class Diff:
     """How many of the most expensive ops are to stay the same."""
     than: str = "the baseline"
     """What the window is compared with, as the user knows it."""
-    unconfirmed: str = ""
-    """Why times that look slower were not taken in more processes."""
 
     @property
     def times(self) -> str:
@@ -134,7 +132,6 @@ class Diff:
                 processes, clean = self.timing.processes, self.timing.clean
                 confirmed = f", in {processes} {pairs}processes" if processes > 1 else ""
                 confirmed += f", {clean} of them undisturbed" if 0 < clean < processes else ""
-                confirmed += f" (not measured again: {self.unconfirmed})" if self.unconfirmed else ""
                 return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
 
     def _change(self, row: Row) -> str:

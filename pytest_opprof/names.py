@@ -256,9 +256,11 @@ def _raw_names(op: str) -> Mapping[str, str]:
     return raws
 
 
-def unknown(name: str, known: Collection[str], what: str = "op") -> UsageError:
-    """Return the error for a *name* that is not in *known*, with the nearest names."""
-    return UsageError(f"unknown {what} {name!r}{suggestion(name, known)}")
+def unknown(name: str, known: Collection[str], what: str = "op", listed: Collection[str] = ()) -> UsageError:
+    """Return the error for a *name* that is not in *known*, with the nearest names, and with all that are *listed*."""
+    near = suggestion(name, known)
+    more = f"{'' if near else '.'} Known: {', '.join(listed)}." if listed else ""
+    return UsageError(f"unknown {what} {name!r}{near}{more}")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +25,19 @@ _NVTX = (
 """Who can tell Nsight of a range."""
 
 
-class op:  # noqa: N801  # a context manager, called like contextlib's
-    """Let the code inside be one op of the window that is open: ``with op("my_attention"): ...``.
+class op(ContextDecorator):  # noqa: N801  # a context manager, called like contextlib's
+    """Let the code inside be one op of the window that is open: ``with op("my_attention"): ...``, or ``@op(...)``.
 
     The ops inside keep their counts and times; this one has the time that none of them explains. Under Nsight Systems
     it is a range of its timeline. Raises UsageError, if something records, for a name that is taken.
     """
-
-    __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __enter__(self) -> None:
         """Begin, if something records in this thread."""
+        __tracebackhide__ = True
         if _is_compiling():
             return
         if recording is not None:

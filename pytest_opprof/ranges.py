@@ -96,6 +96,7 @@ def _names(recorded: Iterable[OpProfile]) -> list[set[str]]:
 
 def check_name(name: object, logs: Iterable[EventLog]) -> None:
     """Raise UsageError for what cannot be the name of a range: no name, or one that already means something."""
+    __tracebackhide__ = True
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(f"opprof.op({name!r}): write a letter, then letters, digits, spaces and _ . : / -")
     meaning = names.meaning(name)

@@ -188,6 +188,7 @@ class Recorder:
 
     def enter(self, name: str) -> None:
         """Begin a range of the user's, if this is the thread that is recorded. Raises UsageError for a bad name."""
+        __tracebackhide__ = True
         if get_ident() != self._thread:
             return
         if not isinstance(name, str) or name not in self._range_names:
@@ -203,6 +204,7 @@ class Recorder:
             self._ranges.leave(found)
 
     def _check_no_range_is_open(self, window: Window, what_it_does: str) -> None:
+        __tracebackhide__ = True
         if self._live is not None and (name := self._ranges.innermost):
             raise UsageError(
                 f"window {window.name!r} {what_it_does} inside opprof.op({name!r}); put the range inside the window"

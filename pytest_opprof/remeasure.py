@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -72,7 +72,10 @@ def _measured(config: pytest.Config, tests: Sequence[str], timeout_s: float) -> 
 def say(config: pytest.Config, line: str) -> None:
     """Say on the terminal what takes so long, unless it is to be quiet."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is not None and config.get_verbosity() >= 0:
+    if terminal is None or config.get_verbosity() < 0:
+        return
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():  # it may be said while a test runs
         terminal.ensure_newline()
         terminal.write_line(line)
 

@@ -69,11 +69,6 @@ class WindowReport:
         return "; ".join(filter(None, [self.diff.times, self.diff.seen]))
 
     @property
-    def unconfirmed(self) -> str:
-        """Why a window that looks slower was not measured again; empty where it was, or is not."""
-        return self.diff.unconfirmed if self.diff else ""
-
-    @property
     def times_judged(self) -> bool:
         """Whether times were compared with a baseline's."""
         return self.diff is not None and not self.diff.times

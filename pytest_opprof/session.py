@@ -164,13 +164,11 @@ class Session:
         try:
             if plan.measured:
                 with measurement.threads_for(plan.rounds):
-                    slower = partial(self.stored.looks_slower, item, measurement)
-                    result = yield from _measure_body(item, measurement, slower)
+                    result = yield from _measure_body(item, measurement)
+                    windows = self._judged(item, measurement, partial(_measure_again, item, measurement))
             else:
                 result = yield
-            with _told_plainly(item):
-                _check_finished(measurement)
-                windows = self.stored.reports(item, measurement)
+                windows = self._judged(item, measurement)
         finally:
             measurement.is_over = True
             measurement.recorder.abandon()
@@ -179,6 +177,13 @@ class Session:
         if windows or broken:
             self._conclude(item, windows, plan, broken)
         return result
+
+    def _judged(
+        self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
+    ) -> list[WindowReport]:
+        with _told_plainly(item):
+            _check_finished(measurement)
+            return self.stored.reports(item, measurement, again)
 
     def _know_core(self, module: str) -> None:
         """Let rounds wait until the core is as fast as where the baselines of a module were recorded."""
@@ -370,25 +375,41 @@ class Session:
 
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _NOTHING = (
-    "opprof: nothing was measured: no test that ran has an op_budget or opprof mark or opened a window of the opprof"
-    " fixture (--opprof-all measures every test)"
+    "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
+    " its end (--opprof-all measures every test)"
 )
 
 
-def _measure_body(
-    item: pytest.Item, measurement: Measurement, looks_slower: Callable[[], bool]
-) -> Generator[None, object, object]:
-    """Run the body, as often as its mark says, inside the window `BODY`; once more as often if that looks slower."""
+def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None, object, object]:
+    """Run the body, as often as its mark says, inside the window `BODY`."""
     for _ in range(measurement.plan.warmup):
         measurement.begin_round()
         _run_once(item)
-    result = yield from _measure_rounds(item, measurement)
-    if looks_slower():
-        # Mostly it was the moment. Told by another moment of this process, no fresh one is needed: those take seconds.
-        if measurement.core:
-            measurement.core.insist()
-        yield from _measure_rounds(item, measurement, again=True)
-    return result
+    return (yield from _measure_rounds(item, measurement))
+
+
+def _measure_again(item: pytest.Item, measurement: Measurement) -> Sequence[Window]:
+    """Run the rounds of the body once more; return its windows, none if anything goes wrong in them.
+
+    What looks slower mostly was the moment, and a fresh process takes seconds. What comes of the test was decided
+    before: a body that does not bear to run so often is no failure.
+    """
+    kept = measurement.windows, measurement.rounds
+    measurement.windows, measurement.rounds = [], []
+    if measurement.core:
+        measurement.core.insist()
+    try:
+        for _ in _measure_rounds(item, measurement, again=True):
+            pass
+        return measurement.windows
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+        if hasattr(item, "_excinfo"):
+            item._excinfo = None  # of a unittest.TestCase, for the report
+        return []
+    finally:
+        measurement.windows, measurement.rounds = kept
 
 
 def _measure_rounds(

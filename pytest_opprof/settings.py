@@ -119,9 +119,7 @@ class Plan:
         given = {key: value for key, value in given.items() if value is not None}
         for key in given:
             if key not in _OPPROF_KEYS:
-                raise UsageError(
-                    f"{names.unknown(key, _OPPROF_KEYS, 'keyword of opprof()')} Known: {', '.join(_OPPROF_KEYS)}"
-                )
+                raise names.unknown(key, _OPPROF_KEYS, "keyword of opprof()", _OPPROF_KEYS)
         rounds = _count(given.get("rounds", 1), "opprof(rounds=)", 1)
         baseline = given.get("baseline", True)
         if not isinstance(baseline, bool):

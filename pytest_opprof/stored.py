@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -12,10 +12,11 @@ from . import reports
 from .baselines import Entry, calls_of, run_of
 from .compare import compare_counts_first
 from .environment import machine
-from .errors import BackendError, NothingMeasured, OpprofError
+from .errors import BackendError, NothingMeasured
 from .fixture import Measurement
 from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, undecided, unjudged
 from .model import OpProfile, joined
+from .recorder import Window
 from .remeasure import LOOKING_S, measure, say
 from .reports import BODY, WindowReport
 from .samples import Run, without_noise
@@ -41,40 +42,47 @@ class Stored:
         self._apart = apart
         self._looking_s = 0.0
 
-    def reports(self, item: pytest.Item, measurement: Measurement) -> list[WindowReport]:
-        """Return the report of each window. Raises what makes judging impossible."""
-        return self._looked_again(item, measurement.plan, list(self._judge(item, measurement)))
+    def reports(
+        self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
+    ) -> list[WindowReport]:
+        """Return the report of each window. Raises what makes judging impossible.
 
-    def looks_slower(self, item: pytest.Item, measurement: Measurement) -> bool:
-        """Tell whether a window looks slower and none is worse: then other rounds may be faster."""
-        try:
-            windows = list(self._judge(item, measurement))
-        except OpprofError:
-            return False  # `reports` raises it
-        return not any(map(_is_worse, windows)) and any(map(_unsettled, windows))
+        *again* measures the body once more in this process, if that can be done, and returns its windows.
+        """
+        windows = list(self._judge(item, measurement))
+        if again and _needs_another_look(windows):
+            others = _profiles(again())
+            windows = [self._retimed(item, measurement.plan, window, others) for window in windows]
+        return self._looked_again(item, measurement.plan, windows)
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
         """Yield the report of each window. Raises what makes judging impossible."""
-        plan = measurement.plan
-        profiles: dict[str, list[OpProfile]] = {}
-        threads: dict[str, int] = {}
-        for window in measurement.windows:
-            if not window.unfinished:
-                profiles.setdefault(window.name, []).append(window.profile)
-                threads[window.name] = window.threads
+        plan, profiles = measurement.plan, _profiles(measurement.windows)
+        threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
             # In a marked test that runs its own rounds, they are what the marks are about.
             profiles.pop(BODY, None)
-        for name, parts in profiles.items():
-            limited = name in rounds or name == BODY
-            profile = joined(parts)
+        for name, profile in profiles.items():
             if name == BODY and not len(profile.op):
                 if not plan.marked:
                     continue
                 if not plan.budget.allows_nothing:
                     raise NothingMeasured(_NO_OP)
-            yield self._report(item, plan, name, profile, limited, threads[name])
+            yield self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
+
+    def _retimed(
+        self, item: pytest.Item, plan: Plan, window: WindowReport, others: Mapping[str, OpProfile]
+    ) -> WindowReport:
+        """Return the report of a window that looks slower with the times of another moment.
+
+        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
+        """
+        base, other = self._base(item, window), others.get(window.name)
+        if base is None or other is None or not _unsettled(window) or calls_of(other) != calls_of(window.profile):
+            return window
+        run = run_of(other, window.runs[0].threads)
+        return self._compared(replace(window, runs=(run,)), base, plan) if run else window
 
     def _report(
         self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
@@ -110,19 +118,20 @@ class Stored:
     def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
 
-        It stays slower where they agree, and where they cannot be had; without time for them there is no verdict.
+        It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
         """
-        if any(map(_is_worse, windows)):
+        if not _needs_another_look(windows):
             return windows
         while any(map(_unsettled, windows)):
             if self._looking_s > LOOKING_S:
-                return [self._undecided(item, plan, window) for window in windows]
+                why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
+                return [self._undecided(item, plan, window, why) for window in windows]
             number = 1 + max(len(window.runs) for window in windows)
             say(self._config, f"opprof: {item.nodeid} looks slower; measuring it in process {number}")
             try:
                 again = self._measured_again(item)
             except BackendError as error:
-                return [_unconfirmed(window, str(error)) for window in windows]
+                return [self._undecided(item, plan, window, str(error)) for window in windows]
             windows = [self._with(again, item, plan, window) for window in windows]
         return windows
 
@@ -133,12 +142,12 @@ class Stored:
         finally:
             self._looking_s += monotonic() - begin
 
-    def _undecided(self, item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
-        """Return the report of a window that looks slower, and cannot be measured again in the time of this run."""
+    def _undecided(self, item: pytest.Item, plan: Plan, window: WindowReport, why: str) -> WindowReport:
+        """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
         base = self._base(item, window)
         if base is None or window.diff is None or not _unsettled(window):
             return window
-        why = f"looks slower, and this run has spent {LOOKING_S} s on measuring again: measure it by itself"
+        why = f"looks slower, and could not be measured again: {why}"
         return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
     def _base(self, item: pytest.Item, window: WindowReport) -> Entry | None:
@@ -150,12 +159,12 @@ class Stored:
         if base is None or not _unsettled(window):
             return window
         if window.name not in again:
-            return _unconfirmed(window, "a fresh process did not measure it")
+            return self._undecided(item, plan, window, "a fresh process did not measure it")
         if again[window.name].calls != calls_of(window.profile):
-            return _unconfirmed(window, "a fresh process ran other ops")
+            return self._undecided(item, plan, window, "a fresh process ran other ops")
         runs = (*window.runs, *again[window.name].times.get(machine(), ()))
         if len(runs) == len(window.runs):
-            return _unconfirmed(window, "a fresh process timed nothing")
+            return self._undecided(item, plan, window, "a fresh process timed nothing")
         return self._compared(replace(window, runs=runs), base, plan)
 
 
@@ -164,16 +173,20 @@ def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgemen
     return replace(window, diff=diff)
 
 
-def _is_worse(window: WindowReport) -> bool:
-    """Tell whether a window fails whatever its times are."""
-    return bool(window.budget) or window.verdict in (Verdict.NEW, Verdict.MORE)
+def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
+    """Return what was measured in windows of each name, those without an end left out."""
+    by_name: dict[str, list[OpProfile]] = {}
+    for window in windows:
+        if not window.unfinished:
+            by_name.setdefault(window.name, []).append(window.profile)
+    return {name: joined(parts) for name, parts in by_name.items()}
+
+
+def _needs_another_look(windows: Sequence[WindowReport]) -> bool:
+    """Tell whether one looks slower, and none fails whatever its times are."""
+    worse = any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows)
+    return not worse and any(map(_unsettled, windows))
 
 
 def _unsettled(window: WindowReport) -> bool:
-    return window.diff is not None and not window.accepted and not window.diff.timing.settled and not window.unconfirmed
-
-
-def _unconfirmed(window: WindowReport, why: str) -> WindowReport:
-    if not _unsettled(window) or window.diff is None:
-        return window
-    return replace(window, diff=replace(window.diff, unconfirmed=why))
+    return window.diff is not None and not window.accepted and not window.diff.timing.settled

@@ -76,11 +76,6 @@ def test_the_limit_that_is_said_is_that_of_the_op() -> None:
     assert of_op == "device time of MatMul: 400 us -> 600 us (+50%), limit 40%"
 
 
-def test_what_was_not_confirmed_says_why() -> None:
-    found = replace(diff({"Add": (1, 400)}, {"Add": (1, 600)}, processes=1), unconfirmed="it crashed")
-    assert findings(found)[1] == "device time: 400 us -> 600 us (+50%), limit 13% (not measured again: it crashed)"
-
-
 def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -> None:
     base, now = {"Add": (1, 400)}, {"Add": (1, 900)}
     for timing in (

@@ -30,6 +30,15 @@ def test_under_nsight_a_range_is_one_of_its_timeline_also_where_it_raises(said: 
     assert said == ["outer", "inner", "end", "end"]
 
 
+def test_a_function_may_be_a_range_each_time_it_is_called(said: list[str]) -> None:
+    @op("mine")
+    def twice(x: int) -> int:
+        return 2 * x
+
+    assert (twice(2), twice(3)) == (4, 6)
+    assert said == ["mine", "end"] * 2
+
+
 def test_without_nsight_nothing_is_said(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_under_nsys", False)
     with op("outer"):

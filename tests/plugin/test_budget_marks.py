@@ -336,7 +336,7 @@ def test_a_suite_with_no_marks_says_that_nothing_was_measured(pytester: pytest.P
     for arguments in ((), ("-q",)):
         result = suite("--opprof", *arguments)
         assert result.ret == 0
-        result.stdout.fnmatch_lines(["opprof: nothing was measured: no test that ran has an op_budget or opprof mark*"])
+        result.stdout.fnmatch_lines(["opprof: nothing was measured: no test with an op_budget or opprof mark*"])
 
 
 def test_the_timing_of_a_mark_is_part_of_the_environment(pytester: pytest.Pytester, suite: Suite) -> None:
