@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from .recorder import Recorder
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 recording: Recorder | None = None
 """What records in this process now."""
@@ -25,15 +27,27 @@ _NVTX = (
 """Who can tell Nsight of a range."""
 
 
-class op(ContextDecorator):  # noqa: N801  # a context manager, called like contextlib's
+class op:  # noqa: N801  # a context manager, called like contextlib's
     """Let the code inside be one op of the window that is open: ``with op("my_attention"): ...``, or ``@op(...)``.
 
     The ops inside keep their counts and times; this one has the time that none of them explains. Under Nsight Systems
     it is a range of its timeline. Raises UsageError, if something records, for a name that is taken.
     """
 
+    __slots__ = ("name",)
+
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
+        """Return *function* with each call a range. torch.compile does not compile what contextlib makes of it."""
+
+        @wraps(function)
+        def inner(*args: _P.args, **keywords: _P.kwargs) -> _T:
+            with op(self.name):
+                return function(*args, **keywords)
+
+        return inner
 
     def __enter__(self) -> None:
         """Begin, if something records in this thread."""

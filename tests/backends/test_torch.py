@@ -387,7 +387,10 @@ def test_a_range_in_a_layer_that_is_computed_again_for_its_gradient_runs_twice(r
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # dynamo imports what torch deprecates
-def test_a_range_in_code_that_torch_compile_compiles_is_not_there_and_does_not_change_that_code() -> None:
+@pytest.mark.parametrize("decorated", [False, True])
+def test_a_range_in_code_that_torch_compile_compiles_is_not_there_and_does_not_change_that_code(
+    decorated: bool,
+) -> None:
     graphs = []
 
     def compiler(graph: Any, inputs: Any) -> Any:
@@ -398,6 +401,8 @@ def test_a_range_in_code_that_torch_compile_compiles_is_not_there_and_does_not_c
         with op("mine"):
             return x * x
 
+    if decorated:
+        with_range = op("mine")(lambda x: x * x)
     compiled = torch.compile(with_range, backend=compiler, fullgraph=True)
     compiled(X)
     found = calls(recorded(lambda: compiled(X)))
