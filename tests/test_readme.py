@@ -84,7 +84,7 @@ def test_the_report_of_the_self_check_is_what_it_prints() -> None:
 
 def test_the_defaults_it_states_are_the_defaults() -> None:
     from pytest_opprof import judge
-    from pytest_opprof.conditions import BUSY, PATIENCE, PATIENCE_S, YARDSTICK
+    from pytest_opprof.conditions import BUSY, INSISTING_S, MOST_INSISTING_S, PATIENCE, PATIENCE_S, YARDSTICK
 
     stored, pairs = judge.STORED, judge.PAIRS
     assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.05)
@@ -93,6 +93,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
     assert (judge.LEAST_CLEAN, judge.LEAST_PROCESSES, judge.MOST_PROCESSES) == (5, 3, 12)
     assert (judge.AGREE, judge.LEAST_STORED, judge.TYPICAL) == (7 / 9, 0.1, 0.75)
     assert (YARDSTICK, BUSY, PATIENCE_S, PATIENCE) == (1.15, 0.25, 2.0, 0.2)
+    assert (INSISTING_S, MOST_INSISTING_S) == (2.0, 5 * 2.0)
     text = " ".join(README.split())
     for words in (
         "default 13%; against a revision 6%",
@@ -100,10 +101,10 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "default 2 us",
         "from 10 rounds on times are judged",
         "in five processes",
-        "in fresh processes, and fails only if it is slower in the best of six",
+        "then in fresh processes. It fails only if it is slower in the best of six",
         "six processes with five clean rounds each",
         "If twelve have not given three such",
-        "for 2 s and 20 % of the time in all",
+        "for 2 s and 20 % of the time in all, and 2 s more for a test that looks slower, five times at most",
         "three quarters of that slower than the middle one of the five",
         "if that is also 5 us and 5 % of the whole",
         "A tolerance below 10%",
