@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -52,7 +53,7 @@ class Stored:
         windows = list(self._judge(item, measurement))
         if again and _needs_another_look(windows):
             others = _profiles(again())
-            windows = [self._retimed(item, measurement.plan, window, others) for window in windows]
+            windows = self._each_unsettled(item, windows, partial(self._retimed, measurement.plan, others))
         return self._looked_again(item, measurement.plan, windows)
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
@@ -71,18 +72,29 @@ class Stored:
                     raise NothingMeasured(_NO_OP)
             yield self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
 
-    def _retimed(
-        self, item: pytest.Item, plan: Plan, window: WindowReport, others: Mapping[str, OpProfile]
-    ) -> WindowReport:
+    def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: WindowReport, base: Entry) -> WindowReport:
         """Return the report of a window that looks slower with the times of another moment.
 
         Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
         """
-        base, other = self._base(item, window), others.get(window.name)
-        if base is None or other is None or not _unsettled(window) or calls_of(other) != calls_of(window.profile):
+        other = others.get(window.name)
+        if other is None or calls_of(other) != calls_of(window.profile):
             return window
         run = run_of(other, window.runs[0].threads)
         return self._compared(replace(window, runs=(run,)), base, plan) if run else window
+
+    def _each_unsettled(
+        self,
+        item: pytest.Item,
+        windows: Iterable[WindowReport],
+        change: Callable[[WindowReport, Entry], WindowReport],
+    ) -> list[WindowReport]:
+        """Return the reports, those of windows that look slower changed, given their baselines."""
+        found = []
+        for window in windows:
+            base = self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
+            found.append(change(window, base) if base and _unsettled(window) else window)
+        return found
 
     def _report(
         self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
@@ -125,14 +137,14 @@ class Stored:
         while any(map(_unsettled, windows)):
             if self._looking_s > LOOKING_S:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
-                return [self._undecided(item, plan, window, why) for window in windows]
+                return self._each_unsettled(item, windows, partial(_undecided, plan, why))
             number = 1 + max(len(window.runs) for window in windows)
             say(self._config, f"opprof: {item.nodeid} looks slower; measuring it in process {number}")
             try:
                 again = self._measured_again(item)
             except BackendError as error:
-                return [self._undecided(item, plan, window, str(error)) for window in windows]
-            windows = [self._with(again, item, plan, window) for window in windows]
+                return self._each_unsettled(item, windows, partial(_undecided, plan, str(error)))
+            windows = self._each_unsettled(item, windows, partial(self._with, plan, again))
         return windows
 
     def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
@@ -142,30 +154,23 @@ class Stored:
         finally:
             self._looking_s += monotonic() - begin
 
-    def _undecided(self, item: pytest.Item, plan: Plan, window: WindowReport, why: str) -> WindowReport:
-        """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
-        base = self._base(item, window)
-        if base is None or window.diff is None or not _unsettled(window):
-            return window
-        why = f"looks slower, and could not be measured again: {why}"
-        return _with_timing(window, base, plan, undecided(window.diff.timing, why))
-
-    def _base(self, item: pytest.Item, window: WindowReport) -> Entry | None:
-        return self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
-
-    def _with(self, again: Mapping[str, Entry], item: pytest.Item, plan: Plan, window: WindowReport) -> WindowReport:
+    def _with(self, plan: Plan, again: Mapping[str, Entry], window: WindowReport, base: Entry) -> WindowReport:
         """Return the report of a window that looks slower with what one more process timed."""
-        base = self._base(item, window)
-        if base is None or not _unsettled(window):
-            return window
         if window.name not in again:
-            return self._undecided(item, plan, window, "a fresh process did not measure it")
+            return _undecided(plan, "a fresh process did not measure it", window, base)
         if again[window.name].calls != calls_of(window.profile):
-            return self._undecided(item, plan, window, "a fresh process ran other ops")
+            return _undecided(plan, "a fresh process ran other ops", window, base)
         runs = (*window.runs, *again[window.name].times.get(machine(), ()))
         if len(runs) == len(window.runs):
-            return self._undecided(item, plan, window, "a fresh process timed nothing")
+            return _undecided(plan, "a fresh process timed nothing", window, base)
         return self._compared(replace(window, runs=runs), base, plan)
+
+
+def _undecided(plan: Plan, why: str, window: WindowReport, base: Entry) -> WindowReport:
+    """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
+    assert window.diff is not None  # or it would not look slower
+    why = f"looks slower, and could not be measured again: {why}"
+    return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
 
 def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from . import runs
 from .baselines import Entry, environment_of
 from .environment import Environment
 from .judge import STORED_RULE, clean_processes, has_lone_best
 from .reports import BODY
-from .runs import Plain, TestRecord
+from .runs import Plain, TestRecord, entry_of
 from .samples import Run
 from .settings import Settings
 from .stale import split_id
@@ -28,7 +27,7 @@ class Updates:
         """Tell whether the baseline of a window needs times that more processes have to give."""
         if window["runs"]:
             return self._entry_to_put(node_id, window) is not None
-        base = self._store.entry(environment_of(window["environment"]), *split_id(node_id), window["name"])
+        base = self._store.entry(*_where(node_id, window))
         runs = base.times.get(window["machine"], ()) if base else ()
         return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
 
@@ -64,15 +63,14 @@ class Updates:
         entry = self._entry_to_put(node_id, window)
         if entry is None:
             return "unchanged"
-        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
+        where = _where(node_id, window)
         word = "changed" if self._store.entry(*where) else "new"
         self._store.put(*where, entry)
         return word
 
     def _entry_to_put(self, node_id: str, window: Plain) -> Entry | None:
         """Return the new baseline of a window, None if the old one stays."""
-        where = (environment_of(window["environment"]), *split_id(node_id), window["name"])
-        base, now = self._store.entry(*where), runs.entry_of(window)
+        base, now = self._store.entry(*_where(node_id, window)), entry_of(window)
         if base is None:
             return now
         if self._settings.update == "new":
@@ -86,6 +84,11 @@ class Updates:
         least = min(STORED_RULE.least_base_processes, len(runs))
         weak = clean_processes(runs) < least or has_lone_best(runs, self._settings.limits)
         return self._settings.noise != "ignore" and weak
+
+
+def _where(node_id: str, window: Plain) -> tuple[Environment, str, str, str]:
+    """Return what finds the baseline of a window in the store."""
+    return (environment_of(window["environment"]), *split_id(node_id), window["name"])
 
 
 def windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:
