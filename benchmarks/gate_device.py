@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import replace
 
+from pytest_opprof.backends import threads_limited
 from pytest_opprof.checks import Subject
-from pytest_opprof.conditions import keep_memory, threads_limited
+from pytest_opprof.conditions import keep_memory
 from pytest_opprof.judge import STORED, Rule
 from pytest_opprof.units import parse_share
 from pytest_opprof.workloads import Work, works
@@ -32,10 +32,7 @@ def main() -> None:
     rule = Rule(replace(STORED, tolerance=tolerance, op_tolerance=tolerance))
     keep_memory()
     for work in works(arguments.device):
-        with ExitStack() as stack:
-            if limit := getattr(work.backend, "threads_limited", None):
-                stack.enter_context(limit(1))
-            stack.enter_context(threads_limited(1))
+        with threads_limited([work.backend], 1):
             compare(work, arguments.runs, 1 + by, rule)
 
 

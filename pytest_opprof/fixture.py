@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .backends import Backend, load_all
-from .conditions import Core, threads_limited
+from .backends import Backend, load_all, threads_limited
+from .conditions import Core
 from .errors import BackendError, UsageError
 from .judge import LEAST_ROUNDS
 from .own import op
@@ -91,12 +91,7 @@ class Measurement:
         if not threads or self.threads:
             yield
             return
-        with ExitStack() as stack:
-            # Backends first: what they put back has to be what they found, not our limit.
-            for backend in self.backends:
-                if backend.in_use() and (limit := getattr(backend, "threads_limited", None)):
-                    stack.enter_context(limit(threads))
-            stack.enter_context(threads_limited(threads))
+        with threads_limited([backend for backend in self.backends if backend.in_use()], threads):
             self.threads = threads
             try:
                 yield

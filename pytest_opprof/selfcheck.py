@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import __version__
-from .backends import cuda_driver, nvml
+from .backends import cuda_driver, nvml, threads_limited
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
-from .conditions import keep_memory, threads_limited
+from .conditions import keep_memory
 from .errors import BackendError
 from .listing import clean, document
 from .workloads import Work, works
@@ -32,10 +31,7 @@ class Line:
 
 def check(work: Work) -> Iterator[Line]:
     """Yield what each check of *work* found; one that cannot be measured has failed."""
-    with ExitStack() as stack:
-        if limit := getattr(work.backend, "threads_limited", None):
-            stack.enter_context(limit(1))
-        stack.enter_context(threads_limited(1))
+    with threads_limited([work.backend], 1):
         try:
             subject = Subject(work)
         except Exception as error:  # a framework may fail in any way, as may its profiler

@@ -6,13 +6,13 @@ arguments that returns a `Backend`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, Protocol
 
-from .. import names
+from .. import conditions, names
 from ..errors import BackendError
 from ..model import EventLog
 
@@ -70,6 +70,18 @@ def load(name: str) -> Backend:
     except Exception as error:  # a third party's module may fail in any way
         raise BackendError(f"backend {name!r} ({known[name].value}) does not load: {error!r}") from error
     return backend
+
+
+@contextmanager
+def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]:
+    """Let BLAS, OpenMP and what has threads of its own among the *backends*' frameworks use so many threads."""
+    with ExitStack() as stack:
+        # Backends first: what they put back has to be what they found, not our limit.
+        for backend in backends:
+            if limit := getattr(backend, "threads_limited", None):
+                stack.enter_context(limit(threads))
+        stack.enter_context(conditions.threads_limited(threads))
+        yield
 
 
 def load_all(chosen: Iterable[str] | None) -> list[Backend]:

@@ -21,16 +21,21 @@ from . import Options
 
 if TYPE_CHECKING:
     from .cuda_driver import Driver
-    from .cuda_events import Calls, Span, Work
+    from .cuda_events import Calls, Work
     from .cupti import Cupti
     from .cupti_records import Table
 
 _USERS = (
-    *("cupy", "numba.cuda", "triton", "pycuda.driver", "cuda.bindings", "cuda.core"),
-    # JAX imports it with its first array.
-    *("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"),
+    "cupy",
+    "numba.cuda",
+    "triton",
+    "pycuda.driver",
+    "cuda.bindings",
+    "cuda.core",
+    "jax_plugins.xla_cuda12",
+    "jax_plugins.xla_cuda13",
 )
-"""Modules whose import says that this process is going to use a GPU."""
+"""Modules whose import says that this process is going to use a GPU; JAX imports its own with its first array."""
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
 
 
@@ -64,7 +69,7 @@ class CudaBackend:
         lost: a record, a kernel, or CUPTI itself to another profiler.
         """
         from . import nvml
-        from .cuda_events import Span, busy_ns, check_last_call, is_known
+        from .cuda_events import Span, busy_ns, check_last_call, devices, fill, is_known
         from .cuda_memory import Memory
 
         driver, cupti = self._start(options)
@@ -92,7 +97,7 @@ class CudaBackend:
             check_last_call(calls, span)
         if options.timing == "async":
             log.busy_ns = busy_ns(calls, work, span)
-        if used := _fill(log, calls, work, span):
+        if used := devices(work, fill(log, calls, work, span)):
             log.environment = _environment(driver, used, options)
             nvml.tell(log, before, after, used)
         if memory:
@@ -190,11 +195,3 @@ def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
         waited_ns = cuda_events.waited_ns(calls, work.correlation, work.start, work.duration_ns)
         work = replace(work, duration_ns=waited_ns)
     return calls, work
-
-
-def _fill(log: EventLog, calls: Calls, work: Work, span: Span) -> list[int]:
-    """Append what happened in *span* to *log*; return the numbers of the GPUs that worked."""
-    from . import cuda_events
-
-    inside = cuda_events.fill(log, calls, work, span)
-    return list(cuda_events.devices(work, inside))

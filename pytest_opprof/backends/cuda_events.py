@@ -8,7 +8,7 @@ device time. Other calls are not recorded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -349,6 +349,6 @@ def loads(calls: Calls, span: Span) -> Collection[int]:
     return set(span.interval(calls.start[loading]).tolist())
 
 
-def devices(work: Work, inside: NDArray[np.bool_]) -> Iterable[int]:
+def devices(work: Work, inside: NDArray[np.bool_]) -> list[int]:
     """Return the numbers of the GPUs that did some of the *work*."""
     return [int(device) for device in np.unique(work.device[inside])]
