@@ -20,14 +20,15 @@ from .compare import Diff, compare_counts_first
 from .conclusion import concluded
 from .errors import BackendError, OpprofError, UsageError
 from .fixture import settings_of
+from .ids import split_id
 from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, judge_pairs, unjudged
-from .pairs import Answer, Command
-from .remeasure import command, say
+from .pairs import Answer, side_command
+from .processes.child import Command
+from .processes.this_run import command, say
 from .reports import WindowReport
 from .runs import Plain
 from .samples import Run, without_noise
 from .settings import Plan, Settings
-from .stale import split_id
 from .units import plural
 from .worktree import Worktree, worktree
 
@@ -141,14 +142,14 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     if not other.is_dir():
         raise UsageError(f"--opprof-against: {tree.commit[:10]} has no folder {here.relative_to(tree.top)}")
     return [
-        Command(
+        side_command(
             f"{tree.commit[:10]}",
             [python or sys.executable, *there],
             other,
             {} if python else _path_first(tree.twin(root)),
             {"own": str(tree.path), "own_first": "" if python else str(tree.twin(root)), "other": str(tree.top)},
         ),
-        Command(
+        side_command(
             _HERE,
             lines[1],
             here,
@@ -245,7 +246,7 @@ class Found:
         plan = Plan.of(item, self._settings)
         windows = [self._compared(item.nodeid, plain, plan) for plain in report.opprof["windows"]]
         verbosity = self._config.get_verbosity()
-        record, failure = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        record, failure, _ = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", failure
         report.opprof = asdict(replace(record, outcome=report.outcome))

@@ -80,6 +80,8 @@ class Finding:
     rule: str
     op: str | None
     text: str
+    cause: str = ""
+    """The same in a few words, for a summary; empty for a line that only adds to another."""
 
     def __str__(self) -> str:
         return self.text
@@ -260,9 +262,12 @@ def _check(limit: Limit, op: str | None, values: Sequence[float]) -> Finding | N
     digits = next((n for n in (3, 6, 9) if write(high if over else low, n) not in limit.written(n).split("..")), 17)
     lowest, highest = write(low, digits), write(high, digits)
     actual = lowest if lowest == highest else f"{lowest}..{highest}"
-    what = _of(limit, op)
+    what, budget = _of(limit, op), limit.written(digits)
     return Finding(
-        limit.what, op, f"{what}: {actual}, {'over' if over else 'under'} the budget of {limit.written(digits)}"
+        limit.what,
+        op,
+        f"{what}: {actual}, {'over' if over else 'under'} the budget of {budget}",
+        f"{op if op and limit.what == 'calls' else what} {actual}, budget {budget}",
     )
 
 
@@ -314,7 +319,8 @@ def _check_only(
     for stats in profile.ops:
         if not any(stats.op == name or fnmatchcase(stats.op, name) for name in allowed):
             rule = f"only {', '.join(only)} may run" if only else "no op may run"
-            yield Finding("only", stats.op, f"calls of {stats.op}: {stats.most_calls}, but {rule}")
+            line = f"calls of {stats.op}: {stats.most_calls}, but {rule}"
+            yield Finding("only", stats.op, line, f"{stats.op} {stats.most_calls}, budget 0")
 
 
 def _check_top(
@@ -326,9 +332,8 @@ def _check_top(
     actual = [stats.op for stats in profile.top(len(set(expected)))]
     if set(actual) == set(expected):
         return None
-    return Finding(
-        "top", None, f"top {len(top)} ops by device time: {', '.join(actual)}; the budget says {', '.join(top)}"
-    )
+    line = f"top {len(top)} ops by device time: {', '.join(actual)}; the budget says {', '.join(top)}"
+    return Finding("top", None, line, f"top {len(top)} ops {', '.join(actual)}")
 
 
 def _as_ops(

@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__, baselines, names, profiles
 from .errors import BaselineError, OpprofError, UsageError
 from .listing import clean
-from .stale import Collected, pruned, stale
+from .stale import Collected, stale
 from .store import Store
 from .units import plural
 
@@ -77,18 +77,23 @@ def _parser() -> argparse.ArgumentParser:
     judge.add_argument("-t", "--top", type=int, default=5, metavar="K", help="unchanged ops to show (default: 5)")
     judge.set_defaults(run=_judge)
 
-    kept = commands.add_parser("baselines", help="list, check or prune baseline files")
+    kept = commands.add_parser("baselines", help="list, check, prune or move baselines")
     actions = kept.add_subparsers(metavar="ACTION", required=True)
     for name, run, text in (
         ("list", _list, "list environments, modules and tests"),
         ("check", _check, "check every file against its JSON Schema; exit 1 if one is wrong"),
         ("prune", _prune, "remove baselines of tests that do not exist any more (runs pytest --collect-only)"),
+        ("move", _move, "let the baselines of a test, a module or a folder be those of another, after it was renamed"),
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--dir", type=Path, default=Path("baselines"), help="where they are (default: baselines)")
         action.set_defaults(run=run)
+        if name in ("prune", "move"):
+            action.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        if name == "move":
+            action.add_argument("old", help="its name before: tests/test_a.py, tests/test_a.py::test_b, or a folder")
+            action.add_argument("new", help="its name now")
         if name == "prune":
-            action.add_argument("--dry-run", action="store_true", help="only say what would be removed")
             action.add_argument(
                 "--all-devices",
                 action="store_true",
@@ -196,22 +201,26 @@ def _prune(arguments: argparse.Namespace) -> int:
     if kept:
         print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
     for path, tests in gone.items():
-        _remove(path, tests, arguments.dry_run)
+        for test in tests:
+            print(clean(f"{path}: {test}"))
+        store.drop_tests(path, tests)
+    if not arguments.dry_run:
+        store.save()
     total = sum(map(len, gone.values()))
     print(f"{plural(total, 'stale baseline')}{' would be' if arguments.dry_run else ''} removed")
     return OK
 
 
-def _remove(path: Path, tests: Iterable[str], dry_run: bool) -> None:
-    for test in tests:
-        print(clean(f"{path}: {test}"))
-    if dry_run:
-        return
-    rest = pruned(baselines.load(path), tests)
-    if rest.tests:
-        baselines.save(path, rest)
-    else:
-        path.unlink()
+def _move(arguments: argparse.Namespace) -> int:
+    _files(arguments.dir)
+    store, old, new = Store(arguments.dir), arguments.old.rstrip("/"), arguments.new.rstrip("/")
+    if not (moved := store.move(old, new)):
+        raise UsageError(f"nothing in {arguments.dir} is a baseline of {old} (opprof baselines list shows them all)")
+    paths = [] if arguments.dry_run else store.save()
+    print(f"{plural(moved, 'test')}{' would be' if arguments.dry_run else ''} moved from {old} to {new}")
+    for path in paths:
+        print(clean(f"  wrote {path}" if path.exists() else f"  removed {path}"))
+    return OK
 
 
 def _collect(pytest_args: Sequence[str]) -> Collected:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from .ids import id_of
+
 VARIABLE = "OPPROF_COLLECTED"
 _DESELECTED = pytest.StashKey[list[str]]()
 
@@ -21,13 +23,13 @@ _DESELECTED = pytest.StashKey[list[str]]()
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Remember tests that exist, though a default -k or -m leaves them out."""
     if items:
-        items[0].config.stash.setdefault(_DESELECTED, []).extend(item.nodeid for item in items)
+        items[0].config.stash.setdefault(_DESELECTED, []).extend(map(id_of, items))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Write the ids of the tests, and the root directory that they are relative to."""
     if session.testsfailed:
         return
-    ids = [item.nodeid for item in session.items] + session.config.stash.get(_DESELECTED, [])
+    ids = [*map(id_of, session.items), *session.config.stash.get(_DESELECTED, [])]
     document = {"root": str(session.config.rootpath), "tests": ids}
     Path(os.environ[VARIABLE]).write_text(json.dumps(document), encoding="utf-8")

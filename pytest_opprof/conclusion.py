@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from . import reports, runs
 from .environment import machine
+from .ids import command
 from .judge import LEAST_STORED, Verdict
 from .reports import WindowReport
 from .runs import TestRecord
@@ -23,8 +23,8 @@ def concluded(
     broken: Mapping[str, str] | None = None,
     parallel: bool = False,
     recorded: bool = True,
-) -> tuple[TestRecord, str]:
-    """Return the record of *test*, and the message it fails with, empty if it passes.
+) -> tuple[TestRecord, str, str]:
+    """Return the record of *test*, the message it fails with, empty if it passes, and that in a few words.
 
     *broken* are the windows without numbers, and why; *recorded*: whether a baseline can be recorded to keep what it
     did.
@@ -43,16 +43,17 @@ def concluded(
         },
         table=[line for window in windows for line in _tables(window, plan.top)] if verbosity > 1 else [],
     )
-    update = f"pytest {shlex.quote(test)} --opprof-update"
+    update = command(test, "--opprof-update")
     if any(window.findings for window in windows):
-        return record, reports.failure(test, windows, plan.top, verbosity > 0, update if recorded else "")
+        message = reports.failure(test, windows, plan.top, verbosity > 0, update if recorded else "")
+        return record, message, reports.cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
-        return record, f"{missing}: record it with {update}-new"
+        return record, f"{missing}: record it with {update}-new", "no baseline"
     for title, window in titled.items():
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
-            return record, f"times of {title} not judged, {window.untimed}: {advice}"
-    return record, ""
+            return record, f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"
+    return record, "", ""
 
 
 def _tables(window: WindowReport, top: int) -> list[str]:

@@ -14,8 +14,8 @@ from .conditions import Core
 from .errors import BackendError, UsageError
 from .judge import LEAST_ROUNDS
 from .own import op
+from .processes.this_run import CORE
 from .recorder import LEFT, OPEN, Recorder, Window
-from .remeasure import CORE
 from .reports import BODY
 from .settings import Plan, Settings, default_warmup
 

@@ -19,6 +19,8 @@ from .units import format_change, format_ns, format_share, plural
 BODY = "body"
 """The name of the window that is a test's whole body."""
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
+_RAISE = "raise the limit in its op_budget mark (an update does not)"
+_CAUSES = 3
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
 _NO_VERDICT = ("", Verdict.OK.value)
@@ -38,6 +40,10 @@ class WindowReport:
     """What each process timed: this one, and others if the test was measured again."""
     accepted: bool = False
     """Whether this run takes what it measured as the baseline: then no change is a regression."""
+    looked: str = ""
+    """What a fresh process says of more calls than in the baseline, where it was asked."""
+    excused: str = ""
+    """Why more calls than in the baseline are no regression."""
 
     @property
     def verdict(self) -> Verdict:
@@ -46,12 +52,18 @@ class WindowReport:
             return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
         # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
-        return Verdict.OK if self.accepted or few else self.diff.verdict
+        return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
+
+    @property
+    def more_calls(self) -> list[str]:
+        """The ops with more calls than in the baseline, where they were not accepted."""
+        rows = self.diff.rows if self.diff and not self.accepted else ()
+        return [row.op for row in rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
 
     @property
     def regressions(self) -> list[Finding]:
         """What is worse than the baseline, and was not accepted."""
-        return list(self.diff.findings()) if self.diff and not self.accepted else []
+        return list(self.diff.findings()) if self.diff and not self.accepted and not self.excused else []
 
     @property
     def remarks(self) -> list[str]:
@@ -59,12 +71,19 @@ class WindowReport:
         of_rounds = list(_of_rounds(self.profile))
         if self.diff is None:
             return of_rounds
+        if self.excused:
+            said = "; ".join(map(str, self.diff.findings()))
+            return [*of_rounds, f"{said}; but {self.excused}, so that depends on what ran before"]
         return [*of_rounds, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
 
     @property
     def untimed(self) -> str:
         """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
-        if self.diff is None or self.profile.steps < LEAST_ROUNDS or self.diff.verdict.is_regression:
+        if self.diff is None or self.profile.steps < LEAST_ROUNDS:
+            return ""
+        if self.excused:
+            return "its calls changed"
+        if self.diff.verdict.is_regression:
             return ""
         return "; ".join(filter(None, [self.diff.times, self.diff.seen]))
 
@@ -93,13 +112,23 @@ def failure(
         what = "op budget exceeded" if window.budget else "op regression"
         lines.append(f"{what}: {titled(test, window.name)}  [{window.profile.environment}]")
         lines += [f"  {finding}" for finding in window.findings]
+        lines += [f"  ({window.looked})"] if window.looked else []
         if accept and window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
         lines += ["", *table(window, top, every_op, more=more)]
-    if accept and any(window.regressions for window in broken):
-        lines += ["", f"if this is meant: {accept}"]
+    if accept and broken:
+        lines.append("")
+        lines += [f"if this is meant: {accept}"] if any(window.regressions for window in broken) else []
+        lines += [f"if this is meant: {_RAISE}"] if any(window.budget for window in broken) else []
     return "\n".join(lines)
+
+
+def cause(windows: Iterable[WindowReport]) -> str:
+    """Return in a few words why a test fails."""
+    causes = list(dict.fromkeys(each.cause for window in windows for each in window.findings if each.cause))
+    more = f" and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""
+    return ", ".join(causes[:_CAUSES]) + more
 
 
 def table(

@@ -57,6 +57,10 @@ class TestRecord:
 
     id: str
     status: str
+    file: str = ""
+    """The path of its file."""
+    adapts: str = ""
+    """What makes it do more or less in each run, as far as that is known by name."""
     windows: list[Plain] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     """What to say about it at the end of the run."""
@@ -104,6 +108,7 @@ def plain_window(window: WindowReport, machine: str, parallel: bool, compared: b
         "findings": [str(finding) for finding in window.findings],
         "times_changed": window.diff is not None and window.diff.times_changed,
         "times_judged": window.times_judged if window.diff else None,
+        "vary": {},
         "runs": [] if parallel else [plain_run(run) for run in window.runs],
     }
 
@@ -142,6 +147,7 @@ def plain_run(run: Run) -> Plain:
 def entry_of(window: Plain) -> Entry:
     """Return what a baseline keeps of a plain window; times measured in parallel are not kept."""
     calls = {op: Calls(min(stats["calls"]), max(stats["calls"])) for op, stats in window["ops"].items()}
+    calls |= {op: Calls(least, most, varies=True) for op, (least, most) in window.get("vary", {}).items()}
     timed = tuple(_run(run) for run in window["runs"])
     return Entry(calls, {window["machine"]: timed} if timed else {})
 

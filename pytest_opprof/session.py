@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
+import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -13,39 +15,33 @@ from typing import Any
 
 import pytest
 
-from . import reports, runs
+from . import body, reports, runs
+from .body import RECORD, Call, Failed, told_plainly
 from .conclusion import concluded
 from .conditions import RUN, Core, keep_memory
 from .environment import machine
-from .errors import NothingMeasured, OpprofError, UsageError
+from .errors import OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
+from .ids import id_of, split_id
 from .judge import BASE_PROCESSES
-from .recorder import LEFT, OPEN, Window
-from .recording import is_timed
-from .recording import record as recorded
-from .remeasure import ARGUMENTS, CORE, asked_for
-from .reports import BODY, WindowReport
+from .processes.fresh import Fresh
+from .processes.parent import Parent
+from .processes.pool import Pool
+from .processes.this_run import ARGUMENTS, CORE
+from .recorder import Window
+from .recording import CALL_PROCESSES, Recording, is_timed
+from .reports import WindowReport
 from .runs import TestRecord
 from .settings import Plan
-from .side import VARIABLE as SIDE
-from .stale import Collected, split_id, stale
+from .side import Side
+from .stale import Collected, renamed, stale
 from .store import Store
 from .stored import Stored
 from .units import plural
-from .updates import Updates, windows_by_environment
+from .updates import Updates, by_environment
 
-_RECORD = pytest.StashKey[TestRecord]()
 _LOCK = "opprof-lock"
 _WRONG_MARK = pytest.StashKey[UsageError]()
-
-
-class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
-    """A test that broke its budget or got worse: fails it where it runs, without a traceback."""
-
-    __module__ = "builtins"  # as pytest's own: the short summary then says "Failed: ..."
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, pytrace=False)
 
 
 class Session:
@@ -57,26 +53,29 @@ class Session:
         self.is_worker = hasattr(config, "workerinput")
         self.is_parallel = self.is_worker and not self.settings.serialize
         os.environ.setdefault(RUN, str(os.getpid()))
-        asked = asked_for()
-        self.look_at = asked.tests if asked else None
-        is_side = os.environ.get(SIDE) is not None
-        self.is_apart = self.look_at is not None or is_side
-        """Whether another run judges what this one measures."""
+        self.parent = Parent.found()
+        """The run that judges what this one measures; None for one on its own."""
         self.store = Store(self.settings.baselines)
         self.updates = Updates(self.store, self.settings)
+        self.pool = Pool(config)
         # Sides that take turns find a core as slow as each other.
+        is_side = self.parent is not None and self.parent.kind == "side"
         if self.settings.noise != "ignore" and not self.is_parallel and not is_side:
-            config.stash[CORE] = asked.core if asked else Core()
+            config.stash[CORE] = Core()
         self.collected = Collected(
             config.rootpath,
             config.args,
             config.invocation_params.dir,
             partial=bool(config.getoption("lf", False) or config.getoption("pyargs", False)),
         )
-        self.stored = Stored(config, self.settings, self.store, parallel=self.is_parallel, apart=self.is_apart)
+        self.stored = Stored(
+            config, self.settings, self.store, self.pool, parallel=self.is_parallel, apart=self.parent is not None
+        )
         self.lock_folder: tempfile.TemporaryDirectory[str] | None = None
         self.modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
+        self.has_written = False
+        """Whether calls were written."""
         self.failed: set[str] = set()
         self.records: dict[str, TestRecord] = {}
         self.stale: list[str] = []
@@ -85,16 +84,20 @@ class Session:
         """What to say at the end, beside the tests' own remarks."""
 
     def register_companions(self) -> None:
-        """Register what makes this run a comparison of two versions, or one side of it."""
+        """Register what makes this run a comparison of two versions, or what another run started it for."""
         from .against import Against
-        from .side import plugin
 
-        if side := plugin(self.config):
-            self.config.pluginmanager.register(side, "opprof-side")
+        manager = self.config.pluginmanager
+        if self.parent and self.parent.kind == "side":
+            side = Side(self.config, self.parent)
+            manager.register(side, "opprof-side")
             self.config.stash[TURN] = side.turn
+        elif self.parent:
+            manager.register(Fresh(self.config, self.parent), "opprof-fresh")
         elif self.settings.against and not self.config.option.collectonly:
-            against = Against(self.config, self.settings.against, self.settings.against_python)
-            self.config.pluginmanager.register(against, "opprof-against")
+            manager.register(
+                Against(self.config, self.settings.against, self.settings.against_python), "opprof-against"
+            )
 
     # --- what is asked
 
@@ -107,22 +110,14 @@ class Session:
         threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
         return f"opprof: backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
 
-    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Collect only the module of the test that this process is to measure again, if it is."""
-        if self.look_at is None or collection_path.is_dir():
-            return None
-        wanted = {self.config.rootpath / split_id(test)[0] for test in self.look_at}
-        return None if collection_path in wanted else True
-
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
-        if self.look_at is not None:
-            items[:] = [item for item in items if item.nodeid in self.look_at]
         errors = []
         for item in items:
             try:
-                Plan.of(item, self.settings)
+                if Plan.of(item, self.settings).measured or "opprof" in getattr(item, "fixturenames", ()):
+                    self.pool.files.add(str(item.path))
             except UsageError as error:
                 errors.append(str(error))
                 item.stash[_WRONG_MARK] = error
@@ -132,11 +127,11 @@ class Session:
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remember that these tests exist."""
-        self.collected.add(item.nodeid for item in items)
+        self.collected.add(map(id_of, items))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember that these tests exist."""
-        self.collected.add(item.nodeid for item in session.items)
+        self.collected.add(map(id_of, session.items))
 
     def _shown(self, path: Path) -> str:
         """Return *path* as it is best read: relative to the root directory if it is below it."""
@@ -150,39 +145,47 @@ class Session:
         """Measure the body of a marked test, and judge all its windows."""
         if _WRONG_MARK in item.stash:
             raise Failed(str(item.stash[_WRONG_MARK]))
-        with _told_plainly(item):
+        call = Call(item)
+        try:
+            return (yield from self._measured(item, call))
+        except Exception as error:
+            if error is call.raised or isinstance(error, OpprofError):
+                raise
+            self._internal_error(f"{id_of(item)} was not measured", error)
+            item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path))
+        return call.result if call.is_over else (yield)
+
+    def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
+        with told_plainly(item):
             plan = Plan.of(item, self.settings)  # again: a fixture may have added marks
         if not plan.measured and MEASUREMENT not in item.stash:
-            return (yield)
+            return (yield from call.by_pytest())
         with self._alone():
-            return (yield from self._measured(item, plan))
-
-    def _measured(self, item: pytest.Item, plan: Plan) -> Generator[None, object, object]:
-        self._know_core(split_id(item.nodeid)[0])
-        with _told_plainly(item):
-            measurement = Measurement.of(item)
-        try:
-            if plan.measured:
-                with measurement.threads_for(plan.rounds):
-                    result = yield from _measure_body(item, measurement)
-                    windows = self._judged(item, measurement, partial(_measure_again, item, measurement))
-            else:
-                result = yield
-                windows = self._judged(item, measurement)
-        finally:
-            measurement.is_over = True
-            measurement.recorder.abandon()
-            del item.stash[MEASUREMENT]
-        broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
-        if windows or broken:
-            self._conclude(item, windows, plan, broken)
-        return result
+            self._know_core(split_id(id_of(item))[0])
+            with told_plainly(item):
+                measurement = Measurement.of(item)
+            try:
+                if plan.measured:
+                    with measurement.threads_for(plan.rounds):
+                        result = yield from body.measure(call, measurement)
+                        windows = self._judged(item, measurement, partial(body.measure_again, call, measurement))
+                else:
+                    result = yield from call.by_pytest()
+                    windows = self._judged(item, measurement)
+            finally:
+                measurement.is_over = True
+                measurement.recorder.abandon()
+                del item.stash[MEASUREMENT]
+            broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
+            if windows or broken:
+                self._conclude(item, windows, plan, broken)
+            return result
 
     def _judged(
         self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
     ) -> list[WindowReport]:
-        with _told_plainly(item):
-            _check_finished(measurement)
+        with told_plainly(item):
+            body.check_finished(measurement)
             return self.stored.reports(item, measurement, again)
 
     def _know_core(self, module: str) -> None:
@@ -197,7 +200,7 @@ class Session:
         """Wait until no other worker measures, where they are to do it one at a time."""
         if not self.is_worker or not self.settings.serialize:
             return nullcontext()
-        # Imported here: an extra of its own.
+        # Imported here: only workers that take turns need it.
         from filelock import FileLock
 
         return FileLock(self.config.workerinput[_LOCK])  # type: ignore[attr-defined]  # xdist's
@@ -216,9 +219,16 @@ class Session:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Put what was measured on the report, which travels to the controller, unless the test failed by itself."""
         report = yield
-        record = item.stash.get(_RECORD, None)
+        crash: Any = getattr(report.longrepr, "reprcrash", None)
+        if crash and call.excinfo and isinstance(call.excinfo.value, Failed):
+            # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of ours.
+            crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
+            crash.message = call.excinfo.value.cause
+        if id_of(item) != report.nodeid:
+            report.opprof_id = id_of(item)  # type: ignore[attr-defined]
+        record = item.stash.get(RECORD, None)
         if call.when == "call" and record is not None:
-            del item.stash[_RECORD]
+            del item.stash[RECORD]
             if call.excinfo is None or isinstance(call.excinfo.value, Failed):
                 report.opprof = asdict(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
         return report
@@ -231,11 +241,18 @@ class Session:
         *broken* are the windows without numbers, and why.
         """
         verbosity = getattr(self.config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
-        item.stash[_RECORD], failure = concluded(
-            item.nodeid, windows, plan, self.settings, verbosity, broken, self.is_parallel
+        record, failure, cause = concluded(
+            id_of(item), windows, plan, self.settings, verbosity, broken, self.is_parallel
         )
+        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item))
         if failure:
-            raise Failed(failure)
+            raise Failed(failure, cause)
+
+    def _internal_error(self, what: str, error: Exception) -> None:
+        """Say in a line what went wrong in this plugin: it is no matter of the test."""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+        self.errors.append(f"{what}, by a defect of pytest-opprof: {type(error).__name__}: {error} ({where})")
 
     # --- more processes
 
@@ -244,12 +261,33 @@ class Session:
         """Measure what is timed in further processes, for a baseline or because the user asks for it."""
         if not self.config.option.collectonly and not self.config.pluginmanager.hasplugin("dsession"):
             keep_memory()  # 50 ms that the controller of pytest-xdist, which runs no test, can do without
-        result = yield
-        wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
-        if wanted > 1 and not self.is_worker and not self.is_apart:
-            tests = [record for record in self.records.values() if self._wants_times(record)]
-            self.errors += recorded(self.config, tests, wanted, self.settings) if tests else ()
+        try:
+            result = yield
+        except pytest.Session.Failed:  # -x, --maxfail
+            self._record()
+            raise
+        self._record()
         return result
+
+    def _record(self) -> None:
+        """Measure in further processes what a baseline keeps, and write it: calls first, since times take longer."""
+        settings = self.settings
+        if self.is_worker or self.parent or settings.against or self.config.option.collectonly:
+            return
+        with self._told_at_the_end("baselines were not written"):
+            recording = Recording(self.config, settings, self.lines, self.errors)
+            tests = list(self.records.values())
+            timed = [test for test in tests if self._wants_times(test)]
+            processes = settings.processes or (BASE_PROCESSES if settings.update else 1)
+            if settings.update:
+                self._move_renamed()
+                changed = [test for test in tests if self.updates.changes_calls(test)]
+                recording.calls(changed, min(processes, CALL_PROCESSES))
+                self._write_calls(tests, times=processes == 1)
+            if timed and processes > 1:
+                recording.times(timed, processes)
+                if settings.update:
+                    self.updates.write(tests, times=True)
 
     def _wants_times(self, record: TestRecord) -> bool:
         """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
@@ -262,73 +300,108 @@ class Session:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what was measured; of a test that is run again, the last."""
+        test = getattr(report, "opprof_id", report.nodeid)
         if report.when == "call":
-            self.records.pop(report.nodeid, None)
+            self.records.pop(test, None)
             if hasattr(report, "opprof"):
-                self.records[report.nodeid] = TestRecord(**report.opprof)
+                self.records[test] = TestRecord(**report.opprof)
         # A failing subtest reports before its test, which "passed"; a failing teardown after it.
         if report.failed and not hasattr(report, "opprof"):
-            self.failed.add(report.nodeid)
+            self.failed.add(test)
         elif report.when == "setup":
-            self.failed.discard(report.nodeid)
-        if report.nodeid in self.failed and report.nodeid in self.records:
-            self.records[report.nodeid].outcome = "failed"
+            self.failed.discard(test)
+        if test in self.failed and test in self.records:
+            self.records[test].outcome = "failed"
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Collect what a worker of pytest-xdist knows; one that crashed says nothing."""
-        self.collected.merge(getattr(node, "workeroutput", {}).get("opprof", {}))
+        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": []})
+        self.collected.merge(known["tests"])
+        self.errors += [error for error in known["errors"] if error not in self.errors]
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write baselines and JSON. What cannot be written fails the run; so do stale baselines, if strict."""
+        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict."""
         if self.is_worker:
-            self.config.workeroutput["opprof"] = self.collected.plain()  # type: ignore[attr-defined]  # xdist's
+            self.config.workeroutput["opprof"] = {  # type: ignore[attr-defined]  # xdist's
+                "tests": self.collected.plain(),
+                "errors": [*self.errors, *self.stored.errors],
+            }
             return
         if self.lock_folder:
             self.lock_folder.cleanup()
         if self.config.option.collectonly:
             return
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        looks_only = interrupted or self.is_apart or bool(self.settings.against)
-        with self._told_at_the_end():
-            if self.settings.update and not looks_only:
-                self._update()
-        with self._told_at_the_end():
-            self.stale = [] if looks_only else sorted(self._stale())
-        with self._told_at_the_end():
+        with self._told_at_the_end("stale baselines were not looked for"):
+            if not (interrupted or self.parent or self.settings.against):
+                self.stale = sorted(self._stale())
+                self.lines += self._renamed_lines()
+        with self._told_at_the_end("the JSON of the run was not written"):
             if self.settings.json:
                 runs.write(self.settings.json, list(self.records.values()), self.stale, interrupted)
         if self.settings.update and interrupted:
-            self.errors.append("interrupted: no baseline was written")
+            what = "calls were recorded, times were not" if self.has_written else "no baseline was written"
+            self.errors.append(f"interrupted: {what}")
+        self.errors = list(dict.fromkeys([*self.errors, *self.stored.errors]))
         failed = self.errors or (self.stale and self.settings.strict)
         if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @contextmanager
-    def _told_at_the_end(self) -> Iterator[None]:
+    def _told_at_the_end(self, what: str) -> Iterator[None]:
+        """Keep an error for the end of the run; *what* did not happen for one that is no fault of the user."""
         try:
             yield
         except OpprofError as error:
             self.errors.append(str(error))
+        except Exception as error:
+            self._internal_error(what, error)
 
     def _stale(self) -> Iterator[str]:
         folders = set()
         for record in self.records.values():
-            folders |= {environment.folder for environment in windows_by_environment(record)}
+            folders |= {environment.folder for environment in by_environment(record)}
             if record.outcome == "passed":
                 for environment, window in self.updates.gone_windows(record):
                     yield f"{reports.titled(record.id, window)} [{environment}]"
         for path, test in stale(self.store.root, folders, self.collected, self.store.at):
             yield f"{self._shown(path)}: {test}"
 
-    def _update(self) -> None:
+    def _renamed(self) -> list[tuple[str, str, int]]:
+        """Return the modules whose baselines seem to have another name: the old one, the new one, how many tests."""
+        lacking: dict[str, set[str]] = {}
+        for module, test in (split_id(record.id) for record in self.records.values() if self.updates.is_new(record)):
+            lacking.setdefault(module, set()).add(test)
+        folders = {environment.folder for record in self.records.values() for environment in by_environment(record)}
+        return list(renamed(self.store.root, folders, self.collected, self.store.at, lacking)) if lacking else []
+
+    def _renamed_lines(self) -> Iterator[str]:
+        for old, new, tests in self._renamed():
+            yield (
+                f"{old} is gone, and has baselines of {plural(tests, 'test')} that {new} has none of. If it was"
+                f" renamed: opprof baselines move {shlex.quote(old)} {shlex.quote(new)}"
+            )
+
+    def _move_renamed(self) -> None:
+        """Let an update compare what was renamed with the baselines of its old name, and keep them."""
+        if self.settings.update == "all":
+            for old, new, tests in self._renamed():
+                self.store.move(old, new)
+                self.store.save()
+                self.lines.append(
+                    f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
+                )
+
+    def _write_calls(self, tests: Sequence[TestRecord], times: bool) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
-        counts, paths = self.updates.write(self.records.values())
+        counts, paths = self.updates.write(tests, times)
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self.lines.append(
             f"baselines of {plural(sum(counts.values()), 'test')}: {said}"
             + "".join(f"\n  wrote {self._shown(path)}" for path in paths)
         )
+        self.has_written = True
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -367,7 +440,8 @@ class Session:
                 yield "record them: pytest --opprof-update-new"
         yield from self.lines
         if self.stale and (verbosity >= 0 or self.settings.strict):
-            yield f"{len(self.stale)} stale baselines (opprof baselines prune removes tests, --opprof-update windows):"
+            stale = plural(len(self.stale), "stale baseline")
+            yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         yield runs.summary(records) if records else _INTERRUPTED if interrupted else _NOTHING
@@ -380,99 +454,11 @@ _NOTHING = (
 )
 
 
-def _measure_body(item: pytest.Item, measurement: Measurement) -> Generator[None, object, object]:
-    """Run the body, as often as its mark says, inside the window `BODY`."""
-    for _ in range(measurement.plan.warmup):
-        measurement.begin_round()
-        _run_once(item)
-    return (yield from _measure_rounds(item, measurement))
-
-
-def _measure_again(item: pytest.Item, measurement: Measurement) -> Sequence[Window]:
-    """Run the rounds of the body once more; return its windows, none if anything goes wrong in them.
-
-    What looks slower mostly was the moment, and a fresh process takes seconds. What comes of the test was decided
-    before: a body that does not bear to run so often is no failure.
-    """
-    kept = measurement.windows, measurement.rounds
-    measurement.windows, measurement.rounds = [], []
-    if measurement.core:
-        measurement.core.insist()
-    try:
-        for _ in _measure_rounds(item, measurement, again=True):
-            pass
-        return measurement.windows
-    except pytest.exit.Exception:
-        raise
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
-        if hasattr(item, "_excinfo"):
-            item._excinfo = None  # of a unittest.TestCase, for the report
-        return []
-    finally:
-        measurement.windows, measurement.rounds = kept
-
-
-def _measure_rounds(
-    item: pytest.Item, measurement: Measurement, again: bool = False
-) -> Generator[None, object, object]:
-    plan = measurement.plan
-    measurement.forget()
-    body = Window(BODY, measurement.aliases)
-    body.threads = measurement.threads
-    running = False
-    try:
-        with measurement.recorder.open(body):
-            for number in range(plan.rounds):
-                measurement.begin_round()
-                running = True
-                with measurement.recorder.step(body):
-                    # pytest itself runs the last round, between the wrappers of other plugins.
-                    result = _run_once(item) if again or number < plan.rounds - 1 else (yield)
-                running = False
-    except NothingMeasured as error:
-        if running:
-            raise
-        if plan.marked:
-            raise _unmeasured(item, error) from None
-        return result
-    except OpprofError as error:
-        if running:
-            raise  # the test's own mistake: with the traceback to its line
-        raise _unmeasured(item, error) from None
-    measurement.windows.append(body)
-    return result
-
-
-def _run_once(item: pytest.Item) -> object:
-    result = item.runtest()
-    if getattr(item, "_excinfo", None):
-        # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
-        raise Failed("a round failed or was skipped")
-    return result
-
-
-@contextmanager
-def _told_plainly(item: pytest.Item) -> Iterator[None]:
-    """Fail the test with the message of an error of ours, without a traceback."""
-    try:
-        yield
-    except OpprofError as error:
-        raise _unmeasured(item, error) from None
-
-
-def _check_finished(measurement: Measurement) -> None:
-    """Raise UsageError for a window without an end: what it saw would be judged by nobody."""
-    for window in measurement.windows:
-        if window.unfinished in (OPEN, LEFT):
-            raise UsageError(
-                f"window {window.name!r} {window.unfinished}: it has to end inside the test. Leave a with block or a"
-                " loop over rounds at its end, and open windows in the test, not in a fixture"
-            )
-
-
-def _unmeasured(item: pytest.Item, error: OpprofError) -> Failed:
-    item.stash[_RECORD] = TestRecord(item.nodeid, "not measured")
-    return Failed(f"opprof could not measure {item.nodeid}: {error}")
+def _adapts(item: pytest.Item) -> str:
+    """Return what makes a test do more or less in each run, as far as it is known by name."""
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return "Hypothesis"
+    return "pytest-benchmark" if "benchmark" in getattr(item, "fixturenames", ()) else ""
 
 
 def _grouped(reasons: Iterable[Mapping[str, str]], verbosity: int) -> Iterator[str]:

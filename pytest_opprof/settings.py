@@ -5,7 +5,6 @@ from __future__ import annotations
 import unittest
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,7 +65,7 @@ class Settings:
             noise=_noise(_value(config, "noise") or "warn"),
             against=_against(config),
             against_python=config.option.opprof_against_python or "",
-            serialize=_serialize(config),
+            serialize=bool(_value(config, "serialize")),
             top=_count(_value(config, "top") or "5", "--opprof-top", 0),
             everything=bool(_value(config, "all")),
             strict=bool(_value(config, "strict")),
@@ -190,13 +189,6 @@ def _timing(value: object, what: str) -> Timing:
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
-
-
-def _serialize(config: pytest.Config) -> bool:
-    wanted = bool(_value(config, "serialize"))
-    if wanted and find_spec("filelock") is None:
-        raise UsageError("--opprof-serialize needs filelock: pip install 'pytest-opprof[xdist]'")
-    return wanted
 
 
 def _against(config: pytest.Config) -> str:

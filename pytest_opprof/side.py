@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,62 +9,40 @@ from typing import Any
 
 import pytest
 
-VARIABLE = "OPPROF_SIDE"
-"""In a process that is a side, what `Side` takes, as JSON."""
+from .processes.parent import Parent, why
+
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
-
-
-def plugin(config: pytest.Config) -> Side | None:
-    """Return what makes this process a side; None if it is none."""
-    asked = os.environ.pop(VARIABLE, None)  # no pytest that a test starts is a side as well
-    return Side(config, **json.loads(asked)) if asked else None
 
 
 class Side:
     """The hooks of a run that is a side."""
 
-    def __init__(self, config: pytest.Config, port: int, hello: list[str], trees: dict[str, str]) -> None:
-        """*hello* is what to say first; *trees* are the arguments of `misplaced`."""
+    def __init__(self, config: pytest.Config, parent: Parent) -> None:
         self._config = config
-        self._trees = trees
+        self._parent = parent
         self._reports: list[dict[str, Any]] = []
         self._errors: dict[str, str] = {}
-        self._stream = socket.create_connection(("127.0.0.1", port)).makefile("rw", encoding="utf-8")
-        self._say(hello)
-
-    def _ask(self, *message: object) -> Any:
-        """Send a message and wait for the answer. Ends the run if nobody listens any more."""
-        try:
-            self._say(message)
-            return json.loads(self._stream.readline())
-        except (ValueError, OSError):
-            pytest.exit("the run that this one was a side of has ended", returncode=1)
-
-    def _say(self, message: object) -> None:
-        self._stream.write(json.dumps(message) + "\n")
-        self._stream.flush()
 
     def turn(self) -> None:
         """Wait for this side's turn to run a round."""
-        self._ask("turn")
+        self._parent.ask("turn")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what cannot be collected, and why in a line."""
         if report.failed:
-            said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E  ")]
-            self._errors[report.nodeid] = (said or report.longreprtext.splitlines() or ["it does not say why"])[-1]
+            self._errors[report.nodeid] = why(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests that both sides have, in the order that both run them in."""
-        wanted: list[str] = self._ask("tests", [item.nodeid for item in items], self._errors)
+        wanted: list[str] = self._parent.ask("tests", [item.nodeid for item in items], self._errors)
         order = {test: number for number, test in enumerate(wanted)}
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin a test together with the other side."""
         self._reports.clear()
-        self._ask("begin", nodeid)
+        self._parent.ask("begin", nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -77,11 +52,11 @@ class Side:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Send what became of the test."""
-        self._ask("end", nodeid, self._reports)
+        self._parent.ask("end", nodeid, self._reports)
 
     def pytest_sessionfinish(self) -> None:
         """Say which packages came from somewhere else."""
-        self._ask("bye", list(misplaced(**self._trees)))
+        self._parent.ask("bye", list(misplaced(**self._parent.told["trees"])))
 
 
 def misplaced(own: str, own_first: str, other: str) -> Iterator[str]:

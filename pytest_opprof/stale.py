@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from . import baselines
 from .baselines import Baselines
 from .errors import BaselineError
-
-
-def split_id(node_id: str) -> tuple[str, str]:
-    """Return the module and the test of a node id."""
-    module, _, test = node_id.partition("::")
-    return module, test
+from .ids import is_file, split_id
 
 
 class Collected:
@@ -29,10 +24,10 @@ class Collected:
         self._in_part = {(base / ask.partition("::")[0]).resolve() for ask in asked if "::" in ask}
         self.tests: dict[str, set[str]] = {}
 
-    def add(self, node_ids: Iterable[str]) -> None:
+    def add(self, tests: Iterable[str]) -> None:
         """Remember that these tests exist."""
-        for node_id in node_ids:
-            module, test = split_id(node_id)
+        for each in tests:
+            module, test = split_id(each)
             self.tests.setdefault(module, set()).add(test)
 
     def plain(self) -> dict[str, list[str]]:
@@ -46,14 +41,17 @@ class Collected:
 
     def knows(self, module: str) -> bool:
         """Tell whether this run can say anything of the tests of *module*."""
-        return module in self.tests or not (self._root / module).exists()
+        return module in self.tests or not self.has_file(module)
+
+    def has_file(self, module: str) -> bool:
+        """Tell whether the file of *module* is there; of one that is called by its dotted name nobody knows."""
+        return not is_file(module) or (self._root / module).exists()
 
     def is_gone(self, module: str, test: str, parameters: bool = True) -> bool:
         """Tell whether the test surely does not exist any more, with all its *parameters* or with any."""
-        path = self._root / module
-        if not path.exists():
+        if not self.has_file(module):
             return True
-        if self._partial or module not in self.tests or path.resolve() in self._in_part:
+        if self._partial or module not in self.tests or (self._root / module).resolve() in self._in_part:
             return False
         if parameters:
             return test not in self.tests[module]
@@ -85,7 +83,24 @@ def stale(
             yield from ((path, test) for test in sorted(content.tests) if collected.is_gone(module, test, parameters))
 
 
-def pruned(content: Baselines, gone: Iterable[str]) -> Baselines:
-    """Return *content* without the tests that are *gone*."""
-    dropped = set(gone)
-    return Baselines(content.environment, {test: e for test, e in content.tests.items() if test not in dropped})
+def renamed(
+    root: Path,
+    folders: Collection[str],
+    collected: Collected,
+    read: Callable[[Path], Baselines | BaselineError],
+    lacking: Mapping[str, Collection[str]],
+) -> Iterator[tuple[str, str, int]]:
+    """Yield (old module, new module, number of tests) where a file that is gone has what a new one is *lacking*.
+
+    *lacking* are the tests without a baseline by module.
+    """
+    gone = dict[str, set[str]]()
+    for path in baselines.files(root):
+        module = baselines.module_of(root, path)
+        if path.relative_to(root).parts[0] in folders and not collected.has_file(module):
+            content = read(path)
+            gone.setdefault(module, set()).update(content.tests if isinstance(content, Baselines) else ())
+    for new, tests in lacking.items():
+        same, old = max(((len(there & set(tests)), module) for module, there in gone.items()), default=(0, ""))
+        if same:
+            yield old, new, same

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import getpass
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import baselines
 from .baselines import Baselines, Entry
 from .environment import Environment
-from .errors import BaselineError
+from .errors import BaselineError, UsageError
+from .ids import split_id
 from .samples import Run
 
+_PATIENCE_S = 60
+"""How long to wait for another run that writes baselines; it takes milliseconds."""
 _Change = tuple[str, str, "Entry | None"]
 
 
@@ -73,14 +80,55 @@ class Store:
             self._read[path] = _loaded(path)
         return self._read[path]
 
+    def drop_tests(self, path: Path, tests: Iterable[str]) -> None:
+        """Remove all that a file has of *tests*; `save` writes it. Raises BaselineError for a file that is broken."""
+        content, module = self._loaded(path), baselines.module_of(self.root, path)
+        for test in tests:
+            for window in content.tests[test]:
+                self.drop(content.environment, module, test, window)
+
+    def move(self, old: str, new: str) -> int:
+        """Let the baselines of *old* be those of *new*, in every environment; `save` writes it. Return how many tests.
+
+        Both are folders, modules, or tests (``module::test``, of which all parameters move). Raises UsageError for one
+        of each, and BaselineError where *new* has a baseline.
+        """
+        (old_module, old_test), (new_module, new_test) = split_id(old), split_id(new)
+        if bool(old_test) is not bool(new_test):
+            raise UsageError(f"{old} -> {new}: name two modules, two folders, or two tests")
+        moved = set()
+        for path in baselines.files(self.root):
+            module = baselines.module_of(self.root, path)
+            if (target_module := _renamed(module, old_module, new_module, "/")) is None:
+                continue
+            content = self._loaded(path)
+            there = self._content(content.environment, target_module).tests
+            for test, windows in content.tests.items():
+                target = _renamed(test, old_test, new_test, "[:") if old_test else test
+                if target is None:
+                    continue
+                if target in there:
+                    where = baselines.path_of(self.root, content.environment, target_module)
+                    raise BaselineError(f"{where}: has a baseline of {target} already, so nothing was moved")
+                for window, entry in windows.items():
+                    self._change(content.environment, target_module, (target, window, entry))
+                    self.drop(content.environment, module, test, window)
+                moved.add((target_module, target))
+        return len(moved)
+
     def save(self) -> list[Path]:
         """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
-        for path, (environment, changes) in self._changes.items():
-            # Read again: another run may have written other tests of the module meanwhile.
-            self._read.pop(path, None)
-            written = self._read[path] = _with(self._own(path, environment), changes)
-            _write(path, written)
-        return list(self._changes)
+        if not self._changes:
+            return []
+        with _locked(self.root):
+            for path, (environment, changes) in self._changes.items():
+                # Read again: another run may have written other tests of the module meanwhile.
+                self._read.pop(path, None)
+                written = self._read[path] = _with(self._own(path, environment), changes)
+                _write(path, written)
+        changed = list(self._changes)
+        self._changes.clear()
+        return changed
 
     def _change(self, environment: Environment, module: str, change: _Change) -> None:
         path = baselines.path_of(self.root, environment, module)
@@ -109,15 +157,43 @@ class Store:
         """Return what the file of *environment* holds, nothing if there is none. Raises BaselineError."""
         if path not in self._read and not path.exists():
             self._read[path] = Baselines(environment)
-        content = self.at(path)
-        if isinstance(content, BaselineError):
-            raise content
+        content = self._loaded(path)
         if content.environment != environment:
             raise BaselineError(
                 f"{path}: holds baselines of {content.environment.full}, but its folder is that of {environment.full}."
                 " Move the file, or delete it and run pytest --opprof-update"
             )
         return content
+
+    def _loaded(self, path: Path) -> Baselines:
+        content = self.at(path)
+        if isinstance(content, BaselineError):
+            raise content
+        return content
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Let one process of this user at a time read, change and write the files below *root*. Raises BaselineError."""
+    # Imported here: only a run that writes needs it.
+    from filelock import FileLock, Timeout
+
+    # Not beside the files, where it would be one more thing to commit or to ignore.
+    key = hashlib.sha256(f"{getpass.getuser()} {root.resolve()}".encode()).hexdigest()[:16]
+    lock = Path(tempfile.gettempdir(), f"opprof-{key}.lock")
+    try:
+        with FileLock(lock, timeout=_PATIENCE_S):
+            yield
+    except Timeout:
+        raise BaselineError(
+            f"{root}: another run has been writing baselines for {_PATIENCE_S} s (it holds {lock}); none were written"
+        ) from None
+
+
+def _renamed(name: str, old: str, new: str, before_rest: str) -> str | None:
+    """Return *name* with *old*, at its beginning, replaced; None if that is not its beginning."""
+    rest = name.removeprefix(old)
+    return new + rest if name.startswith(old) and (not rest or rest[0] in before_rest) else None
 
 
 def _with(content: Baselines, changes: list[_Change]) -> Baselines:

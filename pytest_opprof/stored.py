@@ -10,21 +10,27 @@ from time import monotonic
 import pytest
 
 from . import reports
-from .baselines import Entry, calls_of, run_of
-from .compare import compare_counts_first
+from .baselines import Calls, Entry, calls_of, run_of, works_on_host
+from .compare import compare_counts_first, excuse
 from .environment import machine
-from .errors import BackendError, NothingMeasured
+from .errors import BackendError, BaselineError, NothingMeasured
 from .fixture import Measurement
-from .judge import LEAST_ROUNDS, Judgement, Rule, Verdict, judge, undecided, unjudged
+from .ids import id_of, split_id
+from .judge import LEAST_ROUNDS, Judgement, Rule, judge, undecided, unjudged
 from .model import OpProfile, joined
+from .processes.pool import Answer, Pool, alone
+from .processes.this_run import say
 from .recorder import Window
-from .remeasure import LOOKING_S, measure, say
 from .reports import BODY, WindowReport
 from .samples import Run, without_noise
 from .settings import Plan, Settings
-from .stale import split_id
 from .store import Store
 
+LOOKING_S = 300
+"""What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
+_VARY = "calls that vary from run to run are kept as ranges: record it again"
+CONFIRMING_S = 60
+"""What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
 _NO_OP = (
     "nothing was recorded: no op ran, or none that a backend sees (torch must be imported at the top of the module,"
     " NumPy arrays come from opprof.array()). If no op is meant to run, say op_budget(calls=0)"
@@ -34,14 +40,20 @@ _NO_OP = (
 class Stored:
     """Judges the windows of tests, in more processes where one is not enough."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, store: Store, *, parallel: bool, apart: bool) -> None:
+    def __init__(
+        self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, *, parallel: bool, apart: bool
+    ) -> None:
         """*parallel*: whether other tests run at the same time; *apart*: whether another run judges these."""
+        self.errors: list[str] = []
+        """What is wrong with baseline files, each once."""
         self._config = config
+        self._pool = pool
         self._settings = settings
         self._store = store
         self._parallel = parallel
         self._apart = apart
         self._looking_s = 0.0
+        self._confirming_s = 0.0
 
     def reports(
         self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
@@ -50,10 +62,10 @@ class Stored:
 
         *again* measures the body once more in this process, if that can be done, and returns its windows.
         """
-        windows = list(self._judge(item, measurement))
+        windows = self._confirmed(item, list(self._judge(item, measurement)))
         if again and _needs_another_look(windows):
             others = _profiles(again())
-            windows = self._each_unsettled(item, windows, partial(self._retimed, measurement.plan, others))
+            windows = self._each(item, windows, _unsettled, partial(self._retimed, measurement.plan, others))
         return self._looked_again(item, measurement.plan, windows)
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
@@ -83,24 +95,33 @@ class Stored:
         run = run_of(other, window.runs[0].threads)
         return self._compared(replace(window, runs=(run,)), base, plan) if run else window
 
-    def _each_unsettled(
+    def _each(
         self,
         item: pytest.Item,
         windows: Iterable[WindowReport],
+        concerns: Callable[[WindowReport], bool],
         change: Callable[[WindowReport, Entry], WindowReport],
     ) -> list[WindowReport]:
-        """Return the reports, those of windows that look slower changed, given their baselines."""
+        """Return the reports, those of windows that it *concerns* changed, given their baselines."""
         found = []
         for window in windows:
-            base = self._store.entry(window.profile.environment, *split_id(item.nodeid), window.name)
-            found.append(change(window, base) if base and _unsettled(window) else window)
+            base = concerns(window) and self._store.entry(
+                window.profile.environment, *split_id(id_of(item)), window.name
+            )
+            found.append(change(window, base) if base else window)
         return found
 
     def _report(
         self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
     ) -> WindowReport:
-        where = (profile.environment, *split_id(item.nodeid))
-        base = self._store.entry(*where, name) if plan.baseline and not self._apart else None
+        where = (profile.environment, *split_id(id_of(item)))
+        base, broken_file = None, ""
+        if plan.baseline and not self._apart:
+            try:
+                base = self._store.entry(*where, name)
+            except BaselineError as error:
+                broken_file = "its baseline file cannot be used"
+                self.errors += [] if str(error) in self.errors else [str(error)]
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
         run = run_of(profile, threads)
@@ -110,7 +131,8 @@ class Stored:
             return self._compared(report, base, plan)
         if not plan.baseline or self._settings.update or self._apart:
             return report
-        return replace(report, no_baseline=reports.no_baseline(where[0], self._store.other_environments(*where)))
+        missing = broken_file or reports.no_baseline(where[0], self._store.other_environments(*where))
+        return replace(report, no_baseline=missing)
 
     def _compared(self, report: WindowReport, base: Entry, plan: Plan) -> WindowReport:
         return _with_timing(report, base, plan, self._timing(base, report.runs, plan))
@@ -123,9 +145,30 @@ class Stored:
         if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
             here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
             return unjudged(here, before, runs)
+        if any(calls.varies for calls in base.calls.values()):
+            return unjudged("its calls vary from run to run", before, runs)
         if self._settings.noise == "ignore":
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
         return judge(before, runs, Rule(plan.limits))
+
+    def _confirmed(self, item: pytest.Item, windows: list[WindowReport]) -> list[WindowReport]:
+        """Return the reports: of windows with more calls with what a fresh process says of them.
+
+        What the first use in a process does depends on the tests before it, as do caches that they fill.
+        """
+        if not any(window.more_calls for window in windows):
+            return windows
+        looks, why, begin = list[Answer](), "", monotonic()
+        if self._confirming_s > CONFIRMING_S:
+            why = f"this run has spent {CONFIRMING_S} s on that"
+        else:
+            say(self._config, f"opprof: {id_of(item)} has more calls; measuring it alone in a fresh process")
+            try:
+                looks += alone(self._config, str(item.path), id_of(item))
+            except BackendError as error:
+                why = str(error)
+        self._confirming_s += monotonic() - begin
+        return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
 
     def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
@@ -134,36 +177,52 @@ class Stored:
         """
         if not _needs_another_look(windows):
             return windows
+        # A process holds its memory of a device as long as it lives.
+        stays = not self._settings.serialize and all(works_on_host(window.profile.environment) for window in windows)
         while any(map(_unsettled, windows)):
             if self._looking_s > LOOKING_S:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
-                return self._each_unsettled(item, windows, partial(_undecided, plan, why))
-            number = 1 + max(len(window.runs) for window in windows)
-            say(self._config, f"opprof: {item.nodeid} looks slower; measuring it in process {number}")
+                return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
+            number = max(len(window.runs) for window in windows)
+            say(self._config, f"opprof: {id_of(item)} looks slower; measuring it in process {number + 1}")
+            begin = monotonic()
             try:
-                again = self._measured_again(item)
+                again = self._pool.measure(id_of(item), number - 1, stays)
             except BackendError as error:
-                return self._each_unsettled(item, windows, partial(_undecided, plan, str(error)))
-            windows = self._each_unsettled(item, windows, partial(self._with, plan, again))
+                return self._each(item, windows, _unsettled, partial(_undecided, plan, str(error)))
+            finally:
+                self._looking_s += monotonic() - begin
+            windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
         return windows
 
-    def _measured_again(self, item: pytest.Item) -> Mapping[str, Entry]:
-        begin = monotonic()
-        try:
-            return measure(self._config, [item.nodeid]).get(item.nodeid, {})
-        finally:
-            self._looking_s += monotonic() - begin
-
-    def _with(self, plan: Plan, again: Mapping[str, Entry], window: WindowReport, base: Entry) -> WindowReport:
+    def _with(self, plan: Plan, again: Answer, window: WindowReport, base: Entry) -> WindowReport:
         """Return the report of a window that looks slower with what one more process timed."""
-        if window.name not in again:
-            return _undecided(plan, "a fresh process did not measure it", window, base)
-        if again[window.name].calls != calls_of(window.profile):
+        entry = again.windows.get(window.name)
+        if entry is None:
+            said = f" ({again.why})" if again.why else ""
+            return _undecided(plan, f"a fresh process did not measure it{said}", window, base)
+        if entry.calls != calls_of(window.profile):
             return _undecided(plan, "a fresh process ran other ops", window, base)
-        runs = (*window.runs, *again[window.name].times.get(machine(), ()))
+        runs = (*window.runs, *entry.times.get(machine(), ()))
         if len(runs) == len(window.runs):
             return _undecided(plan, "a fresh process timed nothing", window, base)
         return self._compared(replace(window, runs=runs), base, plan)
+
+
+def _with_looks(looks: Sequence[Answer], why: str, window: WindowReport, base: Entry) -> WindowReport:
+    """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
+    seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
+    if not seen:
+        why = why or next((look.why for look in looks if look.why), "the window was not opened there")
+        return replace(window, looked=f"not confirmed in a fresh process: {why}")
+    if excused := excuse(base.calls, calls_of(window.profile), seen):
+        return replace(window, excused=excused)
+    there = {op: seen[0].get(op, Calls(0, 0)) for op in window.more_calls}
+    now = calls_of(window.profile)
+    if all(there[op].most == now[op].most for op in there):
+        return replace(window, looked="the same alone in a fresh process")
+    varied = ", ".join(f"{op} {calls}" for op, calls in there.items())
+    return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
 
 
 def _undecided(plan: Plan, why: str, window: WindowReport, base: Entry) -> WindowReport:
@@ -189,7 +248,7 @@ def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
 
 def _needs_another_look(windows: Sequence[WindowReport]) -> bool:
     """Tell whether one looks slower, and none fails whatever its times are."""
-    worse = any(window.budget or window.verdict in (Verdict.NEW, Verdict.MORE) for window in windows)
+    worse = any(window.budget or window.more_calls for window in windows)
     return not worse and any(map(_unsettled, windows))
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from .baselines import Entry, environment_of
 from .environment import Environment
-from .judge import STORED_RULE, clean_processes, has_lone_best
+from .ids import split_id
+from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, has_lone_best
 from .reports import BODY
 from .runs import Plain, TestRecord, entry_of
 from .samples import Run
 from .settings import Settings
-from .stale import split_id
 from .store import Store
+
+_Where = tuple[Environment, str, str, str]
 
 
 class Updates:
@@ -22,26 +24,39 @@ class Updates:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._new: set[_Where] = set()
+        """The windows that had no baseline before this run."""
+
+    def is_new(self, test: TestRecord) -> bool:
+        """Tell whether *test* has no baseline at all."""
+        entries = [self._store.entry(*_where(test.id, window)) for window in _compared(test)]
+        return bool(entries) and not any(entries)
+
+    def changes_calls(self, test: TestRecord) -> bool:
+        """Tell whether `write` would change the calls that are kept of *test*."""
+        return any(self._changes_calls(_where(test.id, window), window) for window in _compared(test))
+
+    def _changes_calls(self, where: _Where, window: Plain) -> bool:
+        base = self._store.entry(*where)
+        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window).calls))
 
     def lacks_times(self, node_id: str, window: Plain) -> bool:
         """Tell whether the baseline of a window needs times that more processes have to give."""
         if window["runs"]:
-            return self._entry_to_put(node_id, window) is not None
+            return self._entry_to_put(_where(node_id, window), window) is not None
         base = self._store.entry(*_where(node_id, window))
         runs = base.times.get(window["machine"], ()) if base else ()
         return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
 
-    def write(self, records: Iterable[TestRecord]) -> tuple[dict[str, int], list[Path]]:
-        """Write the baselines of the tests that passed. Return of how many tests they are new, changed, unchanged.
+    def write(self, tests: Iterable[TestRecord], times: bool) -> tuple[dict[str, int], list[Path]]:
+        """Write the baselines of the tests that passed; without new *times* of windows that are still being timed.
 
-        And the files that were written. Raises BaselineError.
+        Return of how many tests they are new, changed, unchanged, and the files written. Raises BaselineError.
         """
         counts = {"new": 0, "changed": 0, "unchanged": 0}
-        for record in records:
-            if record.outcome != "passed":
-                continue
-            done = {self._put(record.id, window) for window in record.windows if window["verdict"] is not None}
-            if self._settings.update == "all" and self._drop_gone_windows(record):
+        for test in tests:
+            done = {self._put(_where(test.id, window), window, times) for window in _compared(test)}
+            if test.outcome == "passed" and self._settings.update == "all" and self._drop_gone_windows(test):
                 done.add("changed")
             if word := next((word for word in counts if word in done), ""):
                 counts[word] += 1
@@ -49,7 +64,7 @@ class Updates:
 
     def gone_windows(self, record: TestRecord) -> Iterator[tuple[Environment, str]]:
         """Yield the windows that have a baseline and were not measured; a body is only where somebody asks for it."""
-        for environment, windows in windows_by_environment(record).items():
+        for environment, windows in by_environment(record).items():
             for window in set(self._store.windows(environment, *split_id(record.id))) - windows - {BODY}:
                 yield environment, window
 
@@ -59,21 +74,24 @@ class Updates:
             self._store.drop(environment, *split_id(record.id), window)
         return bool(gone)
 
-    def _put(self, node_id: str, window: Plain) -> str:
-        entry = self._entry_to_put(node_id, window)
+    def _put(self, where: _Where, window: Plain, times: bool) -> str:
+        entry = self._entry_to_put(where, window, times)
         if entry is None:
             return "unchanged"
-        where = _where(node_id, window)
         word = "changed" if self._store.entry(*where) else "new"
+        if word == "new":
+            self._new.add(where)
         self._store.put(*where, entry)
         return word
 
-    def _entry_to_put(self, node_id: str, window: Plain) -> Entry | None:
+    def _entry_to_put(self, where: _Where, window: Plain, times: bool = True) -> Entry | None:
         """Return the new baseline of a window, None if the old one stays."""
-        base, now = self._store.entry(*_where(node_id, window)), entry_of(window)
+        base, now = self._store.entry(*where), entry_of(window)
+        if not times or window["rounds"] < LEAST_ROUNDS:
+            now = Entry(now.calls)  # times of so few rounds are never judged
         if base is None:
             return now
-        if self._settings.update == "new":
+        if self._settings.update == "new" and where not in self._new:
             return None
         noisy = self._is_noisy(base.times.get(window["machine"], ()))
         entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
@@ -86,12 +104,17 @@ class Updates:
         return self._settings.noise != "ignore" and weak
 
 
-def _where(node_id: str, window: Plain) -> tuple[Environment, str, str, str]:
+def _compared(test: TestRecord) -> list[Plain]:
+    """Return the windows of a test that have baselines: none of one that failed."""
+    return [window for window in test.windows if window["verdict"] is not None] if test.outcome == "passed" else []
+
+
+def _where(node_id: str, window: Plain) -> _Where:
     """Return what finds the baseline of a window in the store."""
     return (environment_of(window["environment"]), *split_id(node_id), window["name"])
 
 
-def windows_by_environment(record: TestRecord) -> dict[Environment, set[str]]:
+def by_environment(record: TestRecord) -> dict[Environment, set[str]]:
     """Return the names of the windows of a test that were measured, by what measured them."""
     found: dict[Environment, set[str]] = {}
     for window in record.windows:

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import json
 import os
-import subprocess
+import select
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,9 @@ import pytest
 
 from pytest_opprof.backends import fake
 from pytest_opprof.environment import Environment
+from pytest_opprof.errors import BackendError
 from pytest_opprof.model import EventLog, OpProfile, assemble
+from pytest_opprof.processes import child
 
 pytest_plugins = ["pytester"]
 hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
@@ -57,12 +60,13 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run pytest on the files of pytester with the fake device, in this process.
 
-    How busy the machine is does not matter, and baselines are recorded in this process alone: a fresh one takes 1 s.
-    `thrice` makes times of them that are judged.
+    How busy the machine is does not matter, and neither are baselines recorded nor calls confirmed in other processes:
+    a fresh one takes 1 s. `thrice` makes times of the baselines that are judged, `looks` gives what confirms calls.
     """
+    looks(monkeypatch, BackendError("none is started in this test"))
     pytester.makeini(
         # hypothesis would be imported again at the end of each run: 1 s.
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\n"
@@ -79,6 +83,21 @@ def suite(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     return run
 
 
+def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
+    """Stand for the fresh process that confirms calls: what it finds, or raises. Return the tests it is asked for."""
+    asked = []
+
+    def alone(config: pytest.Config, file: str, test: str) -> Iterator[object]:
+        asked.append(test)
+        for look in found:
+            if isinstance(look, BaseException):
+                raise look
+            yield look
+
+    monkeypatch.setattr("pytest_opprof.stored.alone", alone)
+    return asked
+
+
 def thrice(pytester: pytest.Pytester) -> None:
     """Let the one process in each baseline stand for the three that times are judged by."""
     for path in pytester.path.rglob("*.py.json"):
@@ -91,22 +110,23 @@ def thrice(pytester: pytest.Pytester) -> None:
         path.write_text(json.dumps(document))
 
 
+ELSEWHERE = "os.environ['OPPROF_RUN'] != str(os.getpid())"
+"""In a test: whether it runs in another process than that of the run."""
 HANG = "os.symlink(str(os.getpid()), 'pid'); [None for _ in iter(int, 1)]"
 """Says which process it is, in one step, and never ends."""
 
 
-def end_at_once(monkeypatch: pytest.MonkeyPatch, by: type[BaseException] | None = None) -> None:
+def end_at_once(monkeypatch: pytest.MonkeyPatch, by: type[BaseException] = TimeoutError) -> None:
     """Let the time be up as soon as the fresh process hangs, or end the waiting by another exception."""
-    communicate = subprocess.Popen.communicate
+    line = child._line
 
-    def until_it_hangs(process: subprocess.Popen[str], input: None = None, timeout: float | None = None) -> object:
-        if timeout is None:
-            return communicate(process, input)
-        while not os.path.lexists("pid") and process.poll() is None:
-            os.sched_yield()
-        raise by or subprocess.TimeoutExpired(process.args, timeout)
+    def until_it_hangs(connection: socket.socket) -> bytes:
+        while not os.path.lexists("pid"):
+            if select.select([connection], [], [], 0.01)[0]:
+                return line(connection)
+        raise by
 
-    monkeypatch.setattr(subprocess.Popen, "communicate", until_it_hangs)
+    monkeypatch.setattr(child, "_line", until_it_hangs)
 
 
 Launch = tuple[str, int]

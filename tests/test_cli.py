@@ -123,6 +123,20 @@ def test_a_broken_file_is_one_line_and_exit_code_2(kept: Path, capsys: pytest.Ca
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_what_was_renamed_takes_its_baselines_along(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["baselines", "move", "test_m.py", "sub/test_n.py", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "1 test would be moved from test_m.py to sub/test_n.py\n"
+    assert cli.main(["baselines", "move", "test_m.py", "sub/test_n.py"]) == 0
+    folder = Path("baselines", HERE.folder)
+    assert capsys.readouterr().out.splitlines() == [
+        "1 test moved from test_m.py to sub/test_n.py",
+        f"  wrote {folder / 'sub' / 'test_n.py.json'}",
+        f"  removed {folder / 'test_m.py.json'}",
+    ]
+    assert cli.main(["baselines", "move", "test_m.py", "test_k.py"]) == 2
+    assert "nothing in baselines is a baseline of test_m.py" in capsys.readouterr().err
+
+
 def test_an_unknown_command_is_usage_and_exit_code_2() -> None:
     with pytest.raises(SystemExit) as error:
         cli.main(["bogus"])

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.baselines import OUTSIDE, Calls
-from pytest_opprof.compare import Diff, compare
+from pytest_opprof.compare import Diff, compare, excuse
 from pytest_opprof.judge import STORED, Judgement, Rule, Verdict, judge, unjudged
 from pytest_opprof.samples import Run
 
@@ -189,3 +191,52 @@ def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str
         None for _ in "1" if total is Verdict.SLOWER
     }
     assert {finding.op for finding in found.findings() if not finding.text.startswith("  of")} == slower
+
+
+class TestExcuse:
+    """Whether a fresh process shows that more calls depend on what ran before, not on the code."""
+
+    BASE: ClassVar = {"Add": Calls(1, 1), "Cast": Calls(3, 3)}
+
+    @pytest.mark.parametrize(
+        ("now", "looks", "word"),
+        [
+            ({"Cast": 5}, [{"Cast": 5}, {"Cast": 5}], ""),
+            ({"Cast": 5}, [{"Cast": 3}, {"Cast": 3}], "alone"),
+            ({"Cast": 5}, [{"Cast": 1}, {"Cast": 1}], "alone"),
+            ({"Cast": 5}, [{"Cast": 5}, {"Cast": 3}], "second"),
+            ({"Cast": 5}, [{"Cast": 5}, {"Cast": 2}], ""),
+            ({"Exp": 2}, [{"Exp": 2}, {}], "second"),
+            ({"Exp": 2}, [{"Exp": 2}, {"Mul": 1}], ""),
+            ({"Exp": 2}, [{"Mul": 1}, {"Mul": 1}], ""),
+            ({"Exp": 2}, [{"Exp": 2}, {"Cast": 1}], "second"),
+            ({"Cast": 5}, [{"Cast": 3}], "alone"),
+            ({"Cast": 5}, [{"Cast": 4}], ""),
+        ],
+    )
+    def test_what_the_looks_have_to_show(self, now: dict[str, int], looks: list[dict[str, int]], word: str) -> None:
+        def calls(found: dict[str, int]) -> dict[str, Calls]:
+            return {**self.BASE, **{op: Calls(n, n) for op, n in found.items()}}
+
+        said = excuse(self.BASE, calls(now), [calls(each) for each in looks])
+        assert word in said if word else not said
+
+
+def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width() -> None:
+    base = {"Mul": Calls(3, 7, varies=True)}
+    verdicts = {n: verdict_of(base, {"Mul": Calls(n, n)} if n else {}) for n in (0, 1, 7, 11, 12)}
+    assert verdicts == dict.fromkeys((0, 1, 7, 11), Verdict.OK) | {12: Verdict.MORE}
+    assert verdict_of({"Mul": Calls(9, 10, varies=True)}, {"Mul": Calls(7, 7)}) is Verdict.FEWER
+    assert verdict_of({"Mul": Calls(9, 10, varies=True)}, {}) is Verdict.GONE
+
+
+def verdict_of(base: dict[str, Calls], now: dict[str, Calls]) -> Verdict:
+    (row,) = compare(base, now, unjudged("no times", (), ()), STORED).rows
+    return row.verdict
+
+
+def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
+    base = {"aten::to": Calls(1, 1), "Cast": Calls(1, 1)}
+    now = {"aten::to": Calls(9, 9), "Cast": Calls(2, 2), "mylib::op": Calls(1, 1)}
+    findings = list(compare(base, now, unjudged("no times", (), ()), STORED).findings())
+    assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]

@@ -16,8 +16,8 @@ SHARED_BY_FORMATS = (
     {f"traces.{path.stem}" for path in (PACKAGE / "traces").glob("[!_]*.py")} - FORMATS - {"traces.place"}
 )
 LAYERS = [
-    {"errors", "vocabulary", "vocabulary_files", "own"},
-    {"units", "names", "samples", "conditions", "worktree"},
+    {"errors", "vocabulary", "vocabulary_files", "own", "ids", "processes", "processes.parent"},
+    {"units", "names", "samples", "conditions", "worktree", "processes.child"},
     {"attribution", "environment", "judge", "kernel_names", "kernels"},
     {"model"},
     {"ranges"},
@@ -34,17 +34,16 @@ LAYERS = [
     {"reports", "profiles_read", "checks"},
     {"runs", "profiles_show", "profiles_judge"},
     {"profiles", "two_runs", "selfcheck"},
-    {"settings", "remeasure"},
-    {"side"},
+    {"settings", "processes.this_run"},
+    {"side", "processes.fresh", "processes.pool"},
     {"fixture", "recording", "conclusion", "pairs", "updates"},
-    {"against", "stored"},
+    {"against", "stored", "body"},
     {"session"},
     {"plugin", "cli", "collected"},
     {"__main__"},
 ]
-PYTEST_ALLOWED = {"settings", "remeasure", "recording", "side", "against", "stored", "fixture", "session"} | {
-    "plugin",
-    "collected",
+PYTEST_ALLOWED = {"settings", "recording", "side", "against", "stored", "body", "fixture", "session"} | {
+    *("plugin", "collected", "processes.parent", "processes.fresh", "processes.this_run", "processes.pool")
 }
 FRAMEWORKS = {"torch", "cupy", "mindspore", "jax", "onnxruntime"}
 """`workloads`, which gives them something to do, imports them by name, to say so where that fails."""

@@ -54,7 +54,8 @@ MatMul  1                      400 us -> 300 us             -25%      faster
 Add     1                      5 us                         +0%       ok
 total device time: 415 us -> 327 us (-21.2%): +11 us from more calls, -98.8 us from faster calls
 
-if this is meant: pytest test_m.py::test_a --opprof-update"""
+if this is meant: pytest test_m.py::test_a --opprof-update
+if this is meant: raise the limit in its op_budget mark (an update does not)"""
     )
 
 
@@ -82,7 +83,9 @@ op      calls    device time    share    verdict
 Cast    10       10 us          2.41%    over budget
 MatMul  1        400 us         96.4%
 Add     1        5 us           1.2%
-total device time: 415 us"""
+total device time: 415 us
+
+if this is meant: raise the limit in its op_budget mark (an update does not)"""
     )
 
 

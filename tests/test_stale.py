@@ -7,7 +7,7 @@ import pytest
 from pytest_opprof import baselines
 from pytest_opprof.baselines import Baselines, Calls, Entry
 from pytest_opprof.environment import Environment
-from pytest_opprof.stale import Collected, pruned, stale
+from pytest_opprof.stale import Collected, renamed, stale
 from pytest_opprof.store import Store
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
@@ -71,5 +71,33 @@ def test_a_file_that_cannot_be_read_is_left_to_the_tests_that_need_it(root: Path
     assert gone(root, collected(root, "test_m.py::test_a[1]")) == []
 
 
-def test_pruning_leaves_the_others() -> None:
-    assert list(pruned(Baselines(HERE, KEPT), ["test_a[1]"]).tests) == ["test_a[2]"]
+def test_a_module_elsewhere_is_not_called_gone_for_having_no_file_below_the_root(root: Path) -> None:
+    path = baselines.path_of(root / "baselines", HERE, "package.test_e")
+    baselines.save(path, Baselines(HERE, KEPT))
+    assert gone(root, collected(root)) == []
+    assert gone(root, collected(root, "package.test_e::test_a[1]")) == ["package.test_e::test_a[2]"]
+
+
+class TestRenamed:
+    def found(self, root: Path, *lacking: str) -> list[tuple[str, str, int]]:
+        lacks = {"test_new.py": set(lacking)}
+        store = Store(root / "baselines")
+        return list(renamed(store.root, [HERE.folder], collected(root), store.at, lacks))
+
+    def test_a_file_that_is_gone_and_has_the_tests_that_a_new_one_lacks_was_renamed(self, root: Path) -> None:
+        (root / "test_n.py").unlink()
+        assert self.found(root, "test_a[1]", "test_a[2]", "test_b") == [("test_n.py", "test_new.py", 2)]
+
+    def test_a_file_that_is_there_was_not_renamed(self, root: Path) -> None:
+        assert self.found(root, "test_a[1]") == []
+
+    def test_a_file_of_other_tests_was_not_renamed(self, root: Path) -> None:
+        (root / "test_n.py").unlink()
+        assert self.found(root, "test_b") == []
+
+    def test_of_several_the_one_with_most_tests_in_common_was(self, root: Path) -> None:
+        (root / "test_n.py").unlink()
+        (root / "test_m.py").unlink()
+        more = {**KEPT, "test_b": KEPT["test_a[1]"]}
+        baselines.save(baselines.path_of(root / "baselines", HERE, "test_m.py"), Baselines(HERE, more))
+        assert self.found(root, "test_a[1]", "test_a[2]", "test_b") == [("test_m.py", "test_new.py", 3)]

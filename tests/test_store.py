@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +10,8 @@ import pytest
 from pytest_opprof import baselines
 from pytest_opprof.baselines import Baselines, Calls, Entry
 from pytest_opprof.environment import Environment
-from pytest_opprof.errors import BaselineError
-from pytest_opprof.store import Store
+from pytest_opprof.errors import BaselineError, UsageError
+from pytest_opprof.store import Store, _locked
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
@@ -80,6 +82,108 @@ def test_two_runs_at_a_time_lose_nothing_of_each_other(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.entry(HERE, "test_a.py", "test_x", "body") == ONE
     assert store.entry(HERE, "test_a.py", "test_y", "body") == TWO
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from pytest_opprof.baselines import Calls, Entry
+from pytest_opprof.environment import Environment
+from pytest_opprof.store import Store
+for number in range(50):
+    store = Store(Path(sys.argv[1]))
+    store.put(Environment((("torch", "2.13.0"),), "cpu", "x86_64"), "test_a.py", f"test_{sys.argv[2]}_{number}", "body",
+        Entry({"Add": Calls(1, 1)}))
+    store.save()
+"""
+
+
+def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITES, str(tmp_path)]
+    writers = [subprocess.Popen([*command, each]) for each in ("x", "y")]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    content = Store(tmp_path).at(baselines.path_of(tmp_path, HERE, "test_a.py"))
+    assert isinstance(content, Baselines)
+    assert content.tests.keys() == {f"test_{writer}_{number}" for writer in "xy" for number in range(50)}
+
+
+def test_a_run_that_writes_for_too_long_is_an_error_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.store._PATIENCE_S", 0)
+    store = Store(tmp_path)
+    store.put(HERE, "test_a.py", "test_x", "body", ONE)
+    with _locked(tmp_path), pytest.raises(BaselineError, match=r"another run has been writing baselines.*none were"):
+        store.save()
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestMove:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        store = Store(tmp_path)
+        for environment in (HERE, THERE):
+            for test in ("test_x", "test_y[1]", "test_y[2]", "test_yz"):
+                store.put(environment, "old/test_a.py", test, "body", ONE)
+        store.put(HERE, "older/test_a.py", "test_x", "body", ONE)
+        store.save()
+        return store
+
+    def kept(self, store: Store) -> set[str]:
+        """Return the tests that have baselines in both environments."""
+        found = []
+        for environment in (HERE, THERE):
+            folder = store.root / environment.folder
+            files = {path: baselines.load(path) for path in folder.rglob("*.json")}
+            modules = {baselines.module_of(store.root, path): content.tests for path, content in files.items()}
+            found.append({f"{module}::{test}" for module, tests in modules.items() for test in tests})
+        return set.intersection(*found)
+
+    @pytest.mark.parametrize(("old", "new"), [("old", "new"), ("old/test_a.py", "new/test_a.py")])
+    def test_a_folder_or_a_module_takes_all_its_tests_along(self, store: Store, old: str, new: str) -> None:
+        assert store.move(old, new) == 4
+        assert len(store.save()) == 4
+        assert self.kept(store) == {
+            f"new/test_a.py::{test}" for test in ("test_x", "test_y[1]", "test_y[2]", "test_yz")
+        }
+
+    def test_a_test_takes_its_parameters_along_and_no_other_test(self, store: Store) -> None:
+        assert store.move("old/test_a.py::test_y", "old/test_b.py::test_w") == 2
+        store.save()
+        assert self.kept(store) == {
+            *("old/test_a.py::test_x", "old/test_a.py::test_yz"),
+            *("old/test_b.py::test_w[1]", "old/test_b.py::test_w[2]"),
+        }
+
+    def test_a_test_is_renamed_within_its_module(self, store: Store) -> None:
+        assert store.move("old/test_a.py::test_x", "old/test_a.py::test_new") == 1
+        store.save()
+        assert "old/test_a.py::test_new" in self.kept(store)
+
+    def test_a_baseline_that_is_there_is_not_replaced(self, store: Store) -> None:
+        with pytest.raises(BaselineError, match=r"has a baseline of test_x already, so nothing was moved"):
+            store.move("old/test_a.py", "older/test_a.py")
+
+    def test_a_module_is_no_test(self, store: Store) -> None:
+        with pytest.raises(UsageError, match="name two modules, two folders, or two tests"):
+            store.move("old/test_a.py", "old/test_b.py::test_x")
+
+    def test_what_has_no_baselines_moves_nothing(self, store: Store) -> None:
+        assert store.move("elsewhere", "new") == 0
+        assert store.save() == []
+
+
+def test_tests_of_a_file_are_dropped_and_an_empty_file_is_removed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(HERE, "test_a.py", "test_x", "body", ONE)
+    store.put(HERE, "test_a.py", "test_y", "body", ONE)
+    (path,) = store.save()
+    store.drop_tests(path, ["test_x"])
+    store.save()
+    assert baselines.load(path).tests.keys() == {"test_y"}
+    store.drop_tests(path, ["test_y"])
+    store.save()
+    assert not path.exists()
 
 
 def test_a_baseline_moves_to_the_environment_that_replaces_it(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_test_that_fails_in_the_working_tree_fails_as_ever(repository: pytest.
     ],
 )
 def test_a_side_that_dies_ends_the_run_with_a_message(repository: pytest.Pytester, broken: str, said: str) -> None:
-    dies = f"import os\nif 'OPPROF_SIDE' in os.environ:\n    {broken}\n"
+    dies = f"import os\nif 'OPPROF_PARENT' in os.environ:\n    {broken}\n"
     (repository.path / "conftest.py").write_text(dies)
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -182,10 +182,10 @@ def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pyt
 def test_a_side_that_hangs_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
     model(repository, "import time", "while True: time.sleep(1)")
     # Only of the run that waits: a side reads it, too, but waits for nobody.
-    (repository.path / "conftest.py").write_text("import pytest_opprof.pairs as p\np.PATIENCE_S = 3\n")
+    (repository.path / "conftest.py").write_text("import pytest_opprof.processes.child as c\nc.PATIENCE_S = 3\n")
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: the working tree said nothing for 3 s"])
+    result.stderr.fnmatch_lines(["ERROR: the working tree took more than 3 s"])
     assert leftovers(repository) == []
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from pytest_opprof.baselines import Calls, Entry
 from pytest_opprof.environment import machine
 from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.pool import Answer
 from pytest_opprof.samples import Run
 
-from ..conftest import HANG, end_at_once
+from ..conftest import ELSEWHERE, HANG, end_at_once
 
 Suite = Callable[..., pytest.RunResult]
 Windows = Mapping[str, Mapping[str, object]]
@@ -50,16 +52,34 @@ def processes(pytester: pytest.Pytester, test: str = "test_a") -> list[list[floa
 class Fresh:
     """Stands for the fresh processes: what each measures, or raises."""
 
-    def __init__(self, measured: Callable[[int], object] = lambda number: None) -> None:
+    def __init__(self, does: Callable[[int], object] = lambda number: None) -> None:
         self.asked: list[list[str]] = []
+        self.started: list[int] = []
+        """How many were started at once."""
         self.timeouts: list[float] = []
-        self.measured = measured
+        self.does = does
 
-    def measure(self, config: pytest.Config, tests: list[str], timeout_s: float) -> Mapping[str, Mapping[str, Entry]]:
+    @contextmanager
+    def fresh(self, config: pytest.Config, files: set[str], number: int) -> Iterator[list[Fresh]]:
+        self.started.append(number)
+        yield [self] * number
+
+    def end(self) -> None:
+        pass
+
+    def measured(self, config: pytest.Config, child: Fresh, tests: list[str], timeout_s: float) -> dict[str, Answer]:
         self.asked.append(tests)
         self.timeouts.append(timeout_s)
-        entry = self.measured(len(self.asked)) or timed()
-        return {test: {"body": entry} for test in tests}  # type: ignore[dict-item]
+        done = self.does(len(self.asked))
+        if isinstance(done, Answer):
+            return dict.fromkeys(tests, done)
+        by_test = done if isinstance(done, dict) else {}
+        counted = Entry({"Cast": Calls(1, 1)})
+        entry = done if isinstance(done, Entry) else timed()
+        return {
+            test: Answer({"body": by_test.get(test, counted if test.endswith("counted") else entry)}, "")
+            for test in tests
+        }
 
 
 def timed(calls: int = 1, rounds: int = 10, op: str = "Add", **known: object) -> Entry:
@@ -69,9 +89,10 @@ def timed(calls: int = 1, rounds: int = 10, op: str = "Add", **known: object) ->
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fresh]:
-    def stand_in(measured: Callable[[int], object] = lambda number: None) -> Fresh:
-        found = Fresh(measured)
-        monkeypatch.setattr("pytest_opprof.recording.measure", found.measure)
+    def stand_in(does: Callable[[int], object] = lambda number: None) -> Fresh:
+        found = Fresh(does)
+        monkeypatch.setattr("pytest_opprof.recording.fresh", found.fresh)
+        monkeypatch.setattr("pytest_opprof.recording.measured", found.measured)
         return found
 
     return stand_in
@@ -91,13 +112,13 @@ def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pyt
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         [
-            "opprof: measuring 1 timed test, process 2 of 3",
-            "opprof: measuring 1 timed test, process 3 of 3, about * s each",
+            "opprof: measuring 2 tests in process 2 of 3",
+            "opprof: measuring 2 tests in process 3 of 3, about * s",
             "baselines of 2 tests: 2 new, 0 changed, 0 unchanged",
         ]
     )
     assert processes(pytester) == [[100] * 10] * 3
-    assert "times" not in kept(pytester)["test_counted"] or len(processes(pytester, "test_counted")) == 1
+    assert kept(pytester)["test_counted"] == {"calls": {"Cast": 1}}
     suite("--opprof", "--opprof-strict").stdout.fnmatch_lines(["opprof: 2 tests measured, 2 ok"])
 
 
@@ -109,7 +130,8 @@ def test_five_are_the_default_for_a_baseline_and_one_for_a_run(
     others = fresh()
     pytester.runpytest_inprocess("--opprof-update", *ours)
     assert len(processes(pytester)) == 5
-    assert others.asked == [["test_m.py::test_a"]] * 4
+    both, timed_ = ["test_m.py::test_a", "test_m.py::test_counted"], ["test_m.py::test_a"]
+    assert (others.asked, others.started) == ([both, both, timed_, timed_], [2, 2])
     pytester.runpytest_inprocess("--opprof", *ours)
     assert len(others.asked) == 4
 
@@ -151,7 +173,7 @@ def test_only_tests_that_passed_are_measured_again(
     others = fresh()
     model(pytester, more="pass\ndef test_fails(): fake.launch('Add'); assert 0\ndef test_b(): fake.launch('Add')")
     suite("--opprof-update", "--opprof-processes=3").assert_outcomes(passed=3, failed=1)
-    assert others.asked == [["test_m.py::test_a", "test_m.py::test_b"]] * 2
+    assert others.asked == [["test_m.py::test_a", "test_m.py::test_b", "test_m.py::test_counted"]] * 2
 
 
 def test_a_process_may_take_ten_times_as_long_as_the_one_before_and_five_minutes_at_least(
@@ -163,11 +185,120 @@ def test_a_process_may_take_ten_times_as_long_as_the_one_before_and_five_minutes
     model(pytester)
     result = suite("--opprof-update", "--opprof-processes=3")
     assert others.timeouts == [300, 400]
-    result.stdout.fnmatch_lines(["opprof: measuring 1 timed test, process 3 of 3, about 40 s each"])
+    result.stdout.fnmatch_lines(["opprof: measuring 2 tests in process 3 of 3, about 40 s"])
+
+
+# --- calls that vary
+
+
+def drawn(calls: int) -> Entry:
+    return Entry({"Add": Calls(1, 1), "Mul": Calls(calls, calls)})
+
+
+RANDOM = """
+import pytest
+from pytest_opprof.backends import fake
+@pytest.mark.opprof
+def test_a({fixture}):
+    fake.launch("Add")
+    for _ in range({calls}): fake.launch("Mul")
+"""
+
+
+def test_calls_that_vary_from_run_to_run_are_kept_as_a_range_and_that_is_said(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
+) -> None:
+    fresh(lambda number: drawn({1: 3, 2: 7}[number]))
+    pytester.makepyfile(test_m=RANDOM.format(calls=4, fixture=""))
+    result = suite("--opprof-update", "--opprof-processes=3")
+    assert result.ret == 0
+    said = "test_m.py::test_a: calls vary from run to run: Mul 3..7. Ranges are kept (seed what is random)"
+    result.stdout.fnmatch_lines([said, "baselines of 1 test: 1 new, 0 changed, 0 unchanged"])
+    assert kept(pytester) == {"test_a": {"calls": {"Add": 1, "Mul": {"varies": [3, 7]}}}}
+
+
+def test_an_op_that_only_some_processes_run_varies_from_none(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
+) -> None:
+    fresh(lambda number: drawn(2) if number == 2 else Entry({"Add": Calls(1, 1)}))
+    pytester.makepyfile(test_m=RANDOM.format(calls=0, fixture=""))
+    suite("--opprof-update", "--opprof-processes=3")
+    assert kept(pytester) == {"test_a": {"calls": {"Add": 1, "Mul": {"varies": [0, 2]}}}}
+
+
+@pytest.mark.parametrize(("calls", "outcome"), [(0, "passed"), (11, "passed"), (12, "failed")])
+def test_a_call_count_that_varies_may_leave_its_range_by_as_much_as_that_is_wide(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], calls: int, outcome: str
+) -> None:
+    fresh(lambda number: drawn({1: 3, 2: 7}[number]))
+    pytester.makepyfile(test_m=RANDOM.format(calls=4, fixture=""))
+    suite("--opprof-update", "--opprof-processes=3")
+    pytester.makepyfile(test_m=RANDOM.format(calls=calls, fixture=""))
+    suite("--opprof").assert_outcomes(**{outcome: 1})
+
+
+def test_an_update_leaves_a_range_that_still_holds(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
+) -> None:
+    others = fresh(lambda number: drawn({1: 3, 2: 7}[number]))
+    pytester.makepyfile(test_m=RANDOM.format(calls=4, fixture=""))
+    suite("--opprof-update", "--opprof-processes=3")
+    pytester.makepyfile(test_m=RANDOM.format(calls=8, fixture=""))
+    result = suite("--opprof-update", "--opprof-processes=3")
+    result.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 0 changed, 1 unchanged"])
+    assert len(others.asked) == 2
+
+
+def test_times_of_calls_that_vary_are_not_kept(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
+) -> None:
+    fresh(lambda number: timed(calls=number))
+    model(pytester)
+    result = suite("--opprof-update", "--opprof-processes=5")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["test_m.py::test_a: * Add 1..2. Ranges are kept, times are not (seed what is random)"])
+    assert kept(pytester)["test_a"] == {"calls": {"Add": {"varies": [1, 2]}}}
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (
+            "import hypothesis, hypothesis.strategies as st\n"
+            + RANDOM.format(calls="calls", fixture="calls").replace(
+                "def test", "@hypothesis.given(st.integers(1, 9))\ndef test"
+            ),
+            "*(Hypothesis: each run draws other examples (@settings(derandomize=True, database=None) draws the same))",
+        ),
+        (
+            "import pytest\n@pytest.fixture\ndef benchmark(): pass\n" + RANDOM.format(calls=4, fixture="benchmark"),
+            "*(pytest-benchmark: it runs the function as often as time allows (--benchmark-disable: once))",
+        ),
+    ],
+)
+def test_what_makes_calls_vary_is_called_by_its_name(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], test: str, said: str
+) -> None:
+    fresh(lambda number: drawn(9_999))
+    pytester.makepyfile(test_m=test)
+    suite("--opprof-update", "--opprof-processes=2").stdout.fnmatch_lines([f"test_m.py::test_a: *Mul {said}"])
+
+
+def test_whether_calls_vary_is_not_known_of_what_cannot_be_measured_again(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
+) -> None:
+    fresh(lambda number: Answer({}, "failed: it broke"))
+    pytester.makepyfile(test_m=RANDOM.format(calls=2, fixture=""))
+    result = suite("--opprof-update", "--opprof-processes=2")
+    why = "it was not measured in process 2 (failed: it broke)"
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: whether its calls vary is not known: {why}"])
+    assert (result.ret, kept(pytester)) == (0, {"test_a": {"calls": {"Add": 1, "Mul": 2}}})
 
 
 # --- what goes wrong
 
+NO_PROCESS = "no further process could measure, so only the calls of this one are kept:"
+NO_TIMES = "test_m.py::test_a: its times were not recorded:"
 COUNTS_ONLY = {"test_a": {"calls": {"Add": 1}}}
 
 
@@ -178,13 +309,21 @@ def only_counts_are_kept(pytester: pytest.Pytester, result: pytest.RunResult, er
     assert kept(pytester)["test_a"] == COUNTS_ONLY["test_a"]
 
 
-def test_ctrl_c_writes_nothing(pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]) -> None:
-    fresh(raises(KeyboardInterrupt(), at=2))
+@pytest.mark.parametrize(
+    ("process", "written"), [(2, "no baseline was written"), (4, "calls were recorded, times were not")]
+)
+def test_ctrl_c_while_times_are_recorded_leaves_the_calls(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], process: int, written: str
+) -> None:
+    fresh(raises(KeyboardInterrupt(), at=process - 1))
     model(pytester)
-    result = suite("--opprof-update", "--opprof-processes=3", "--opprof-json=run.json", no_reraise_ctrlc=True)
+    result = suite("--opprof-update", "--opprof-processes=5", "--opprof-json=run.json", no_reraise_ctrlc=True)
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["opprof: error: interrupted: no baseline was written"])
-    assert not (pytester.path / "baselines").exists()
+    result.stdout.fnmatch_lines([f"opprof: error: interrupted: {written}"])
+    if process == 4:
+        assert kept(pytester) == {"test_a": {"calls": {"Add": 1}}, "test_counted": {"calls": {"Cast": 1}}}
+    else:
+        assert not (pytester.path / "baselines").exists()
     assert json.loads((pytester.path / "run.json").read_text())["interrupted"]
 
 
@@ -192,7 +331,7 @@ def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end_at_once(monkeypatch, KeyboardInterrupt)
-    model(pytester, more=f"if 'OPPROF_TESTS' in os.environ: {HANG}")
+    model(pytester, more=f"if {ELSEWHERE}: {HANG}")
     result = suite("--opprof-update", "--opprof-processes=3", no_reraise_ctrlc=True)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert not (pytester.path / "baselines").exists()
@@ -204,9 +343,9 @@ def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end_at_once(monkeypatch)
-    model(pytester, more=f"if 'OPPROF_TESTS' in os.environ: {HANG}")
+    model(pytester, more=f"if {ELSEWHERE}: {HANG}")
     result = suite("--opprof-update", "--opprof-processes=3")
-    only_counts_are_kept(pytester, result, "times were not recorded: a fresh process took more than 300 s")
+    only_counts_are_kept(pytester, result, f"{NO_PROCESS} a fresh process took more than 300 s")
     with pytest.raises(ProcessLookupError):
         os.kill(int(os.readlink("pid")), 0)
 
@@ -214,49 +353,43 @@ def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
 @pytest.mark.parametrize(
     ("in_the_fresh_process", "error"),
     [
-        ("os._exit(3)", "times were not recorded: a fresh process gave no measurement (*)"),
-        ("os.kill(os.getpid(), 9)", "times were not recorded: a fresh process gave no measurement (*)"),
-        ("pytest.skip()", "test_m.py::test_a: its times were not recorded: it was not measured in process 2"),
-        ("assert 0", "test_m.py::test_a: its times were not recorded: it was not measured in process 2"),
-        ("fake.launch('Exp')", "test_m.py::test_a: its times were not recorded: other ops ran in process 2"),
+        ("os._exit(3)", f"{NO_PROCESS} a fresh process ended early (*)"),
+        ("os.kill(os.getpid(), 9)", f"{NO_PROCESS} a fresh process ended early (*)"),
+        ("pytest.skip('not here')", f"{NO_TIMES} it was not measured in process 2 (skipped: Skipped: not here)"),
+        ("assert 0", f"{NO_TIMES} it was not measured in process 2 (failed: assert 0)"),
     ],
 )
 def test_when_a_fresh_process_goes_wrong_counts_are_kept_and_times_are_not(
     pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, error: str
 ) -> None:
-    model(pytester, more=f"if 'OPPROF_TESTS' in os.environ: {in_the_fresh_process}")
+    model(pytester, more=f"if {ELSEWHERE}: {in_the_fresh_process}")
     only_counts_are_kept(pytester, suite("--opprof-update", "--opprof-processes=2"), error)
 
 
 def test_a_fresh_process_that_collects_nothing_measured_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
-        test_m="import os, pytest\nif 'OPPROF_TESTS' in os.environ: pytest.skip('', allow_module_level=True)\n"
-        + MODEL.format(more="", rounds=10)
+        test_m="import os, pytest\n"
+        f"if {ELSEWHERE}: pytest.skip('', allow_module_level=True)\n" + MODEL.format(more="", rounds=10)
     )
-    error = "test_m.py::test_a: its times were not recorded: it was not measured in process 2"
+    error = f"{NO_TIMES} it was not measured in process 2 (pytest did not collect it there)"
     only_counts_are_kept(pytester, suite("--opprof-update", "--opprof-processes=2"), error)
 
 
 @pytest.mark.parametrize(
-    ("measured", "why"),
+    ("there", "why"),
     [
-        (timed(calls=2), "other ops ran"),
         (timed(rounds=9), "other rounds or ops were timed"),
         (timed(op="Mul"), "other rounds or ops were timed"),
         (Entry({"Add": Calls(1, 1)}), "other rounds or ops were timed"),
     ],
 )
 def test_only_the_test_that_was_another_in_a_fresh_process_loses_its_times(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, measured: Entry, why: str
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], there: Entry, why: str
 ) -> None:
-    def measure(config: pytest.Config, tests: list[str], timeout_s: float) -> Mapping[str, Mapping[str, Entry]]:
-        return {test: {"body": measured if test.endswith("test_a") else timed()} for test in tests}
-
-    monkeypatch.setattr("pytest_opprof.recording.measure", measure)
+    fresh(lambda number: {"test_m.py::test_a": there})
     model(pytester, more="pass\ndef test_b(): fake.launch('Add', device_ns=100_000)")
     result = suite("--opprof-update", "--opprof-processes=3")
-    error = f"test_m.py::test_a: its times were not recorded: {why} in process 2"
-    only_counts_are_kept(pytester, result, error)
+    only_counts_are_kept(pytester, result, f"{NO_TIMES} {why} in process 2")
     assert result.stdout.str().count("times were not recorded") == 1
     assert len(processes(pytester, "test_b")) == 3
 
@@ -273,7 +406,7 @@ def test_times_that_could_not_be_recorded_leave_those_there_were(
     pytester.makepyfile(test_m=MODEL.format(more="", rounds=30))
     result = suite("--opprof-update", "--opprof-processes=3")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["opprof: error: times were not recorded: it broke"])
+    result.stdout.fnmatch_lines([f"opprof: error: {NO_PROCESS} it broke"])
     assert path.read_text() == before
 
 
@@ -314,7 +447,7 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(
     others = fresh(lambda number: quiet if number < 2 else waited)
     result = suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn")
     assert len(others.asked) == 9
-    result.stdout.fnmatch_lines(["opprof: measuring 1 timed test, process 6, since others were disturbed, about * s*"])
+    result.stdout.fnmatch_lines(["opprof: measuring 1 test in process 6, since others were disturbed, about * s*"])
     error = f"test_m.py::test_a: in 8 of 10 processes its rounds shared their core with others. {AGAIN}"
     only_counts_are_kept(pytester, result, error)
 

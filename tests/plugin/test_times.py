@@ -13,7 +13,7 @@ import pytest
 
 from pytest_opprof.judge import Rule
 
-from ..conftest import HANG, end_at_once, thrice
+from ..conftest import ELSEWHERE, HANG, end_at_once, thrice
 
 Suite = Callable[..., pytest.RunResult]
 MODEL = """
@@ -21,8 +21,8 @@ import os, pathlib, pytest
 from pytest_opprof.backends import fake
 @pytest.mark.opprof(rounds=10{mark})
 def test_a():
-    fake.launch("MatMul", device_ns={again} if "OPPROF_TESTS" in os.environ else {ns})
-{more}"""
+    fake.launch("MatMul", device_ns={again} if ELSEWHERE else {ns})
+{more}""".replace("ELSEWHERE", ELSEWHERE)
 
 
 def model(
@@ -103,7 +103,7 @@ def test_what_looks_slower_is_measured_in_another_moment_before_another_process(
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast="True", more=""))
     suite("--opprof-update")
     thrice(pytester)
-    monkeypatch.setattr("pytest_opprof.stored.measure", lambda *arguments: pytest.fail("a fresh process"))
+    monkeypatch.setattr("pytest_opprof.processes.pool.Pool.measure", lambda *arguments: pytest.fail("a fresh process"))
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast=fast, more=more))
     result = suite("--opprof", "-s")
     result.assert_outcomes(passed=not more, failed=bool(more))
@@ -141,9 +141,7 @@ def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
     suite("--opprof-update")
     thrice(pytester)
     for fast, outcome in (("len(RAN) > 12", {"passed": 1}), ("False", {"failed": 1})):
-        pytester.makepyfile(
-            test_m=CASE.format(fast=f'{fast} or "OPPROF_TESTS" in os.environ and {fast != "False"}', end=end)
-        )
+        pytester.makepyfile(test_m=CASE.format(fast=f"{fast} or {ELSEWHERE} and {fast != 'False'}", end=end))
         result = suite("--opprof")
         result.assert_outcomes(**outcome)
         assert ("in 6 processes" in result.stdout.str()) == (fast == "False")
@@ -156,7 +154,7 @@ def test_what_is_measured_once_more_changes_no_counts(pytester: pytest.Pytester,
     pytester.makepyfile(test_m=text)
     suite("--opprof-update")
     thrice(pytester)
-    slower = body.format(ns='200_000 if "OPPROF_TESTS" in os.environ else 900_000')
+    slower = body.format(ns=f"200_000 if {ELSEWHERE} else 900_000")
     pytester.makepyfile(test_m=MORE_EACH_TIME.format(body=slower))
     result = suite("--opprof")
     result.assert_outcomes(passed=1)
@@ -177,7 +175,7 @@ def test_what_is_not_slower_is_not_looked_at_again(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, us: int
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.stored.measure", lambda *arguments: pytest.fail("looked again"))
+    monkeypatch.setattr("pytest_opprof.processes.pool.Pool.measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, us)
     suite("--opprof").assert_outcomes(passed=1)
 
@@ -186,7 +184,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.stored.measure", lambda *arguments: pytest.fail("looked again"))
+    monkeypatch.setattr("pytest_opprof.processes.pool.Pool.measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, 200, more="    fake.launch('MatMul', device_ns=200_000)\n")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
@@ -198,9 +196,9 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
 @pytest.mark.parametrize(
     ("in_the_fresh_process", "reason"),
     [
-        ("os._exit(3)", "a fresh process gave no measurement (*)"),
-        ("os.kill(os.getpid(), 9)", "a fresh process gave no measurement (*)"),
-        ("pytest.skip('not here')", "a fresh process did not measure it"),
+        ("os._exit(3)", "a fresh process ended early (*)"),
+        ("os.kill(os.getpid(), 9)", "a fresh process ended early (*)"),
+        ("pytest.skip('not here')", "a fresh process did not measure it (skipped: Skipped: not here)"),
         ("fake.launch('Exp')", "a fresh process ran other ops"),
     ],
 )
@@ -208,7 +206,7 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(
     pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, reason: str
 ) -> None:
     recorded(pytester, suite)
-    model(pytester, 900, more=f"    if 'OPPROF_TESTS' in os.environ: {in_the_fresh_process}\n")
+    model(pytester, 900, more=f"    if {ELSEWHERE}: {in_the_fresh_process}\n")
     result = suite("--opprof")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
@@ -265,7 +263,7 @@ def test_a_fresh_process_that_hangs_is_ended(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(pytester, suite)
-    model(pytester, 900, more=f"    if 'OPPROF_TESTS' in os.environ: {HANG}\n")
+    model(pytester, 900, more=f"    if {ELSEWHERE}: {HANG}\n")
     end_at_once(monkeypatch)
     result = suite("--opprof")
     result.stdout.fnmatch_lines(["*could not be measured again: a fresh process took more than 300 s; device time:*"])

@@ -142,12 +142,3 @@ def test_serialized_workers_hold_one_lock(pytester: pytest.Pytester, suite: Suit
     lines = (pytester.path / "order").read_text().splitlines()
     # Rounds of two workers at once would be mixed.
     assert len([line for line, before in zip(lines, [None, *lines]) if line != before]) == 8
-
-
-def test_serializing_without_filelock_says_what_to_install(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.settings.find_spec", lambda name: None)
-    result = suite("--opprof", "--opprof-serialize")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --opprof-serialize needs filelock: pip install 'pytest-opprof[[]xdist[]]'"])

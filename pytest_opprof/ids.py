@@ -1,0 +1,50 @@
+"""What a test is called: by the module whose baselines hold it, and by its own name.
+
+That is pytest's node id, but for tests outside of the root directory (``--pyargs``, ``--rootdir``): pytest may call two
+of their modules the same, and some nothing at all.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def id_of(item: pytest.Item) -> str:
+    """Return the name of *item*: ``tests/test_a.py::test_b``; of a module elsewhere ``package.test_a::test_b``."""
+    if item.path.is_relative_to(item.config.rootpath):
+        return item.nodeid
+    module = getattr(getattr(item, "module", None), "__name__", item.path.stem)
+    return f"{module}::{item.nodeid.partition('::')[2]}"
+
+
+def split_id(test: str) -> tuple[str, str]:
+    """Return the module of a test, and its name there.
+
+    >>> split_id("tests/test_a.py::TestB::test_c[a::b]")
+    ('tests/test_a.py', 'TestB::test_c[a::b]')
+    """
+    module, _, name = test.partition("::")
+    return module, name
+
+
+def is_file(module: str) -> bool:
+    """Tell whether a module is called by its file below the root directory, not by its dotted name.
+
+    >>> is_file("test_a.py"), is_file("docs/a.md"), is_file("package.tests.test_a")
+    (True, True, False)
+    """
+    return "/" in module or module.endswith(".py")
+
+
+def command(test: str, flag: str) -> str:
+    """Return the command that runs *test* with *flag*.
+
+    >>> command("test_a.py::test_b[x y]", "--opprof"), command("package.test_a::test_b", "--opprof")
+    ("pytest 'test_a.py::test_b[x y]' --opprof", 'pytest --pyargs package.test_a::test_b --opprof')
+    """
+    elsewhere = "" if is_file(split_id(test)[0]) else "--pyargs "
+    return f"pytest {elsewhere}{shlex.quote(test)} {flag}"

@@ -1,0 +1,189 @@
+"""A pytest that this run starts: it connects back, asks what to do, and is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import current_thread, main_thread
+from time import monotonic
+from typing import IO, Any
+
+from ..errors import BackendError
+from .parent import VARIABLE
+
+PATIENCE_S = 300
+"""How long a process may take to start, to set a test up, or for one round."""
+_ALIVE_S = 0.5
+"""How often to look whether a process that is to start still lives."""
+_ENDING_S = 10
+"""How long a process may take to end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to start a process."""
+
+    name: str
+    """As the user knows it."""
+    words: Sequence[str]
+    folder: Path
+    told: Mapping[str, object]
+    """What it is there for: `parent.Told`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What its environment has beside this one's."""
+
+
+class Child:
+    """A process that was started."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        self.name = name
+        self.connection: socket.socket | None = None
+        self.asks: list[Any] = []
+        """What it waits for an answer to; empty while it runs."""
+        self._process = process
+        self._output = output
+        self._is_over = False
+
+    def answer(self, answer: object = None) -> None:
+        """Let it go on."""
+        self.asks = []
+        assert self.connection is not None
+        with suppress(OSError):  # it died; `hear` says so
+            self.connection.sendall(json.dumps(answer).encode() + b"\n")
+
+    def hear(self, patience_s: float | None = None) -> list[Any]:
+        """Wait for what it asks next. Raises BackendError if it died or takes too long."""
+        assert self.connection is not None
+        patience_s = PATIENCE_S if patience_s is None else patience_s
+        self.connection.settimeout(patience_s)
+        try:
+            with _terminated_as_by_ctrl_c():
+                line = _line(self.connection)
+        except TimeoutError:
+            raise BackendError(f"{self.name} took more than {patience_s:.0f} s") from None
+        if not line:
+            raise self.ended()
+        self.asks = json.loads(line)
+        return self.asks
+
+    def ended(self) -> BackendError:
+        """Return the error for a process that ended by itself, with the last that it printed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDING_S)
+        self._output.seek(0)
+        lines = self._output.read().decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
+        return BackendError(f"{self.name} ended early ({lines[-1].strip('= ')})")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """End it, with what it started: by itself if it waits for an answer, else at once."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self.asks and self.is_running:
+            self.answer(None)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDING_S)
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def started(commands: Sequence[Command]) -> Iterator[list[Child]]:
+    """Start all at once, and yield them when each has connected; they are gone afterwards, whatever happens.
+
+    Raises BackendError, with the reason, for one that does not start.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        key = secrets.token_hex(16)
+        children = []
+        with _terminated_as_by_ctrl_c():
+            for number, command in enumerate(commands):
+                output = stack.enter_context(open(Path(folder, f"{number}"), "w+b"))
+                children.append(_start(command, server.getsockname()[1], [key, number], output))
+                stack.callback(children[-1].end)
+            _accept(children, server, key, stack)
+        yield children
+
+
+def _start(command: Command, port: int, hello: list[object], output: IO[bytes]) -> Child:
+    told = {"port": port, "hello": hello, **command.told}
+    try:
+        process = subprocess.Popen(
+            command.words,
+            cwd=command.folder,
+            env={**os.environ, **command.environment, VARIABLE: json.dumps(told)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise BackendError(f"{command.name}: {command.words[0]} cannot be started: {error.strerror or error}") from None
+    return Child(command.name, process, output)
+
+
+def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: ExitStack) -> None:
+    """Wait until all have said hello. Raises BackendError if one does not."""
+    server.settimeout(_ALIVE_S)
+    since = monotonic()
+    while waiting := [child for child in children if child.connection is None]:
+        try:
+            connection = server.accept()[0]
+        except TimeoutError:
+            for child in waiting:
+                if not child.is_running:
+                    raise child.ended() from None
+            if monotonic() - since > PATIENCE_S:
+                raise BackendError(f"{waiting[0].name} did not start within {PATIENCE_S} s") from None
+            continue
+        stack.enter_context(connection)
+        connection.settimeout(PATIENCE_S)
+        hello = _line(connection)
+        for number, child in enumerate(children):
+            if secrets.compare_digest(hello, json.dumps([key, number]).encode() + b"\n"):
+                child.connection = connection
+
+
+def _line(connection: socket.socket) -> bytes:
+    """Return the next message, which is a line; empty if the other end is gone. Raises TimeoutError."""
+    parts = []
+    with suppress(ConnectionError):
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+            if part.endswith(b"\n"):  # it says no more before it is answered
+                return b"".join(parts)
+    return b""
+
+
+@contextmanager
+def _terminated_as_by_ctrl_c() -> Iterator[None]:
+    """Let a SIGTERM, with which CI ends a job, do as Ctrl-C: nothing else would end what was started."""
+    ours = current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

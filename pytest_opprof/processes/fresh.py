@@ -1,0 +1,64 @@
+"""A pytest that another run started to measure tests for it, apart from what ran there before."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conditions import LOOKING_PATIENCE_S, Core
+from ..ids import id_of
+from .parent import Parent, why
+from .this_run import CORE
+
+
+class Fresh:
+    """The hooks of such a run: it collects, then measures the tests that it is asked for, until it is not asked again.
+
+    It answers with the plain windows of each test (`runs.plain_window`), or why there are none.
+    """
+
+    def __init__(self, config: pytest.Config, parent: Parent) -> None:
+        self._config = config
+        self._parent = parent
+        self._files = {Path(file) for file in parent.told["files"]}
+        """The files of the tests that it may be asked for."""
+        self._errors: dict[str, str] = {}
+        self._answer: dict[str, Any] = {}
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Collect only what it may be asked for."""
+        return None if collection_path.is_dir() or collection_path in self._files else True
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what cannot be collected."""
+        if report.failed:
+            self._errors[report.nodeid] = why(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run tests as long as it is asked for any."""
+        items = {id_of(item): item for item in session.items}
+        answers: dict[str, Any] | None = None
+        while asked := self._parent.ask("ready", answers):
+            self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
+            found = [items[test] for test in asked["tests"] if test in items]
+            answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
+            for item, following in zip(found, [*found[1:], None]):
+                self._answer = answers[id_of(item)] = {"windows": [], "why": ""}
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return True
+
+    def _missing(self, test: str) -> dict[str, Any]:
+        errors = [f"{file}: {error}" for file, error in self._errors.items() if test.startswith(file)]
+        return {"windows": [], "why": "; ".join(errors) or "pytest did not collect it there"}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what was measured, and what went wrong."""
+        if report.when == "call" and hasattr(report, "opprof"):
+            self._answer["windows"] = report.opprof["windows"]
+        if not report.passed:
+            self._answer["why"] = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"

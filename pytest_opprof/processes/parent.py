@@ -1,0 +1,50 @@
+"""The run that started this process: it is asked what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any, Literal
+
+import pytest
+
+VARIABLE = "OPPROF_PARENT"
+"""In a process that was started by another run, what that told it, as JSON."""
+
+
+class Parent:
+    """The line to the run that started this process."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.kind: Literal["fresh", "side"] = told["kind"]
+        """What this process is to be."""
+        self.told = told
+        self._stream = socket.create_connection(("127.0.0.1", told["port"])).makefile("rw", encoding="utf-8")
+        self._say(told["hello"])
+
+    @classmethod
+    def found(cls) -> Parent | None:
+        """Return the run that started this process, connected; None if it is on its own."""
+        told = os.environ.pop(VARIABLE, None)  # a pytest that a test starts is on its own
+        return cls(json.loads(told)) if told else None
+
+    def ask(self, *message: object) -> Any:
+        """Send a message and wait for the answer. Ends this process if nobody listens any more."""
+        try:
+            self._say(message)
+            return json.loads(self._stream.readline())
+        except (ValueError, OSError):
+            pytest.exit("the run that started this one has ended", returncode=1)
+
+    def _say(self, message: object) -> None:
+        self._stream.write(json.dumps(message) + "\n")
+        self._stream.flush()
+
+
+def why(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Return in a line why something failed or was skipped."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])
+    said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E  ")]
+    return (said or report.longreprtext.splitlines() or ["it does not say why"])[-1]

@@ -1,0 +1,110 @@
+"""The fresh processes of a run: what looks worse may be the process, the moment, or what ran before.
+
+Two processes of the same code differ more than two rounds of one process do, so more rounds here would not help.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ..baselines import Entry
+from ..errors import BackendError
+from ..judge import PROCESSES
+from ..runs import entry_of
+from .child import Child, Command, started
+from .this_run import CORE, command
+
+_STAYING = PROCESSES - 1
+"""So many stay for further tests: with this run's own process they are as many as a verdict takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a fresh process measured of a test."""
+
+    windows: Mapping[str, Entry]
+    """By window, what a baseline would keep."""
+    why: str
+    """What went wrong; empty if nothing did."""
+
+
+class Pool:
+    """Fresh processes, started when they are first needed. They stay: most of what one costs is to import a framework.
+
+    Raises BackendError, with the reason, where a process cannot be had or gives no answer.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.files: set[str] = set()
+        """The files of the tests that may be measured."""
+        self._config = config
+        self._stack = ExitStack()
+        self._staying: list[Child] = []
+        config.add_cleanup(self._stack.close)
+
+    def measure(self, test: str, number: int, stays: bool) -> Answer:
+        """Measure *test* in a process of its own for each *number* from 0 on; it ends afterwards unless it *stays*."""
+        if not stays or number >= _STAYING:
+            with fresh(self._config, self.files) as children:
+                return measured(self._config, children[0], [test])[test]
+        if number >= len(self._staying):
+            # The first process clears up most of what looks slower; if it does not, all others will be needed.
+            wanted = 1 if number == 0 else _STAYING - len(self._staying)
+            self._staying += self._stack.enter_context(fresh(self._config, self.files, wanted))
+        child = self._staying[number]
+        try:
+            return measured(self._config, child, [test])[test]
+        except BackendError:
+            self._staying.remove(child)
+            child.end()
+            raise
+
+
+@contextmanager
+def fresh(config: pytest.Config, files: Iterable[str], number: int = 1) -> Iterator[list[Child]]:
+    """Start so many fresh processes at once, and yield them when all have collected the tests in *files*.
+
+    They are gone afterwards. Raises BackendError, with the reason, where that fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
+        commands = []
+        for each in range(number):
+            Path(folder, f"{each}").mkdir()
+            words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors"]
+            told = {"kind": "fresh", "files": sorted(files)}
+            commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
+        with started(commands) as children:
+            for child in children:
+                child.hear()
+            yield children
+
+
+def alone(config: pytest.Config, file: str, test: str) -> Iterator[Answer]:
+    """Yield what a fresh process measures of *test* when nothing ran before, then what it measures the next time.
+
+    Raises BackendError, with the reason, where that fails.
+    """
+    with fresh(config, {file}) as children:
+        for _ in range(2):
+            yield measured(config, children[0], [test])[test]
+
+
+def measured(
+    config: pytest.Config, child: Child, tests: Sequence[str], patience_s: float | None = None
+) -> dict[str, Answer]:
+    """Return what a fresh process measures of *tests*. Raises BackendError if it dies or takes too long."""
+    core = config.stash.get(CORE, None)
+    best_ns = core.best_ns if core and core.best_ns < math.inf else None
+    child.answer({"tests": list(tests), "best_ns": best_ns})
+    _, answers = child.hear(patience_s)
+    return {
+        test: Answer({window["name"]: entry_of(window) for window in answer["windows"]}, answer["why"])
+        for test, answer in answers.items()
+    }
