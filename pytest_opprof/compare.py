@@ -9,7 +9,7 @@ from . import names
 from .baselines import OUTSIDE, Calls
 from .budgets import Finding
 from .judge import Judgement, Limits, Times, Verdict
-from .units import format_change, format_ns, format_share
+from .units import format_change, format_ns, format_share, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +214,14 @@ def excuse(base: Mapping[str, Calls], now: Mapping[str, Calls], looks: Sequence[
     if not is_worse[-1] and all(found[-1].get(op, Verdict.OK) is Verdict.OK for op in worse):
         return "the second time in a process it has the calls of the baseline"
     return ""
+
+
+def unseen(base: Mapping[str, Calls], now: Mapping[str, Calls]) -> str:
+    """Return what to say of a window that ran nothing *now*, which is no improvement; empty for any other."""
+    certain = [calls.most for calls in base.values() if calls.lowest]
+    if now or not certain:
+        return ""
+    return f"nothing was recorded, {plural(sum(certain), 'call')} of {plural(len(certain), 'op')} in the baseline"
 
 
 def _on_calls(base: Mapping[str, Calls], now: Mapping[str, Calls]) -> dict[str, Verdict]:

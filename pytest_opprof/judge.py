@@ -36,6 +36,7 @@ class Verdict(Enum):
     GONE = "gone"
     INCOMPARABLE = "not compared"
     NO_BASELINE = "no baseline"
+    NOTHING = "nothing recorded"
 
     @property
     def is_regression(self) -> bool:

@@ -40,6 +40,8 @@ class WindowReport:
     """What each process timed: this one, and others if the test was measured again."""
     accepted: bool = False
     """Whether this run takes what it measured as the baseline: then no change is a regression."""
+    unseen: str = ""
+    """Why fewer calls than in the baseline may be calls that were not seen."""
     looked: str = ""
     """What a fresh process says of more calls than in the baseline, where it was asked."""
     excused: str = ""
@@ -52,6 +54,8 @@ class WindowReport:
             return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
         # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
+        if self.unseen and not self.accepted:
+            return Verdict.NOTHING
         return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
 
     @property
@@ -63,7 +67,10 @@ class WindowReport:
     @property
     def regressions(self) -> list[Finding]:
         """What is worse than the baseline, and was not accepted."""
-        return list(self.diff.findings()) if self.diff and not self.accepted and not self.excused else []
+        if self.diff is None or self.accepted or self.excused:
+            return []
+        lost = [Finding(Verdict.NOTHING.value, None, self.unseen, Verdict.NOTHING.value)] if self.unseen else []
+        return [*lost, *self.diff.findings()]
 
     @property
     def remarks(self) -> list[str]:

@@ -76,6 +76,8 @@ class Session:
         """Those whose baselines said how fast a core can be."""
         self.has_written = False
         """Whether calls were written."""
+        self.ran = False
+        """Whether any test ran."""
         self.failed: set[str] = set()
         self.records: dict[str, TestRecord] = {}
         self.stale: list[str] = []
@@ -302,6 +304,7 @@ class Session:
         """Collect what was measured; of a test that is run again, the last."""
         test = getattr(report, "opprof_id", report.nodeid)
         if report.when == "call":
+            self.ran = True
             self.records.pop(test, None)
             if hasattr(report, "opprof"):
                 self.records[test] = TestRecord(**report.opprof)
@@ -444,13 +447,18 @@ class Session:
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        yield runs.summary(records) if records else _INTERRUPTED if interrupted else _NOTHING
+        nothing = _NOTHING_SEEN if self.settings.everything and self.ran else _NOTHING
+        yield runs.summary(records) if records else _INTERRUPTED if interrupted else nothing
 
 
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _NOTHING = (
     "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
     " its end (--opprof-all measures every test)"
+)
+_NOTHING_SEEN = (
+    "opprof: nothing was measured: no test ran an op that a backend sees (torch must be imported at the top of a module,"
+    " NumPy arrays come from opprof.array(); opprof backends says which can run here)"
 )
 
 

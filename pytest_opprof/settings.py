@@ -109,10 +109,12 @@ class Plan:
     @classmethod
     def _with_marks(cls, item: pytest.Item, settings: Settings, budget: Budget) -> Plan:
         given: dict[str, Any] = {}
-        for mark in _marks(item, "opprof"):
-            if mark.args:
+        marks = _marks(item, "opprof")
+        for mark in marks:
+            if mark.args not in ((), (False,)):
                 raise UsageError(
-                    f"opprof({', '.join(map(repr, mark.args))}): write keywords, such as opprof(rounds=20)"
+                    f"opprof({', '.join(map(repr, mark.args))}): write keywords, such as opprof(rounds=20), or"
+                    " opprof(False) to leave a test out"
                 )
             given = {**mark.kwargs, **given}
         given = {key: value for key, value in given.items() if value is not None}
@@ -126,11 +128,12 @@ class Plan:
         if rounds > 1 and issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
             raise UsageError("opprof(rounds=) cannot run an IsolatedAsyncioTestCase again; use opprof.rounds() inside")
         timing = _timing(given.get("timing", settings.timing), "opprof(timing=)")
-        marked = bool(budget) or item.get_closest_marker("opprof") is not None
+        left_out = bool(marks and marks[0].args)
+        marked = (bool(budget) or bool(marks)) and not left_out
         return cls(
-            budget=budget,
+            budget=Budget() if left_out else budget,
             marked=marked,
-            measured=marked or settings.everything,
+            measured=marked or (settings.everything and not left_out),
             rounds=rounds,
             warmup=_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
             backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
@@ -138,7 +141,7 @@ class Plan:
             limits=settings.limits.with_given(given, lambda key: f"opprof({key}=)"),
             threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
-            baseline=baseline,
+            baseline=baseline and not left_out,
         )
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from . import reports
 from .baselines import Calls, Entry, calls_of, run_of, works_on_host
-from .compare import compare_counts_first, excuse
-from .environment import machine
+from .compare import compare_counts_first, excuse, unseen
+from .environment import Environment, machine
 from .errors import BackendError, BaselineError, NothingMeasured
 from .fixture import Measurement
 from .ids import id_of, split_id
@@ -77,12 +77,18 @@ class Stored:
             # In a marked test that runs its own rounds, they are what the marks are about.
             profiles.pop(BODY, None)
         for name, profile in profiles.items():
-            if name == BODY and not len(profile.op):
+            report = self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
+            if name == BODY and not len(profile.op) and not report.findings:
                 if not plan.marked:
                     continue
                 if not plan.budget.allows_nothing:
                     raise NothingMeasured(_NO_OP)
-            yield self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
+            yield report
+        if plan.measured and plan.baseline and not measurement.windows and not self._apart:
+            nothing = Environment(())
+            base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
+            if base and (lost := unseen(base.calls, {})):
+                raise NothingMeasured(f"{lost}. {_NO_OP}")
 
     def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: WindowReport, base: Entry) -> WindowReport:
         """Return the report of a window that looks slower with the times of another moment.
@@ -128,7 +134,8 @@ class Stored:
         runs = (run,) if run else ()
         report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
         if base:
-            return self._compared(report, base, plan)
+            lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile))
+            return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
             return report
         missing = broken_file or reports.no_baseline(where[0], self._store.other_environments(*where))

@@ -151,7 +151,8 @@ def test_b():
         ("opprof(timing='fast')", "opprof(timing=) is 'fast'; write 'async' or 'sync'"),
         ("opprof(baseline=1)", "opprof(baseline=1): write True or False"),
         ("opprof(roundz=3)", "unknown keyword of opprof() 'roundz': did you mean 'rounds'*"),
-        ("opprof(20)", "opprof(20): write keywords, such as opprof(rounds=20)"),
+        ("opprof(20)", "opprof(20): write keywords, such as opprof(rounds=20), or opprof(False) to leave a test out"),
+        ("opprof(True)", "opprof(True): write keywords, such as opprof(rounds=20), or opprof(False) to leave a*"),
         ("opprof(backend=3)", "opprof(backend=) is 3; write a name or several: 'numpy,torch'"),
     ],
 )
@@ -412,3 +413,37 @@ def test_an_isolated_asyncio_test_cannot_run_again(pytester: pytest.Pytester, su
         + "@pytest.mark.opprof(rounds=2)\nclass TestA(unittest.IsolatedAsyncioTestCase):\n    def test_a(self): pass\n"
     )
     suite("--opprof").stderr.fnmatch_lines(["*cannot run an IsolatedAsyncioTestCase again; use opprof.rounds()*"])
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_test", "measured"),
+    [
+        ("", "opprof(False)", 0),
+        ("opprof(False)", "", 0),
+        ("opprof(rounds=2)", "opprof(False)", 0),
+        ("opprof(False)", "opprof", 1),
+    ],
+)
+def test_a_test_can_be_left_out_and_the_nearest_mark_decides(
+    pytester: pytest.Pytester, suite: Suite, of_class: str, of_test: str, measured: int
+) -> None:
+    marks = [f"@pytest.mark.{mark}" if mark else "" for mark in (of_class, of_test)]
+    pytester.makepyfile(
+        HEAD
+        + f"""
+{marks[0]}
+@pytest.mark.op_budget(Cast=0)
+class TestA:
+    {marks[1]}
+    def test_a(self):
+        fake.launch("Cast")
+"""
+    )
+    result = suite("--opprof", "--opprof-all")
+    result.assert_outcomes(passed=1 - measured, failed=measured)
+
+
+def test_where_nothing_is_seen_of_all_tests_that_is_said(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(HEAD + "def test_a(): pass\n")
+    suite("--opprof", "--opprof-all").stdout.fnmatch_lines(["opprof: nothing was measured: no test ran an op that a*"])
+    suite("--opprof").stdout.fnmatch_lines(["opprof: nothing was measured: no test with*(--opprof-all measures every*"])

@@ -195,3 +195,49 @@ def test_a_marked_test_where_no_backend_sees_anything_fails_in_one_line(
     result.stdout.fnmatch_lines(["opprof could not measure *no array was made by opprof.array()*"])
     result.stdout.no_fnmatch_line("*recorder.py*")
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 not measured"])
+
+
+def test_a_window_with_a_baseline_that_records_nothing_fails(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        test_m=HEAD + "def test_a(opprof):\n    with opprof('w'): fake.launch('Add'); fake.launch('Mul')\n"
+    )
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=HEAD + "def test_a(opprof):\n    with opprof('w'): pass\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  nothing was recorded, 2 calls of 2 ops in the baseline",
+            "if this is meant: pytest test_m.py::test_a --opprof-update",
+            "opprof: 1 test measured, 0 ok, 1 not measured*",
+            "FAILED test_m.py::test_a - nothing recorded",
+        ]
+    )
+    suite("--opprof-update").stdout.fnmatch_lines(["*: calls of Add: none, 1 in the baseline", "*1 changed*"])
+
+
+@pytest.mark.parametrize("body", ["pass", "fake.launch('Mul'); fake.launch('Add')"])
+def test_an_unmarked_test_with_a_baseline_does_not_vanish(pytester: pytest.Pytester, suite: Suite, body: str) -> None:
+    pytester.makepyfile(test_m=HEAD + "def test_a(): fake.launch('Add'); fake.launch('Mul')\n")
+    suite("--opprof-update", "--opprof-all")
+    pytester.makepyfile(test_m=HEAD + f"def test_a(): {body}\n")
+    suite("--opprof", "--opprof-all").assert_outcomes(passed=body != "pass", failed=body == "pass")
+
+
+def test_a_test_whose_arrays_are_not_watched_any_more_does_not_vanish(pytester: pytest.Pytester, suite: Suite) -> None:
+    numpy = "import numpy as np\ndef test_a({}):\n    {}(np.ones(2)).sum()\n"
+    pytester.makepyfile(test_m=numpy.format("opprof", "opprof.array"))
+    flags = ("--opprof-all", "--opprof-backend=numpy")
+    suite("--opprof-update", *flags)
+    pytester.makepyfile(test_m=numpy.format("", "np.asarray"))
+    result = suite("--opprof", *flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*could not measure test_m.py::test_a: nothing was recorded, 1 call of 1 op in the*"])
+
+
+def test_a_budget_of_no_call_is_kept_by_a_window_that_records_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
+    marked = HEAD + "@pytest.mark.op_budget(calls={})\ndef test_a(): {}\n"
+    pytester.makepyfile(test_m=marked.format(1, "fake.launch('Add')"))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=marked.format(0, "pass"))
+    suite("--opprof").assert_outcomes(passed=1)
