@@ -209,3 +209,14 @@ def test_a_window_without_baseline_says_where_there_is_one() -> None:
     assert reports.no_baseline(ENVIRONMENT, []) == "no baseline for fake 1, fake, async (x86_64)"
     others = reports.no_baseline(ENVIRONMENT, ["torch 2, cpu (arm64)"])
     assert others.endswith("(x86_64) (there is one for torch 2, cpu (arm64))")
+
+
+def test_the_cause_of_a_failure_is_said_in_a_few_words() -> None:
+    assert (
+        reports.cause([report(BASE, WORSE, name="prefill"), report(None, BASE, Cast=9)])
+        == "Cast 10 -> 12, Cast 10, budget 9"
+    )
+    many = [(f"mylib::op{n}", 10) for n in range(5)]
+    assert reports.cause([report(BASE, [*BASE, *many])]) == (
+        "mylib::op0 0 -> 1, mylib::op1 0 -> 1, mylib::op2 0 -> 1 and 2 more"
+    )

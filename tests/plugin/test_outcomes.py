@@ -241,3 +241,13 @@ def test_a_budget_of_no_call_is_kept_by_a_window_that_records_nothing(pytester: 
     suite("--opprof-update")
     pytester.makepyfile(test_m=marked.format(0, "pass"))
     suite("--opprof").assert_outcomes(passed=1)
+
+
+def test_summaries_say_the_cause_and_point_at_the_test(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=HEAD + "\n\n@pytest.mark.op_budget(Cast=0, Add=1)\ndef test_a(): fake.launch('Cast')\n")
+    result = suite("--opprof", "--tb=line", "--junit-xml=junit.xml")
+    path = pytester.path / "test_m.py"
+    result.stdout.fnmatch_lines([f"{path}:5: Cast 1, budget 0", "FAILED test_m.py::test_a - Cast 1, budget 0"])
+    (failure,) = ET.parse(pytester.path / "junit.xml").iter("failure")
+    assert failure.attrib["message"] == "Cast 1, budget 0"
+    assert "calls of Cast: 1, over the budget of 0" in (failure.text or "")

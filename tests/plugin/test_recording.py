@@ -512,3 +512,14 @@ def test_a_flag_that_means_nothing_stops_the_run(
     result = suite("--opprof", flag)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{message}"])
+
+
+def test_a_run_that_stops_at_the_first_failure_keeps_what_passed_before(
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
+) -> None:
+    others = fresh()
+    model(pytester, more="pass\ndef test_b(): assert 0")
+    result = suite("--opprof-update", "--opprof-processes=3", "-x")
+    result.assert_outcomes(passed=1, failed=1)
+    assert others.asked == [["test_m.py::test_a"]] * 2
+    assert len(processes(pytester)) == 3

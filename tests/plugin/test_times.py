@@ -566,3 +566,30 @@ def test_a_tolerance_that_no_stored_baseline_can_hold_is_told(pytester: pytest.P
     )
     suite("--opprof", "--opprof-tolerance=9.9%").stdout.fnmatch_lines([told])
     suite("--opprof", "--opprof-tolerance=10%").stdout.no_fnmatch_line("the tolerance is*")
+
+
+TWO = """
+import os, pytest
+from pytest_opprof.backends import fake
+fake.pretend(device="cpu")  # what ran on another device is not kept waiting: it holds memory there
+@pytest.mark.opprof(rounds=10)
+@pytest.mark.parametrize("n", [1, 2])
+def test_a(n):
+    fake.launch("MatMul", device_ns={ns})
+    with open("pids", "a") as file:
+        file.write(f"{{os.getpid()}} ")
+"""
+
+
+def test_processes_stay_for_the_next_test_that_looks_slower(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=TWO.format(ns=200_000))
+    suite("--opprof-update")
+    thrice(pytester)
+    (pytester.path / "pids").unlink()
+    pytester.makepyfile(test_m=TWO.format(ns=320_000))
+    suite("--opprof").assert_outcomes(failed=2)
+    pids = {*map(int, (pytester.path / "pids").read_text().split())}
+    assert len(pids) == 6
+    for pid in pids - {os.getpid()}:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
