@@ -457,8 +457,8 @@ _NOTHING = (
     " its end (--opprof-all measures every test)"
 )
 _NOTHING_SEEN = (
-    "opprof: nothing was measured: no test ran an op that a backend sees (torch must be imported at the top of a module,"
-    " NumPy arrays come from opprof.array(); opprof backends says which can run here)"
+    "opprof: nothing was measured: no test ran an op that a backend sees (torch must be imported at the top of a"
+    " module, NumPy arrays come from opprof.array(); opprof backends says which can run here)"
 )
 
 

@@ -46,7 +46,9 @@ class Fresh:
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
-            for item, following in zip(found, [*found[1:], None]):
+            # What a node below the item does not need stays: here the fixtures of its module, for the next time.
+            last = found[-1].parent if found and asked["stays"] else None
+            for item, following in zip(found, [*found[1:], last]):
                 self._answer = answers[id_of(item)] = {"windows": [], "why": ""}
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         return True

@@ -89,20 +89,23 @@ def fresh(config: pytest.Config, files: Iterable[str], number: int = 1) -> Itera
 def alone(config: pytest.Config, file: str, test: str) -> Iterator[Answer]:
     """Yield what a fresh process measures of *test* when nothing ran before, then what it measures the next time.
 
-    Raises BackendError, with the reason, where that fails.
+    The next time it has the module's fixtures of the first. Raises BackendError, with the reason, where it fails.
     """
     with fresh(config, {file}) as children:
-        for _ in range(2):
-            yield measured(config, children[0], [test])[test]
+        for stays in (True, False):
+            yield measured(config, children[0], [test], stays=stays)[test]
 
 
 def measured(
-    config: pytest.Config, child: Child, tests: Sequence[str], patience_s: float | None = None
+    config: pytest.Config, child: Child, tests: Sequence[str], patience_s: float | None = None, stays: bool = False
 ) -> dict[str, Answer]:
-    """Return what a fresh process measures of *tests*. Raises BackendError if it dies or takes too long."""
+    """Return what a fresh process measures of *tests*; the module of the last *stays* set up for what comes next.
+
+    Raises BackendError if it dies or takes too long.
+    """
     core = config.stash.get(CORE, None)
     best_ns = core.best_ns if core and core.best_ns < math.inf else None
-    child.answer({"tests": list(tests), "best_ns": best_ns})
+    child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays})
     _, answers = child.hear(patience_s)
     return {
         test: Answer({window["name"]: entry_of(window) for window in answer["windows"]}, answer["why"])

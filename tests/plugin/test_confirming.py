@@ -133,24 +133,27 @@ FIRST_USE = """
 import pytest
 from pytest_opprof.backends import fake
 USED = []
-def library():
-    if not USED: fake.launch("Cast"); fake.launch("Cast")
-    USED.append(1)
+@pytest.fixture(scope="module")
+def model(): return []
+def library(used):
+    if not used: fake.launch("Cast"); fake.launch("Cast")
+    used.append(1)
     fake.launch("Add")
 @pytest.mark.opprof
-def test_a(): library()
+def test_a(model): library({used})
 @pytest.mark.opprof
-def test_b(): library(); {more}
+def test_b(model): library({used}); {more}
 """
 
 
+@pytest.mark.parametrize("used", ["USED", "model"])
 @pytest.mark.parametrize(("more", "outcome"), [("pass", "passed"), ("fake.launch('Cast')", "failed")])
-def test_the_first_use_in_a_process_is_told_from_a_change(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, more: str, outcome: str
+def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, used: str, more: str, outcome: str
 ) -> None:
-    """With real processes: what an earlier test did once for all is not done again in a subset of the tests."""
-    pytester.makepyfile(test_m=FIRST_USE.format(more="pass"))
+    """With real processes: what an earlier test did once for all is not done before in a subset of the tests."""
+    pytester.makepyfile(test_m=FIRST_USE.format(used=used, more="pass"))
     suite("--opprof-update")
-    pytester.makepyfile(test_m=FIRST_USE.format(more=more))
+    pytester.makepyfile(test_m=FIRST_USE.format(used=used, more=more))
     monkeypatch.setattr("pytest_opprof.stored.alone", alone)
     suite("--opprof", "test_m.py::test_b").assert_outcomes(**{outcome: 1})
