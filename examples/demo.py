@@ -46,6 +46,8 @@ def show(suite: str, folder: Path) -> bool:
     recorded = run(folder, "--opprof-update")
     print(f"\n=== {suite}: from then on, compare\n", flush=True)
     compared = run(folder, "--opprof")
+    print("\n(These tests run once or a few times: their calls are judged, which have no noise. Times are judged from 10")
+    print("rounds on, against a baseline of five processes: see README.md.)", flush=True)
     print(f"\n=== {suite}: a change is made in {file}\n\n- {before}\n+ {after}\n", flush=True)
     path = folder / file
     path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
@@ -55,14 +57,8 @@ def show(suite: str, folder: Path) -> bool:
 def run(folder: Path, flag: str) -> int:
     command = ["pytest", flag, "-q", "-p", "no:cacheprovider"]
     print("$", *command[:3], flush=True)
-    # Neither what else is installed nor what else the machine does is part of the show.
-    environment = {
-        **os.environ,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        # Times of one process are kept and not judged: this is about counts, which no busy machine changes.
-        "PYTEST_ADDOPTS": "--opprof-noise=ignore --opprof-processes=1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    # What else is installed is no part of the show.
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         [sys.executable, "-m", *command, "-p", "pytest_opprof.plugin"], cwd=folder, env=environment, check=False
     ).returncode

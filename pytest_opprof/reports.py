@@ -19,7 +19,7 @@ from .units import format_change, format_ns, format_share, plural
 BODY = "body"
 """The name of the window that is a test's whole body."""
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
-_RAISE = "raise the limit in its op_budget mark (an update does not)"
+_RAISE = "raise the limit in its op_budget mark"
 _CAUSES = 3
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
@@ -125,9 +125,9 @@ def failure(
     for window in broken:
         lines += ["", *table(window, top, every_op, more=more)]
     if accept and broken:
-        lines.append("")
-        lines += [f"if this is meant: {accept}"] if any(window.regressions for window in broken) else []
-        lines += [f"if this is meant: {_RAISE}"] if any(window.budget for window in broken) else []
+        steps = [_RAISE] if any(window.budget for window in broken) else []
+        steps += [accept] if any(window.regressions for window in broken) else []
+        lines += ["", f"if this is meant: {', then '.join(steps)}"]
     return "\n".join(lines)
 
 

@@ -39,7 +39,7 @@ def change(folder: Path, file: str, before: str, after: str) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(shutil.copytree(EXAMPLES / "torch_models", tmp_path_factory.mktemp("recorded") / "torch_models"))
-    done = run(folder, "--opprof-update")
+    done = run(folder, "--opprof-update", "--opprof-processes=1")
     assert "opprof: 20 tests measured, 20 ok" in done.stdout
     return folder
 

@@ -54,8 +54,7 @@ MatMul  1                      400 us -> 300 us             -25%      faster
 Add     1                      5 us                         +0%       ok
 total device time: 415 us -> 327 us (-21.2%): +11 us from more calls, -98.8 us from faster calls
 
-if this is meant: pytest test_m.py::test_a --opprof-update
-if this is meant: raise the limit in its op_budget mark (an update does not)"""
+if this is meant: raise the limit in its op_budget mark, then pytest test_m.py::test_a --opprof-update"""
     )
 
 
@@ -85,7 +84,7 @@ MatMul  1        400 us         96.4%
 Add     1        5 us           1.2%
 total device time: 415 us
 
-if this is meant: raise the limit in its op_budget mark (an update does not)"""
+if this is meant: raise the limit in its op_budget mark"""
     )
 
 

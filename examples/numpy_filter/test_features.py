@@ -22,7 +22,7 @@ def test_score(samples, components):
     assert features.score(samples, components).shape == (256,)
 
 
-@pytest.mark.opprof(rounds=30, warmup=5)
+@pytest.mark.opprof(rounds=5, warmup=1)
 def test_standardise(samples):
     features.standardise(samples)
 

@@ -31,7 +31,7 @@ def test_train_step():
             "op budget exceeded: test_model.py::test_train_step  [[]fake 1, fake, async[]]",
             "  calls of Cast: 12, over the budget of 10",
             "Cast *12 *12 us *over budget",
-            "if this is meant: raise the limit in its op_budget mark (an update does not)",
+            "if this is meant: raise the limit in its op_budget mark",
             "opprof: 1 test measured, 0 ok, 1 over budget",
             "FAILED test_model.py::test_train_step - Cast 12, budget 10",
         ]
