@@ -213,7 +213,7 @@ def test_a_window_without_baseline_says_where_there_is_one() -> None:
 def test_the_cause_of_a_failure_is_said_in_a_few_words() -> None:
     assert (
         reports.cause([report(BASE, WORSE, name="prefill"), report(None, BASE, Cast=9)])
-        == "Cast 10 -> 12, Cast 10, budget 9"
+        == "Exp 0 -> 1, Cast 10 -> 12, Cast 10, budget 9"
     )
     many = [(f"mylib::op{n}", 10) for n in range(5)]
     assert reports.cause([report(BASE, [*BASE, *many])]) == (
