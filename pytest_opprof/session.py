@@ -209,11 +209,11 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist what it needs to measure by itself: the lock that lets one do so at a time."""
+        """Tell a worker of pytest-xdist how to start fresh processes, and the lock that lets one measure at a time."""
+        node.workerinput[ARGUMENTS] = list(map(str, self.config.invocation_params.args))
         if self.settings.serialize:
             self.lock_folder = self.lock_folder or tempfile.TemporaryDirectory(prefix="opprof-")
             node.workerinput[_LOCK] = f"{self.lock_folder.name}/lock"
-            node.workerinput[ARGUMENTS] = list(map(str, self.config.invocation_params.args))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -157,3 +157,12 @@ def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
     pytester.makepyfile(test_m=FIRST_USE.format(used=used, more=more))
     monkeypatch.setattr("pytest_opprof.stored.alone", alone)
     suite("--opprof", "test_m.py::test_b").assert_outcomes(**{outcome: 1})
+
+
+def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) -> None:
+    """With real processes: of two workers each has a first use, where one process had one."""
+    pytester.makepyfile(test_m=FIRST_USE.format(used="USED", more="pass"))
+    suite("--opprof-update")
+    result = suite("--opprof", "-n2", "--dist=each", "-k", "test_b")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["test_m.py::test_b: calls of Cast: 2, none in the baseline; but the second time in *"])
