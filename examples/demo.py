@@ -46,7 +46,9 @@ def show(suite: str, folder: Path) -> bool:
     recorded = run(folder, "--opprof-update")
     print(f"\n=== {suite}: from then on, compare\n", flush=True)
     compared = run(folder, "--opprof")
-    print("\n(These tests run once or a few times: their calls are judged, which have no noise. Times are judged from 10")
+    print(
+        "\n(These tests run once or a few times: their calls are judged, which have no noise. Times are judged from 10"
+    )
     print("rounds on, against a baseline of five processes: see README.md.)", flush=True)
     print(f"\n=== {suite}: a change is made in {file}\n\n- {before}\n+ {after}\n", flush=True)
     path = folder / file

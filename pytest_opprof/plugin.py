@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opprof-serialize",
         action="store_true",
         default=None,
-        help="let workers of pytest-xdist measure one at a time, so that times are judged (needs filelock)",
+        help="let workers of pytest-xdist measure one at a time, so that times are judged",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
     for name in ("all", "strict", "serialize"):

@@ -74,7 +74,7 @@ def _opened() -> tuple[Any, str]:
 
         pynvml.nvmlInit()
     except ImportError:
-        return None, f"{what}: nvidia-ml-py is not installed (pip install nvidia-ml-py, or pytest-opprof[cuda])"
+        return None, f"{what}: nvidia-ml-py is not installed (pip install nvidia-ml-py)"
     except Exception as error:  # another package of that name may fail in any way
         return None, f"{what}: NVML cannot be opened: {error}; check nvidia-smi"
     return pynvml, ""
