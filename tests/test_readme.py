@@ -14,7 +14,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 COMMANDS = [line[2:] for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 SET_UP = ["make demo", "make test", "pip install ."]
-"""Not run from inside a test: continuous integration runs the first two, and installs the wheel that the third makes."""
+"""Not run from inside a test: continuous integration runs the first two, and installs the wheel of the third."""
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
