@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
-from . import ascend_checks, ascend_tables, tables
+from . import as_number, ascend_checks, ascend_tables, tables
 from .ascend_ops import Read
 from .place import Place
 
@@ -64,11 +64,18 @@ def recognises(place: Place) -> bool:
 def ranks(place: Place) -> list[int | None]:
     """Return the rank of the process that was profiled, or the devices of a profile of several."""
     output = _output(place)
-    rank = _information(output).get("rank_id")
-    if isinstance(rank, int) and rank >= 0:
-        return [rank]
     sources = _sources(output)
+    rank = as_number(_information(output).get("rank_id"))
+    if rank is not None:
+        return [rank]
     devices = _devices(sources) if sources else []
+    if (
+        sources
+        and sources.kind == "database"
+        and len(devices) == 1
+        and (rank := _rank_in_database(sources)) is not None
+    ):
+        return [rank]
     return [*devices] or [None]
 
 
@@ -141,6 +148,13 @@ def _devices(sources: _Sources) -> list[int]:
         with ascend_db.opened(sources.places[0]) as database:
             return database.devices()
     return ascend_tables.devices(sources.places)
+
+
+def _rank_in_database(sources: _Sources) -> int | None:
+    from . import ascend_db
+
+    with ascend_db.opened(sources.places[0]) as database:
+        return database.rank()
 
 
 def _device(sources: _Sources, options: Options) -> int | None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import TraceError
-from . import sqlite
+from . import as_number, sqlite
 from .ascend_ops import Read, Times
 from .place import Place
 
@@ -63,6 +63,13 @@ class Database:
             return []
         query = "SELECT DISTINCT deviceId FROM TASK WHERE globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
         return sorted(device for (device,) in self._ask(query) if isinstance(device, int))
+
+    def rank(self) -> int | None:
+        """Return the rank, where it says that of its one device."""
+        if not self.has("RANK_DEVICE_MAP", "rankId"):
+            return None
+        found = self._ask("SELECT DISTINCT rankId FROM RANK_DEVICE_MAP LIMIT 2")
+        return as_number(found[0][0]) if len(found) == 1 else None
 
     def add_tasks(self, read: Read, device: int | None) -> None:
         """Add the tasks of *device* (None: all) to *read*, in the order of their groups' first starts."""

@@ -119,12 +119,12 @@ def _add(place: Place, found: Read, partial: bool) -> None:
 
     match = _ITERATION.search(place.path.name)
     step = match[3] if match else ""
-    threads: dict[tuple[object, object], str] = {}
-    others: dict[tuple[object, object, str], list[float]] = defaultdict(list)
+    threads: dict[tuple[str, str], str] = {}
+    others: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for piece in read_events(place, TaskEvent, None, partial, found.remarks):
         for event in piece:
             if event.ph == "M" and event.name in ("process_name", "thread_name"):
-                thread = (event.pid, event.tid if event.name == "thread_name" else "")
+                thread = (str(event.pid), str(event.tid) if event.name == "thread_name" else "")
                 threads[thread] = event.args.name
             elif event.ph != "X":
                 continue
@@ -134,7 +134,7 @@ def _add(place: Place, found: Read, partial: bool) -> None:
                 ns = event.dur * 1000
                 found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, ns, ns, ns)
             elif not event.args.task_type:
-                others[event.pid, event.tid, event.name].append(event.dur * 1000)
+                others[str(event.pid), str(event.tid), event.name].append(event.dur * 1000)
     for (pid, tid, name), times in others.items():
         if threads.get((pid, "")) == "HCCL" and "Communication" in threads.get((pid, tid), ""):
             # Default/AllReduce-op534_0 is the first call of Default/AllReduce-op534.

@@ -7,17 +7,17 @@ from msgspec import field as named
 
 
 class OrtArgs(Struct, gc=False, frozen=True):
-    """Of a node; the numbers are texts."""
+    """Of a node; the numbers that were seen are texts."""
 
     op_name: str = ""
     provider: str = ""
-    node_index: str = ""
+    node_index: str | int = ""
     input_type_shape: Raw = Raw(b"")
     output_type_shape: Raw = Raw(b"")
-    activation_size: str = ""
-    parameter_size: str = ""
-    output_size: str = ""
-    mem_in_use_peak: str = ""
+    activation_size: str | int = ""
+    parameter_size: str | int = ""
+    output_size: str | int = ""
+    mem_in_use_peak: str | int = ""
 
 
 class OrtEvent(Struct, gc=False):

@@ -138,7 +138,7 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
                     event.name.removesuffix(_SUFFIX),
                     args.op_name,
                     args.provider,
-                    args.node_index,
+                    str(args.node_index),
                     bytes(args.input_type_shape),
                     bytes(args.output_type_shape),
                     None if None in sizes else sum(filter(None, sizes)),
@@ -154,7 +154,8 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
                 events.kernels.append((event.name, args.op_name, duration, len(events.which) - 1))
 
 
-def _size(text: str) -> int | None:
+def _size(written: str | int) -> int | None:
+    text = str(written)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 

@@ -39,7 +39,7 @@ from ..errors import TraceError
 from ..names import Kind, stable, starts_device_work, without_api_version
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole, is_nccl
 from ..vocabulary import COPY
-from . import Options
+from . import Options, as_number
 from .events import head, read_events
 from .nesting import Forest, Tree
 from .place import Place
@@ -78,8 +78,7 @@ def ranks(place: Place) -> list[int | None]:
     """Return the rank that ``distributedInfo`` gives; None for a process by itself."""
     found = head(place)
     info = found.header.get("distributedInfo") if found else None
-    rank = info.get("rank") if isinstance(info, dict) else None
-    return [rank if type(rank) is int else None]
+    return [as_number(info.get("rank")) if isinstance(info, dict) else None]
 
 
 def read(place: Place, options: Options) -> OpTrace:

@@ -347,6 +347,17 @@ def test_a_whole_file_without_device_events_is_of_the_cpu_unless_something_was_l
     assert "1 kernel launches have no kernel in the file" in trace.remarks[0]
 
 
+@pytest.mark.parametrize(("rank", "found"), [(2, 2), ("2", 2), ("two", None), (-1, None), (None, None)])
+def test_a_rank_may_be_a_number_or_its_text(tmp_path: Path, rank: object, found: int | None) -> None:
+    trace_of(tmp_path, op("aten::mm", 0, 9), distributedInfo={"rank": rank})
+    assert torch.ranks(Place(tmp_path / "trace.json")) == [found]
+
+
+def test_the_number_of_a_device_may_be_its_text(tmp_path: Path) -> None:
+    made = [op("aten::mm", 0, 9), launch(1, 1), kernel(1, 20, 5, device="0")]
+    assert trace_of(tmp_path, *made, deviceProperties=[{"id": 0, "name": "H100"}]).environment.device == "H100"
+
+
 def test_communication_is_beside_the_total_and_a_budget_can_name_it(tmp_path: Path) -> None:
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
     reduce = [op("c10d::allreduce_", 0, 90, 1), launch(1, 5), kernel(1, 30, 700, name, stream=9)]
