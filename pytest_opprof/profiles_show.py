@@ -132,7 +132,7 @@ def _document(
         "communication_ns": query.communication(trace),
         "step_ns": list(trace.step_ns) if trace.step_ns else None,
         "peak_memory": trace.peak_memory,
-        "remarks": list(trace.remarks),
+        "remarks": profiles_read.remarks(trace),
         **dict(zip(("rows", "host_rows"), rows)),
     }
     if arguments.copy_time:

@@ -81,7 +81,10 @@ class Database:
         read.has_steps = bool(steps)
         times: Times[tuple[object, ...]] = Times(read)
         for start, ns, *ids in self._connection.execute(f"{' UNION ALL '.join(selects)} ORDER BY startNs"):
-            if not (isinstance(start, int | float) and isinstance(ns, int | float) and ns < _MOST_NS):
+            if not isinstance(start, int | float) or not isinstance(ns, int | float):
+                read.untimed.add(self.place, f"a task with startNs {start!r}", left_out=True)
+                continue
+            if ns >= _MOST_NS:
                 raise TraceError(f"{self.place}: has tasks whose startNs and endNs are no times; expected integers")
             at = bisect_right(begins, start) - 1
             key = (steps[at][2] if at >= 0 and start < steps[at][1] else "", *ids)

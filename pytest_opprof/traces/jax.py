@@ -31,6 +31,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OUTSIDE, KernelRecord, OpRecord, OpTrace
 from . import Options
+from .durations import Untimed
 from .events import head, read_events
 from .place import Place
 from .selftime import self_times
@@ -118,9 +119,16 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
     from .event_types import JaxEvent
 
     threads: dict[tuple[int, int], int] = {}
+    untimed = Untimed(partial)
     for piece in read_events(place, JaxEvent, None, partial, remarks):
         for event in piece:
             args = event.args
+            if event.ph == "M":
+                if event.name == "process_name":
+                    events.processes[event.pid] = args.name
+                continue
+            if untimed.lacks(place, event, args.hlo_op or args.step_num != ""):
+                continue
             start, duration = round(event.ts * 1000), round(event.dur * 1000)
             if duration < 0:
                 raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
@@ -137,8 +145,7 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
                 events.steps.append(_Span(start, duration, f"{event.name} {args.step_num}"))
             elif match := _CALL.fullmatch(event.name):
                 events.calls[_module(match[1])].append(_Span(start, duration, ""))
-            elif event.ph == "M" and event.name == "process_name":
-                events.processes[event.pid] = args.name
+    remarks += untimed.remarks()
 
 
 def _module(function: str) -> str:

@@ -36,6 +36,7 @@ from ..kernel_names import canonical, copied_dtypes
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace
 from ..vocabulary import CUDA_COPIES
 from . import Options
+from .durations import Untimed
 from .place import Place
 from .sqlite import MAGIC, opened, tables
 
@@ -63,7 +64,7 @@ def ranks(place: Place) -> list[int | None]:
 
 def read(place: Place, options: Options) -> OpTrace:
     """Read it; *options.rank* counts the processes in the order of their ids. Raises TraceError."""
-    with _open(place) as database:
+    with _open(place, options.partial) as database:
         if options.rank is not None:
             database.only(options.rank)
         return _trace(database)
@@ -72,8 +73,9 @@ def read(place: Place, options: Options) -> OpTrace:
 class _Database:
     """The tables that are there, of all processes or of one."""
 
-    def __init__(self, place: Place, connection: sqlite3.Connection) -> None:
+    def __init__(self, place: Place, connection: sqlite3.Connection, partial: bool) -> None:
         self.place = place
+        self.untimed = Untimed(partial)
         self._connection = connection
         self.tables = tables(connection)
         self.process: int | None = None
@@ -113,11 +115,11 @@ class _Database:
 
 
 @contextmanager
-def _open(place: Place) -> Iterator[_Database]:
+def _open(place: Place, partial: bool = False) -> Iterator[_Database]:
     if not place.head.startswith(MAGIC):
         raise TraceError(f"{place}: is no SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
     with opened(place, TITLE) as connection:
-        yield _Database(place, connection)
+        yield _Database(place, connection, partial)
 
 
 def _trace(database: _Database) -> OpTrace:
@@ -143,13 +145,16 @@ def _trace(database: _Database) -> OpTrace:
         steps=("", OUTSIDE) if any(record.step for record in (*kernels, *copies)) else ("",),
         kernels=launches or None,
         untold=("*",),  # kernels have names of their own, not those of ops
-        remarks=tuple(remarks),
+        remarks=(*remarks, *database.untimed.remarks()),
     )
 
 
 _GROUP = "count(*), sum(end - start), min(end - start), max(end - start)"
 # A column of SQLite holds any type: a text would be added as a zero.
-_BAD = "total(typeof(start) <> 'integer' OR typeof(end) <> 'integer' OR end < start)"
+_TIMED = "typeof(start) = 'integer' AND typeof(end) = 'integer' AND end >= start"
+
+
+_TIMED_KERNEL = re.sub(r"\b(start|end)\b", r"k.\1", _TIMED)
 
 
 def _groups(
@@ -161,13 +166,12 @@ def _groups(
     """
     if table not in database.tables:
         return
-    bad = next(database.rows(f"SELECT {_BAD} FROM {table} WHERE {database.where(process)}"), (0,))[0]
+    where = database.where(process)
+    (bad,) = next(database.rows(f"SELECT count(*) FROM {table} WHERE {where} AND NOT ({_TIMED})"))
     if bad:
-        raise TraceError(
-            f"{database.place}: {bad:.0f} rows of {table} have no time, or end before they start; export it again"
-        )
+        database.untimed.add(database.place, f"{bad} rows of {table} have no time, or end before they start", bad, True)
     yield from database.rows(
-        f"SELECT {', '.join(columns)}, {_GROUP}, sum({extra}) FROM {rows or table} WHERE {database.where(process)}"
+        f"SELECT {', '.join(columns)}, {_GROUP}, sum({extra}) FROM {rows or table} WHERE {where} AND {_TIMED}"
         f" GROUP BY {', '.join(map(str, range(1, len(columns) + 1)))} ORDER BY min(start)"
     )
 
@@ -305,7 +309,7 @@ def _timeline(database: _Database) -> str:
         )
     launches = (
         f"SELECT {call}, NULL, k.demangledName, k.deviceId, k.streamId, k.end - k.start, {early}"
-        f" FROM {_KERNEL} k {joined} WHERE {database.where('k.globalPid')}"
+        f" FROM {_KERNEL} k {joined} WHERE {database.where('k.globalPid')} AND {_TIMED_KERNEL}"
     )
     if not database.has("NVTX_EVENTS", "text", "textId", "eventType", "globalTid"):
         return launches

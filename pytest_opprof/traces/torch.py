@@ -40,6 +40,7 @@ from ..names import Kind, stable, starts_device_work, without_api_version
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole, is_nccl
 from ..vocabulary import COPY
 from . import Options, as_number
+from .durations import Untimed
 from .events import head, read_events
 from .nesting import Forest, Tree
 from .place import Place
@@ -88,11 +89,14 @@ def read(place: Place, options: Options) -> OpTrace:
 
     header: dict[str, object] = {}
     remarks: list[str] = []
-    events = Events()
+    events, untimed = Events(), Untimed(options.partial)
     event_type = ExactEvent if _needs_exact_times(place) else Event
     try:
         for some in read_events(place, event_type, header, options.partial, remarks, OTHERS):
             events.take(some)
+        if events.timeless:
+            untimed.add(place, events.first_timeless, events.timeless, left_out=True)
+        remarks += untimed.remarks()
         if events.calls or events.kernels:
             return _Reading(events, header, remarks, options.partial).trace()
     except OverflowError:
@@ -485,8 +489,6 @@ class _Reading:
             self.remarks.append(
                 "shapes were not recorded (record_shapes=True), so that casts cannot be told from copies"
             )
-        if self.events.timeless:
-            self.remarks.append(f"{self.events.timeless} events without a duration, or a negative one, were left out")
 
     def _shapeless(self) -> bool:
         return any(call.is_copy and not call.types for call in self.events.calls)

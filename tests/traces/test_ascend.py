@@ -350,10 +350,17 @@ class TestMadeFiles:
         assert ["not checked" in remark for remark in trace.remarks] == [True, True]
         assert "row 2 has 'x' in the column 'Computing'" in trace.remarks[0]
 
-    def test_a_duration_that_is_not_known_is_no_zero(self, tmp_path: Path) -> None:
-        (record,) = read(profile(tmp_path, row("N/A"), row(3))).records
+    def test_a_duration_that_is_not_known_is_no_zero_and_takes_no_other_with_it(self, tmp_path: Path) -> None:
+        folder = profile(tmp_path, row(2), row("N/A"), row(3))
 
-        assert (record.calls, record.device_ns, record.least_ns, record.most_ns) == (2, None, None, None)
+        with pytest.raises(TraceError, match=r"missing or no number: row 3 \('Duration\(us\)' is 'N/A'\)"):
+            read(folder)
+        trace = read(folder, partial=True)
+        assert [(record.calls, record.device_ns, record.least_ns, record.most_ns) for record in trace.records] == [
+            (1, None, None, None),
+            (2, 5000, 2000, 3000),
+        ]
+        assert "1 durations are missing or no numbers: counted, in no sum; the first: row 3" in trace.remarks[0]
 
     @pytest.mark.parametrize(
         ("rows", "header", "error"),

@@ -272,8 +272,13 @@ def test_a_database_in_wal_mode_without_a_log_leaves_none(made: Make) -> None:
 
 @pytest.mark.parametrize("rows", [kernel(1, 10, 5), kernel(1, 10, "soon"), kernel(1, 10, b"x")])
 def test_a_kernel_without_a_time_is_an_error(made: Make, rows: tuple[object, ...]) -> None:
+    place = made(kernels=[rows, kernel(2, 20, 25)])
     with pytest.raises(TraceError, match="1 rows of CUPTI_ACTIVITY_KIND_KERNEL have no time, or end before"):
-        nsys.read(made(kernels=[rows]), Options())
+        nsys.read(place, Options())
+    trace = nsys.read(place, Options(partial=True))
+    assert [(record.calls, record.device_ns) for record in trace.records] == [(1, 5)]
+    assert [(launched.calls, launched.device_ns) for launched in trace.kernels or ()] == [(1, 5)]
+    assert "1 durations are missing or no numbers: left out" in trace.remarks[0]
 
 
 def test_times_too_large_to_add_are_an_error(made: Make) -> None:

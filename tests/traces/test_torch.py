@@ -474,12 +474,17 @@ def test_events_of_any_other_phase_change_nothing(tmp_path: Path, phase: str | N
     assert trace_of(tmp_path, *made, other, *made, other) == trace_of(tmp_path, *made, *made)
 
 
-def test_an_event_without_or_with_a_negative_duration_is_left_out_and_told(tmp_path: Path) -> None:
-    broken = op("aten::mm", 0, 1)
+def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_and_told(tmp_path: Path) -> None:
+    broken = op("aten::mm", 9, 1)
     del broken["dur"]
-    trace = trace_of(tmp_path, op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken)
+    made = {"schemaVersion": 1, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
+    with pytest.raises(TraceError, match=r"missing or no number: 'aten::mm' at 5.0 us"):
+        read(write(tmp_path, made))
+    trace = read(write(tmp_path, made), partial=True)
     assert [record.calls for record in trace.records] == [1]
-    assert trace.remarks == ("2 events without a duration, or a negative one, were left out",)
+    assert trace.remarks == (
+        "2 durations are missing or no numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
+    )
 
 
 @pytest.mark.parametrize(
