@@ -58,6 +58,8 @@ _WITHOUT_OPS: Mapping[str, tuple[str, ...]] = {
     "the hit rates of the L2 cache": ("task id", "hit rate", "victim rate"),
 }
 """What the tables have that stand beside those of kernels."""
+_FIRST = frozenset(["step", "device", "model name", "model id", "infer id", "name", "type", "level"])
+"""Columns that a table may begin with."""
 _STEP_TIMES = ("computing", "communication(not overlapped)", "free")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _BYTES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
@@ -79,6 +81,14 @@ def without_ops(place: Place) -> str:
     """Return what a table has that belongs to a profile but has no ops, or nothing."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((what for what, needed in _WITHOUT_OPS.items() if columns >= set(needed)), "")
+
+
+def is_cut_in_header(begin: bytes) -> bool:
+    """Tell whether a file that has no more than this begins as such a table does, and ends in its header."""
+    if b"\n" in begin or b"\r" in begin or b"\0" in begin:
+        return False
+    first = tables.columns((begin.decode("utf-8", "replace").partition(",")[0],), ALIASES)
+    return not first.keys().isdisjoint(_FIRST)
 
 
 def opened(place: Place) -> tables.Table:

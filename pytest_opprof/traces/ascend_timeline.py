@@ -93,8 +93,12 @@ def _files(place: Place) -> list[Place]:
         return [place] if _is_timeline(place) else []
     if place.files("op_summary*.csv*") or place.file("../summary").files("op_summary*.csv*"):
         return []
-    files = [file for file in place.files("task_time_*.json") or place.files("msprof_*.json") if _is_timeline(file)]
-    if not files or any(_ITERATION.search(file.path.name) for file in files):
+    named = place.files("task_time_*.json") or place.files("msprof_*.json")
+    if not any(map(_is_timeline, named)):
+        return []
+    # One that is cut before its first event is read, so that this is said: without it an iteration would be missing.
+    files = [file for file in named if _is_timeline(file) or _is_cut(file)]
+    if any(_ITERATION.search(file.path.name) for file in files):
         return sorted(files, key=lambda file: [*map(int, re.findall(r"\d+", file.path.name))])
     return list(newest(files)[0])
 
@@ -102,6 +106,11 @@ def _files(place: Place) -> list[Place]:
 def _is_timeline(place: Place) -> bool:
     begin = head(place)
     return begin is not None and begin.bare and any(map(_is_of_npu, begin.events))
+
+
+def _is_cut(place: Place) -> bool:
+    begin = head(place)
+    return begin is None or (not begin.events and not place.head.rstrip().endswith(b"]"))
 
 
 def _is_of_npu(event: dict[str, Any]) -> bool:

@@ -415,6 +415,62 @@ class TestMadeFiles:
             ascend.read(Place(tmp_path), Options())
 
 
+class TestAFolderWhoseFirstFileIsBroken:
+    @pytest.mark.parametrize(("size", "why"), [(0, "is empty"), (20, "is cut in its header")])
+    def test_no_other_file_is_read_in_its_place(self, tmp_path: Path, size: int, why: str) -> None:
+        folder = tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        shutil.copytree(recording("text/level1/rank0"), folder.parent)
+        file = folder / "kernel_details.csv"
+        content = file.read_bytes()
+        file.unlink()
+        file.write_bytes(content[:size])
+
+        for given in (folder, folder.parent, tmp_path):
+            (found,) = find(Place(given))
+            with pytest.raises(TraceError, match=rf"kernel_details\.csv: {why}\. It is what is read of such a folder"):
+                ascend.read(found.place, Options(rank=found.rank))
+        assert calls(list(read(folder / "op_statistic.csv").records)) == 187
+
+    def test_a_database_that_is_cut_is_no_less_broken(self, tmp_path: Path) -> None:
+        statistic = "OP Type,Core Type,Count,Total Time(us)"
+        profile(tmp_path, "Cast,AI_CORE,1,1", header=statistic, name="op_statistic.csv")
+        file = database(tmp_path / "msprof_1.db")
+        assert read(tmp_path).steps == ("7", "outside")
+        file.write_bytes(file.read_bytes()[:5000])
+
+        with pytest.raises(TraceError, match=r"msprof_1\.db: is no whole sqlite export of CANN"):
+            read(tmp_path)
+
+    def test_a_part_that_is_empty_is_missed(self, tmp_path: Path) -> None:
+        for part in (0, 1):
+            profile(tmp_path, row(), name=f"op_summary_slice_{part}_20250102000000.csv")
+        assert calls(list(read(tmp_path).records)) == 2
+        (tmp_path / "op_summary_slice_1_20250102000000.csv").write_text("")
+
+        with pytest.raises(TraceError, match=r"op_summary_slice_1_20250102000000\.csv: is empty"):
+            read(tmp_path)
+
+    def test_an_older_export_may_be_broken(self, tmp_path: Path) -> None:
+        profile(tmp_path, row(), name="op_summary_20250102000000.csv")
+        (tmp_path / "op_summary_20250101000000.csv").write_text("")
+
+        assert calls(list(read(tmp_path).records)) == 1
+
+    def test_information_that_is_broken_is_told(self, tmp_path: Path) -> None:
+        folder = profile(tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT", row())
+        (folder.parent / "profiler_info_2.json").write_text('{"rank_id": 2')
+
+        assert "profiler_info_2.json is not read" in read(folder).remarks[0]
+
+    def test_a_table_without_rows_is_named(self, tmp_path: Path) -> None:
+        profile(tmp_path, name="kernel_details.csv")
+        header = "OP Type,Core Type,Count,Total Time(us)"
+        profile(tmp_path, "Cast,AI_CORE,1,1", header=header, name="op_statistic.csv")
+
+        with pytest.raises(TraceError, match=r"kernel_details\.csv: has no rows"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -89,6 +89,15 @@ def test_devices_are_ranks(tmp_path: Path) -> None:
     assert [query.total(traces.read(each), "device") for each in found] == [5000, 8000]
 
 
+@pytest.mark.parametrize("content", ["", "[", '[{"name": "Cast-op1", "ph": "X"'])
+def test_an_iteration_whose_file_is_cut_is_missed(tmp_path: Path, content: str) -> None:
+    (tmp_path / "task_time_0_1_1.json").write_text(json.dumps([task("Cast-op1", 5)]))
+    (tmp_path / "task_time_0_1_2.json").write_text(content)
+    (found,) = traces.find(Place(tmp_path))
+    with pytest.raises(TraceError, match=r"task_time_0_1_2\.json: is"):
+        traces.read(found)
+
+
 @pytest.mark.parametrize(
     ("events", "message"),
     [
