@@ -7,7 +7,7 @@ that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export a
 
 - ``step_trace_time.csv`` or ``analysis.db``: the wall time of each step, and ``Computing``, the sum of its kernels;
 - ``op_statistic.csv``: the same counts and times by (type, core);
-- ``memory_record.csv``: the most bytes that were allocated;
+- ``memory_record.csv``, else ``operator_memory.csv``: the most bytes that were allocated;
 - ``profiler_info_<rank>.json`` in the folder above: rank and versions.
 
 A file that is named alone is read alone. ``operator_details.csv`` and ``api_statistic.csv`` are only read so: operators
@@ -255,6 +255,7 @@ def _trace(found: Read) -> OpTrace:
         _environment(found),
         tuple(found.records()),
         tuple(found.steps()),
+        peak_memory=found.peak_memory,
         inferred_types=found.guessed() > 0,
     )
 

@@ -151,10 +151,11 @@ class Database:
 
     def peak_memory(self) -> int | None:
         """Return the most bytes that were allocated at once, or None."""
-        if not self.has("MEMORY_RECORD", "totalAllocated"):
-            return None
-        most = self._ask("SELECT MAX(totalAllocated) FROM MEMORY_RECORD")[0][0]
-        return most if isinstance(most, int) and most > 0 else None
+        for table, column in (("MEMORY_RECORD", "totalAllocated"), ("OP_MEMORY", "allocationTotalAllocated")):
+            most = self._ask(f"SELECT MAX({column}) FROM {table}")[0][0] if self.has(table, column) else None
+            if isinstance(most, int) and most > 0:
+                return most
+        return None
 
     def _texts(self) -> dict[object, str]:
         wanted = [

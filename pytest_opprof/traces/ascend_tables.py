@@ -209,10 +209,9 @@ def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float
     return found
 
 
-def peak_memory(place: Place) -> int | None:
-    """Return the most bytes that were allocated at once, of a memory_record.csv."""
+def peak_memory(place: Place, column: str) -> int | None:
+    """Return the most bytes that were allocated at once, of a memory_record or an operator_memory."""
     table = opened(place)
-    column = "total allocated"
     table.require(column)
     cells = enumerate((cell for (cell,) in table.rows(column)), 2)
     most = max((tables.number(table, number, column, cell) or 0 for number, cell in cells), default=0)

@@ -162,6 +162,17 @@ class TestRecordingsOfAlexNet:
         assert trace.step_ns == (pytest.approx(wall * 1000),)
         assert trace.peak_memory == peak
 
+    @pytest.mark.parametrize("name", TEXTS)
+    def test_without_a_record_of_memory_the_operators_tell_its_peak(self, name: str, tmp_path: Path) -> None:
+        shutil.copytree(recording(name) / "ASCEND_PROFILER_OUTPUT", tmp_path / "copy")
+        (tmp_path / "copy" / "memory_record.csv").unlink()
+        with open(tmp_path / "copy" / "operator_memory.csv", encoding="utf-8-sig", newline="") as file:
+            totals = [float(row["Allocation Total Allocated(MB)"]) for row in csv.DictReader(file)]
+        trace = read(tmp_path / "copy")
+
+        assert trace.peak_memory == max(totals) * 2**20 == 1245688832
+        assert "peak memory is that of operator_memory.csv: when operators of the framework allocated" in trace.remarks
+
     def test_the_environment_is_what_the_files_say(self) -> None:
         assert read(recording("db/level1/rank0")).environment == Environment((("torch_npu", ""),), "Ascend910B", "")
         assert read(recording("text/level1/rank0")).environment == Environment((("torch_npu", ""),), "ascend", "")
@@ -549,6 +560,12 @@ class TestDatabases:
             file = change(database(tmp_path / f"msprof_{abs(rank)}.db"), f"{ranks} ({rank}, 0)")
             assert ascend.ranks(Place(file)) == expected
             assert calls(list(read(file, rank=expected[0]).records)) == 2
+
+    def test_the_memory_of_operators_stands_for_a_record_of_it(self, tmp_path: Path) -> None:
+        table = (
+            "CREATE TABLE OP_MEMORY (allocationTotalAllocated INTEGER); INSERT INTO OP_MEMORY VALUES (5), (7), (NULL)"
+        )
+        assert read(change(database(tmp_path / "msprof_1.db"), table)).peak_memory == 7
 
     def test_nothing_is_written_beside_a_file_in_wal_mode(self, tmp_path: Path) -> None:
         file = change(database(tmp_path / "msprof_1.db"), "PRAGMA journal_mode = WAL")

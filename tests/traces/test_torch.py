@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -124,6 +125,26 @@ def test_the_peak_of_memory_is_the_greatest_total() -> None:
     content = json.loads(gzip.decompress(CPU.read_bytes()))
     totals = [event["args"]["Total Allocated"] for event in content["traceEvents"] if event["name"] == "[memory]"]
     assert read(CPU).peak_memory == max(totals)
+
+
+def test_without_totals_the_peak_is_what_was_allocated_above_the_beginning(tmp_path: Path) -> None:
+    def memory(time: float, size: int, kind: int = 1, device: int = 0) -> dict[str, Any]:
+        args = {"Device Type": kind, "Device Id": device, "Bytes": size}
+        return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": time, "args": args}
+
+    made = [memory(9, -70), memory(1, 50), memory(2, 40), memory(3, -20), memory(4, 25), memory(5, 30, device=1)]
+    trace = trace_of(tmp_path, op("aten::mm", 0, 9), *made, memory(2, 10**6, kind=0, device=-1))
+    assert trace.peak_memory == 95
+    assert "no totals of memory" in trace.remarks[0]
+
+
+def test_the_peak_of_a_recording_of_2021_is_that_of_its_allocations() -> None:
+    path = shared("torch-cuda/kineto_resnet50_v100_2021.pt.trace.json.gz")
+    content = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    memory = [event["args"] for event in sorted(content, key=lambda e: e["ts"]) if event["name"] == "[memory]"]
+    assert len(memory) == 12_838
+    sizes = [args["Bytes"] for args in memory if args["Device Type"] == 1]
+    assert read(path).peak_memory == max(accumulate(sizes)) > 2**30
 
 
 @pytest.mark.torch
