@@ -12,7 +12,7 @@ brackets):
   ``correlation`` of the call that launched it, ``device`` and ``stream``. Their ``External id`` is not used: in files
   of 2023 it is the correlation, and looks like the id of an op that has nothing to do with it.
 
-and the instant events ``[memory]`` with ``Total Allocated`` (in 2021 ``Bytes`` only) and ``Device Type`` (0 is the CPU).
+and the instant events ``[memory]`` with ``Device Type`` (0: the CPU) and ``Total Allocated`` (in 2021 ``Bytes`` only).
 FLOPs and the version of PyTorch are not in the file.
 
 Without device events the CPU is the device: device time is self CPU time, as `key_averages` gives it. With them it is
