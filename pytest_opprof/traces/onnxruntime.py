@@ -177,8 +177,7 @@ class _Steps:
         self.times = tuple(float(run.duration) for run in self._runs) or None
         self.of = [self._step(start, thread) for start, thread in zip(events.starts, events.threads)]
         if self._runs and len(self._runs) in self.of:
-            # This has no wall time, and those of the others cannot be given without one.
-            self.labels, self.times = (*self.labels, OUTSIDE), None
+            self.labels = (*self.labels, OUTSIDE)
 
     def _step(self, start: int, thread: int) -> int:
         """Return the run around it: of its own thread if that runs sessions, of any if it is one of a pool.
