@@ -544,6 +544,18 @@ class TestDatabases:
         ]
         assert read(database(tmp_path / "msprof_2.db", steps=False)).steps == ("",)
 
+    @pytest.mark.parametrize(("steps", "label"), [(True, "7"), (False, "")])
+    def test_what_was_launched_before_the_recording_is_in_no_step(
+        self, tmp_path: Path, steps: bool, label: str
+    ) -> None:
+        calls = "CREATE TABLE CANN_API (connectionId INTEGER); INSERT INTO CANN_API VALUES (0), (8), (9)"
+        links = "ALTER TABLE TASK ADD connectionId INTEGER; UPDATE TASK SET connectionId = 7 + globalTaskId"
+        file = change(database(tmp_path / "msprof_1.db", steps), f"{calls}; {links}; UPDATE TASK SET startNs = 0")
+        trace = read(file)
+
+        assert trace.steps == (label, "outside")
+        assert [(record.step, record.device_ns) for record in trace.records] == [(1, 10), (0, 1010)]
+
     def test_several_devices_are_never_summed(self, tmp_path: Path) -> None:
         file = change(
             database(tmp_path / "msprof_1.db"), "UPDATE TASK SET deviceId = globalTaskId, endNs = startNs + deviceId"
