@@ -10,7 +10,7 @@ from typing import Any
 from . import listing, names, profiles_read, query, traces
 from .errors import UsageError
 from .query import Question, Side
-from .trace import KernelRecord, OpTrace
+from .trace import OUTSIDE, KernelRecord, OpTrace
 from .units import format_bytes, format_ns, format_share, parse_time, plural
 
 _NOT_OF_KERNELS: Mapping[str, object] = {
@@ -146,6 +146,12 @@ def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Nam
     for side in ("device", "host"):
         ns = query.total(trace, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
+    if (
+        len(trace.steps) > 1
+        and trace.steps[-1] == OUTSIDE
+        and (ns := query.total(query.steps(trace, OUTSIDE), "device"))
+    ):
+        yield f"device time outside of every step: {format_ns(ns, 4)}"
     if ns := query.communication(trace):
         yield f"communication, beside it: {format_ns(ns, 4)}"
     if trace.step_ns and len(trace.step_ns) == 1:

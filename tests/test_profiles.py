@@ -68,6 +68,12 @@ class TestShow:
         document = json.loads(run("show", "b.json", "--format", "json")[1])
         assert (document["step_ns"], document["peak_memory"]) == ([2_000_000, 3_000_000], 2048)
 
+    def test_what_is_in_no_step_is_told_apart(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(step=1), steps=("", "outside")))
+        lines = run("show", "b.json")[1].splitlines()
+        assert lines[1:4:2] == ["total device time: 950 us", "device time outside of every step: 150 us"]
+        assert run("check", "b.json", "--budget", "device_time=800us", "--budget", "Cast=0")[0] == 0
+
     def test_json_has_the_published_keys(self, run: Run) -> None:
         document = json.loads(run("show", "a.json", "-t", "1", "--format", "json")[1])
         assert (document["source"], document["device_time_ns"], document["host_time_ns"]) == (

@@ -21,7 +21,7 @@ from math import nan
 
 from ..errors import TraceError
 from . import tables
-from .ascend_ops import Key, Read, Times
+from .ascend_ops import UNTIMED, Key, Read, Times
 from .place import Place
 
 ALIASES = {
@@ -173,8 +173,9 @@ def _statistic(table: tables.Table, read: Read, device: int | None, step: str, r
     for number, (on, kind, core, count, *cells) in enumerate(rows, 2):
         if device is None or tables.known(on) == str(device):
             total = tables.duration(table, number, "total time", cells[0], read.untimed) * ns
-            times = [total, *(_number(table, number, *cell) * ns for cell in zip(columns[1:], cells[1:]))]
-            read.add((step, kind, kind, core, *_NOT_DESCRIBED), _count(table, number, count), *times)
+            least, most = (_number(table, number, *cell) * ns for cell in zip(columns[1:], cells[1:]))
+            key = (step, kind, kind, core, *_NOT_DESCRIBED)
+            read.add(key, _count(table, number, count), (total, least, most))
 
 
 def _operators(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
@@ -186,15 +187,17 @@ def _operators(table: tables.Table, read: Read, device: int | None, step: str, r
             for column, cell, unit in zip(columns, cells, units)
         ]
         key = (step, name, name, "", shapes, *_NOT_DESCRIBED[1:])
-        read.add(key, 1, times[0], times[0], times[0], host_ns=times[1])
+        read.add(key, 1, (times[0],) * 3, (times[1],) * 3)
 
 
 def _apis(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
     ns = _unit(table, "time", _NS)
-    rows = table.rows("level", "api name", "count", "time", remarks=remarks)
-    for number, (level, name, count, time) in enumerate(rows, 2):
+    rows = table.rows("level", "api name", "count", "time", "min", "max", remarks=remarks)
+    for number, (level, name, count, time, *cells) in enumerate(rows, 2):
         host_ns = tables.duration(table, number, "time", time, read.untimed) * ns
-        read.add((step, name, name, level, *_NOT_DESCRIBED), _count(table, number, count), nan, host_ns=host_ns)
+        least, most = (_number(table, number, *cell) * ns for cell in zip(("min", "max"), cells))
+        key = (step, name, name, level, *_NOT_DESCRIBED)
+        read.add(key, _count(table, number, count), UNTIMED, (host_ns, least, most))
 
 
 def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float]]:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
-from .ascend_ops import Read, exact
+from .ascend_ops import UNTIMED, Read, exact
 from .ascend_tables import newest
 from .durations import Untimed
 from .events import head, read_events
@@ -146,7 +146,7 @@ def _add_communication(files: list[Place], reduces: dict[tuple[str, str], float]
     for (step, name), us in reduces.items():
         if step in found.steps():
             ns = us * 1000
-            found.add((step, name, "Reduce", "HCCL", *_NOT_DESCRIBED), 1, ns, ns, ns)
+            found.add((step, name, "Reduce", "HCCL", *_NOT_DESCRIBED), 1, (ns, ns, ns))
     found.remarks.append(
         "communication is that of step_trace (Reduce): not every iteration has a msprof_*.json, which names its ops"
     )
@@ -170,14 +170,14 @@ def _add(place: Place, found: Read, partial: bool, tasks: bool = True) -> None:
             elif event.dur != event.dur:
                 if _COMPUTES.match(event.args.task_type):
                     found.untimed.add(place, f"the task {event.name[:80]!r}")
-                    found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, nan)
+                    found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, UNTIMED)
                 elif not event.args.task_type:
                     others[str(event.pid), str(event.tid), event.name].append(nan)
             elif not 0 <= event.dur < 1e15:
                 raise TraceError(f"{place}: {event.name[:80]!r} takes {event.dur} us; expected a time from 0 to 1e15")
             elif _COMPUTES.match(event.args.task_type):
                 ns = event.dur * 1000
-                found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, ns, ns, ns)
+                found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, (ns, ns, ns))
             elif not event.args.task_type:
                 others[str(event.pid), str(event.tid), event.name].append(event.dur * 1000)
     for (pid, tid, name), times in others.items():

@@ -211,10 +211,11 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[OpReco
         if node.provider not in _ASYNCHRONOUS:
             yield record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
         else:
-            kernels = sum(of_kernels.get(event, 0) for event in members) if events.kernels else None
-            yield record._replace(
-                host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken), device_ns=kernels
-            )
+            record = record._replace(host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken))
+            if events.kernels:
+                taken = [of_kernels.get(event, 0) for event in members]
+                record = record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
+            yield record
 
 
 def _record(node: _Node) -> OpRecord:

@@ -202,6 +202,7 @@ class TestRecordingsOfAlexNet:
         launch = next(record for record in trace.records if record.type == "Launch_Ffts")
 
         assert (launch.place, launch.calls, launch.host_ns, launch.device_ns) == ("hccl", 4, 474410, None)
+        assert (launch.host_least_ns or 0) <= 474410 / 4 <= (launch.host_most_ns or 0)
 
 
 class TestOtherRecordings:
