@@ -41,7 +41,7 @@ from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole, i
 from ..vocabulary import COPY
 from . import Options, as_number
 from .durations import Untimed
-from .events import head, read_events
+from .events import CUT, head, read_events
 from .nesting import Forest, Tree
 from .place import Place
 
@@ -100,7 +100,7 @@ def read(place: Place, options: Options) -> OpTrace:
         if events.add_up_allocations():
             remarks.append("the file has no totals of memory: its peak is above what was allocated when it begins")
         if events.calls or events.kernels:
-            return _Reading(events, header, remarks, options.partial).trace()
+            return _Reading(events, header, remarks, any(remark.startswith(CUT) for remark in remarks)).trace()
     except OverflowError:
         raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
     raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")

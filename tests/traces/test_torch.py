@@ -498,11 +498,13 @@ def test_events_of_any_other_phase_change_nothing(tmp_path: Path, phase: str | N
 def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_and_told(tmp_path: Path) -> None:
     broken = op("aten::mm", 9, 1)
     del broken["dur"]
-    made = {"schemaVersion": 1, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
+    gpu = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}
+    made = {"schemaVersion": 1, **gpu, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
     with pytest.raises(TraceError, match=r"missing or no number: 'aten::mm' at 5.0 us"):
         read(write(tmp_path, made))
     trace = read(write(tmp_path, made), partial=True)
     assert [record.calls for record in trace.records] == [1]
+    assert trace.environment.device == "cpu"  # nothing is cut off
     assert trace.remarks == (
         "2 durations are missing or no numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
     )
