@@ -212,14 +212,16 @@ def _kernels_answer(
         flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
         raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
     kernels = _kernels(trace, arguments.name)
-    if not kernels and whose:
-        profiles_read.say(found, _no_kernel([trace], arguments.name))
+    nothing = "" if kernels else _no_kernel([trace], arguments.name)
     kernels = kernels[: arguments.top] if arguments.top else kernels
-    if arguments.format == "json":
-        return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
+    if arguments.format in ("table", "markdown"):
+        text = nothing or listing.kernels_text(kernels, arguments.format)
+        return "\n".join([*map(str, list(whose.values())[:1]), text])
+    if nothing and whose:
+        profiles_read.say(found, nothing)
     if arguments.format == "csv":
         return listing.kernels_csv(kernels, whose)
-    return "\n".join([*map(str, list(whose.values())[:1]), listing.kernels_text(kernels, arguments.format)])
+    return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
 
 
 def _kernels(trace: OpTrace, name: str | None) -> list[KernelRecord]:

@@ -242,8 +242,8 @@ class TestShow:
         assert err == "opprof: --name 'gemm': no kernel matches. There are k<int>, copy_kernel\n"
         save("b.json", made(kernels=(KernelRecord("gemm", "conv1"),)))
         code, out, err = run("show", ".", "--rank", "all", "--kernels", "--name", "gemm", "--format", format)
-        assert (code, "a.json: --name 'gemm': no kernel matches. There are k<int>, copy_kernel" in err) == (0, True)
-        assert "conv1" in out
+        assert (code, "conv1" in out) == (0, True)
+        assert "--name 'gemm': no kernel matches. There are k<int>, copy_kernel" in (out if format == "table" else err)
 
     def test_steps_without_a_kernel_are_no_empty_table(self, run: Run) -> None:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1), steps=("7", "8"), kernels=KERNELS))

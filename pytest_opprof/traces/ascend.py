@@ -71,15 +71,11 @@ def ranks(place: Place) -> list[int | None]:
     rank = as_number(_information(output).get("rank_id"))
     if rank is not None:
         return [rank]
-    devices = _devices(sources) if sources else []
-    if (
-        sources
-        and sources.kind == "database"
-        and len(devices) == 1
-        and (rank := _rank_in_database(sources)) is not None
-    ):
-        return [rank]
-    return [*devices] or [None]
+    if sources is None or sources.broken:
+        return [None]
+    devices = _devices(sources)
+    rank = _rank_in_database(sources) if sources.kind == "database" and len(devices) == 1 else None
+    return [rank] if rank is not None else [*devices] or [None]
 
 
 def explains(place: Place) -> str:

@@ -459,6 +459,7 @@ class TestAFolderWhoseFirstFileIsBroken:
         assert calls(list(read(tmp_path).records)) == 2
         (tmp_path / "op_summary_slice_1_20250102000000.csv").write_text("")
 
+        assert ascend.ranks(Place(tmp_path)) == [None]
         with pytest.raises(TraceError, match=r"op_summary_slice_1_20250102000000\.csv: is empty"):
             read(tmp_path)
 
