@@ -221,6 +221,11 @@ def test_no_kernel_of_a_cuda_trace_is_lost_or_counted_twice(
     assert len(trace.steps) == steps
     launches = {e["args"].get("correlation") for e in content if "Launch" in e.get("name", "") and e["ph"] == "X"}
     assert sum(launched.calls for launched in trace.launches if "Launch" in launched.type) == len(launches)
+
+
+@pytest.mark.parametrize("name", ["hta_alexnet_2023", "hta_sampled_rank-0", "kineto_resnet50_v100_2021.pt.trace"])
+def test_the_mean_of_calls_lies_between_the_shortest_and_the_longest(name: str) -> None:
+    trace = read(shared(f"torch-cuda/{name}.json.gz"))
     for side in ("device", "host"):
         for by in ("op", "type"):
             how = {how: lines_of(trace, side, by, how) for how in ("sum", "min", "mean", "max")}
