@@ -23,7 +23,7 @@ _RAISE = "raise the limit in its op_budget mark"
 _CAUSES = 3
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
-_NO_VERDICT = ("", Verdict.OK.value)
+_NO_VERDICT = ("", *(verdict.value for verdict in (Verdict.OK, Verdict.INCOMPARABLE, Verdict.NOISY)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _rows(window: WindowReport) -> list[list[str]]:
 
 def _diff_row(row: Row, over: bool) -> list[str]:
     known = row.base_ns is not None and row.now_ns is not None
-    verdict = "" if row.verdict in (Verdict.OK, Verdict.INCOMPARABLE) else row.verdict.value
+    verdict = "" if row.verdict is Verdict.OK else row.verdict.value
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),

@@ -7,7 +7,8 @@ Chrome trace events; times are us with fractions, exact to the ps:
   that of a kernel;
 - a step (`StepTraceAnnotation`): ``args`` with ``step_num``;
 - ``PjitFunction(f)``: Python calls what becomes the module ``jit_f``. What it starts may run long after the step that
-  asked for it ended, so the nth call belongs to the nth execution, where there are as many of both;
+  asked for it ended, so the nth call belongs to the nth execution, where there are as many of both (besides executions
+  that were under way when the first call came: those are outside of every step);
 - ``ph`` M, ``process_name``: ``/host:CPU``, ``/device:GPU:0``. All else is Python's and the runtime's, and left out.
 
 The type of an op is its name without numbers, which for an unfused instruction is its opcode or JAX's name for it
@@ -31,6 +32,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OUTSIDE, KernelRecord, OpRecord, OpTrace
 from . import Options
+from .durations import Untimed
 from .events import head, read_events
 from .place import Place
 from .selftime import self_times
@@ -118,9 +120,16 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
     from .event_types import JaxEvent
 
     threads: dict[tuple[int, int], int] = {}
+    untimed = Untimed(partial)
     for piece in read_events(place, JaxEvent, None, partial, remarks):
         for event in piece:
             args = event.args
+            if event.ph == "M":
+                if event.name == "process_name":
+                    events.processes[event.pid] = args.name
+                continue
+            if untimed.lacks(place, event, args.hlo_op or args.step_num != ""):
+                continue
             start, duration = round(event.ts * 1000), round(event.dur * 1000)
             if duration < 0:
                 raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
@@ -137,8 +146,7 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
                 events.steps.append(_Span(start, duration, f"{event.name} {args.step_num}"))
             elif match := _CALL.fullmatch(event.name):
                 events.calls[_module(match[1])].append(_Span(start, duration, ""))
-            elif event.ph == "M" and event.name == "process_name":
-                events.processes[event.pid] = args.name
+    remarks += untimed.remarks()
 
 
 def _module(function: str) -> str:
@@ -159,8 +167,7 @@ class _Steps:
             self.remarks.append(f"{len(events.steps)} steps, shown as one: more than {_MOST_STEPPED} events of ops")
         self.of = self._of_runs(events)
         if len(self._spans) in self.of and self._spans:
-            # It has no wall time, and those of the others cannot be given without one.
-            self.labels, self.times = (*self.labels, OUTSIDE), None
+            self.labels = (*self.labels, OUTSIDE)
 
     def _of_runs(self, events: _Events) -> list[int]:
         if not self._spans:
@@ -177,6 +184,11 @@ class _Steps:
         guessed = 0
         for module, runs in by_module.items():
             calls = _outermost(events.calls.get(module, []))
+            before = [run for _, run in runs if calls and begins[run] < calls[0].start]
+            if len(runs) == len(calls) + len(before):
+                # Called for before the recording.
+                of = [len(self._spans) if run in before else step for run, step in enumerate(of)]
+                runs = [each for each in runs if each[1] not in before]
             if len(calls) == len(runs):
                 for (_, run), call in zip(sorted(runs), calls):
                     of[run] = self._inside(call.start)
