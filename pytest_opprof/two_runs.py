@@ -30,8 +30,7 @@ def judge_runs(arguments: argparse.Namespace) -> bool:
     both = [key for key in now if key in base]
     if not both:
         raise UsageError(f"{arguments.base} and {arguments.now}: have no window of any test in common")
-    given = {key: value or None for key, value in vars(arguments).items()}
-    limits = STORED.with_given(given, lambda key: f"--{key.replace('_', '-')}")
+    limits = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
     windows = {
         key: WindowReport(key[1], runs.profile_of(now[key]), diff=_diff(base[key], now[key], limits, arguments))
         for key in both

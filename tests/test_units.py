@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,13 @@ def test_anything_else_is_refused_with_the_known_units(text: str) -> None:
 def test_a_share_must_be_a_percentage(given_: object) -> None:
     with pytest.raises(UsageError, match=r"--flag is .*write a percentage such as '10%'"):
         units.parse_share(given_, "--flag")
+
+
+@pytest.mark.parametrize("given_", ["10", "", 10, 0.1, None, "10%", "inf", "nan", "soon", "5 MiB"])
+def test_a_duration_must_have_a_unit_of_time(given_: object) -> None:
+    said = f"--flag is {given_!r}; write a time with its unit (ns, us, ms, s), such as '5 us'"
+    with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
+        units.parse_duration(given_, "--flag")
 
 
 @pytest.mark.parametrize(

@@ -368,7 +368,7 @@ def test_processes_whose_gpu_was_throttled_are_made_up_for_and_left_out(
         ("--opprof-threads=0", "--opprof-threads is '0'; write 'all' or an int of 1 or more"),
         ("--opprof-against=", "--opprof-against is empty; write a git revision, such as --opprof-against=main"),
         ("--opprof-noise=loud", "--opprof-noise is 'loud'; write 'warn' (*), 'fail' (*) or 'ignore' (*)"),
-        ("--opprof-floor=2", "--opprof-floor is '2'; write a time, such as '5 us'"),
+        ("--opprof-floor=2", "--opprof-floor is '2'; write a time with its unit (ns, us, ms, s), such as '5 us'"),
         ("--opprof-op-tolerance=ten", "--opprof-op-tolerance is 'ten'; write a percentage such as '10%'"),
     ],
 )
