@@ -136,7 +136,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     for name in ("there", "here"):
         Path(folder, name).mkdir()
         lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES])
-    there = [word.replace(str(tree.top), str(tree.path)) for word in _words_there(config, tree, lines[0][1:])]
+    there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():
         raise UsageError(f"--opprof-against: {tree.commit[:10]} has no folder {here.relative_to(tree.top)}")
