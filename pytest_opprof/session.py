@@ -19,7 +19,7 @@ from .conditions import RUN, Core, keep_memory
 from .environment import machine
 from .errors import NothingMeasured, OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
-from .judge import BASE_PROCESSES
+from .judge import BASE_PROCESSES, LEAST_ROUNDS
 from .recorder import LEFT, OPEN, Window
 from .recording import is_timed
 from .recording import record as recorded
@@ -74,6 +74,8 @@ class Session:
             partial=bool(config.getoption("lf", False) or config.getoption("pyargs", False)),
         )
         self.stored = Stored(config, self.settings, self.store, parallel=self.is_parallel, apart=self.is_apart)
+        self.may_judge_times = False
+        """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
         self.lock_folder: tempfile.TemporaryDirectory[str] | None = None
         self.modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
@@ -122,7 +124,8 @@ class Session:
         errors = []
         for item in items:
             try:
-                Plan.of(item, self.settings)
+                rounds = Plan.of(item, self.settings).rounds
+                self.may_judge_times |= rounds >= LEAST_ROUNDS or "opprof" in getattr(item, "fixturenames", ())
             except UsageError as error:
                 errors.append(str(error))
                 item.stash[_WRONG_MARK] = error
@@ -242,8 +245,8 @@ class Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Measure what is timed in further processes, for a baseline or because the user asks for it."""
-        if not self.config.option.collectonly and not self.config.pluginmanager.hasplugin("dsession"):
-            keep_memory()  # 50 ms that the controller of pytest-xdist, which runs no test, can do without
+        if self.may_judge_times and self.settings.noise != "ignore" and not self.config.option.collectonly:
+            keep_memory()  # before the first test: what one costs is not to depend on those before it
         result = yield
         wanted = self.settings.processes or (BASE_PROCESSES if self.settings.update else 1)
         if wanted > 1 and not self.is_worker and not self.is_apart:
