@@ -21,6 +21,8 @@ class Row:
     base_ns: int | None
     now_ns: int | None
     verdict: Verdict
+    why: str = ""
+    """Why its time has no verdict though it changed by more than its tolerance."""
 
     @property
     def change_ns(self) -> int:
@@ -161,13 +163,16 @@ def compare(
     Calls are compared exactly, at the worst round where rounds differ.
     """
     before, after = (times or _UNKNOWN for times in (timing.base, timing.now))
+    unjudged = timing.verdict in _UNJUDGED
     # What lost in counts is not blamed for its time as well.
     rows = []
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
-        verdict = _by_calls(base.get(op), now.get(op))
+        verdict, why = _by_calls(base.get(op), now.get(op)), ""
         if verdict is Verdict.OK:
-            verdict = timing.ops.get(op, Verdict.OK)
-        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict))
+            verdict = timing.ops.get(op, timing.verdict if unjudged else Verdict.OK)
+            why = "" if op in timing.ops else limits.excuse(op, before, after)
+        why = "not judged" if why and unjudged else why
+        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why))
     total = Row(
         "total",
         None,

@@ -20,7 +20,7 @@ from typing import Any
 
 from .conditions import YARDSTICK
 from .samples import Run
-from .units import format_ns, parse_duration, parse_share
+from .units import format_ns, format_share, parse_duration, parse_share
 
 
 class Verdict(Enum):
@@ -70,6 +70,19 @@ class Limits:
     def op_verdict(self, op: str, base_ns: float, now_ns: float, whole_ns: float) -> Verdict:
         """Judge the time of *op* in a window of *whole_ns*."""
         return _beyond(base_ns, now_ns, self.of(op), max(self.op_floor_ns, self.op_share * whole_ns))
+
+    def excuse(self, op: str, base: Times, now: Times) -> str:
+        """Return in words what lets a change of *op* pass that is beyond its tolerance; empty where none is."""
+        if op not in base.ops_ns or op not in now.ops_ns:
+            return ""
+        before, after = base.ops_ns[op], now.ops_ns[op]
+        if _beyond(before, after, self.of(op), 0) is Verdict.OK:
+            return ""
+        if abs(after - before) <= self.op_floor_ns:
+            return f"below {format_ns(self.op_floor_ns)}"
+        if abs(after - before) <= self.op_share * base.total_ns:
+            return f"below {format_share(self.op_share)} of the whole"
+        return "not confirmed"
 
     def of(self, op: str) -> float:
         """Return the tolerance of *op*."""

@@ -21,7 +21,6 @@ BODY = "body"
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
-_NO_VERDICT = ("", Verdict.OK.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def table(
     *style* is one of tabulate's; *more* says how to see the ops that are left out.
     """
     rows = _rows(window)
-    shown = rows if every_op else [row for index, row in enumerate(rows) if index < top or row[-1] not in _NO_VERDICT]
+    shown = [cells for index, (cells, told) in enumerate(rows) if every_op or index < top or told]
     lines = [f"window {window.name}, {plural(window.profile.steps, 'round')}:"] if window.name != BODY else []
     lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
@@ -148,34 +147,42 @@ def _headers(window: WindowReport) -> list[str]:
     return ["op", "calls", "device time", "share", "verdict"]
 
 
-def _rows(window: WindowReport) -> list[list[str]]:
+def _rows(window: WindowReport) -> list[tuple[list[str], bool]]:
+    """Return the cells of each row, and whether something became of its op."""
     over = {finding.op for finding in window.budget}
     if window.diff:
         diff_rows = sorted(window.diff.rows, key=lambda row: row.op not in over)
-        return [_diff_row(row, row.op in over) for row in diff_rows]
+        return [
+            (_diff_row(row, row.op in over), row.op in over or row.verdict.is_regression or row.verdict.is_improvement)
+            for row in diff_rows
+        ]
     total = window.profile.total.fastest_ns
     ops = sorted(window.profile.ops, key=lambda stats: stats.op not in over)
     return [
-        [
-            stats.op,
-            str(Calls(stats.fewest_calls, stats.most_calls)),
-            _time(stats.fastest_ns if stats.device_ns else None),
-            format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
-            "over budget" if stats.op in over else "",
-        ]
+        (
+            [
+                stats.op,
+                str(Calls(stats.fewest_calls, stats.most_calls)),
+                _time(stats.fastest_ns if stats.device_ns else None),
+                format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
+                "over budget" if stats.op in over else "",
+            ],
+            stats.op in over,
+        )
         for stats in ops
     ]
 
 
 def _diff_row(row: Row, over: bool) -> list[str]:
     known = row.base_ns is not None and row.now_ns is not None
-    verdict = "" if row.verdict in (Verdict.OK, Verdict.INCOMPARABLE) else row.verdict.value
+    became = [row.verdict.value] if row.verdict.is_regression or row.verdict.is_improvement else [row.why]
+    words = [word for word in ["over budget" if over else "", *became] if word]
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
         _arrow(_time(row.base_ns), _time(row.now_ns)),
         format_change(row.base_ns or 0, row.now_ns or 0) if known else "-",
-        ", ".join(filter(None, ["over budget" if over else "", verdict])) or Verdict.OK.value,
+        ", ".join(words) or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]
 
 

@@ -88,6 +88,26 @@ def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -
         assert (findings(found), list(found.improvements()), found.times_changed) == ([], [], False)
 
 
+def test_a_change_that_its_limits_let_pass_says_which() -> None:
+    base, now = {"Add": (1, 400), "Exp": (1, 4), "Log": (1, 100)}, {"Add": (1, 499), "Exp": (1, 8), "Log": (1, 105)}
+    assert {row.op: row.why for row in diff(base, now).rows} == {"Add": "", "Exp": "below 5 us", "Log": ""}
+    agreed = judge(timed(base, 3), timed({**base, "Add": (1, 900)}, 6), Rule(LIMITS))
+    (row,) = (row for row in compare(counted(base), counted(base), agreed, LIMITS).rows if row.op == "Add")
+    assert (row.verdict, row.why) == (Verdict.SLOWER, "")
+    calls = counted(base)
+    (row,) = (row for row in compare(calls, calls, replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
+    assert (row.verdict, row.why) == (Verdict.OK, "not confirmed")
+
+
+def test_an_op_whose_time_was_not_judged_is_not_called_ok() -> None:
+    base, now = {"Add": (1, 400), "Exp": (1, 4)}, {"Add": (1, 900), "Exp": (1, 4)}
+    found = compare(counted(base), counted(now), unjudged("in parallel", timed(base, 3), timed(now)), LIMITS)
+    assert [(row.verdict, row.why) for row in found.rows] == [
+        (Verdict.INCOMPARABLE, "not judged"),
+        (Verdict.INCOMPARABLE, ""),
+    ]
+
+
 def test_calls_are_judged_though_times_are_not() -> None:
     found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", [], []), LIMITS)
     assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")

@@ -557,4 +557,5 @@ def test_whatever_is_measured_has_a_verdict_and_a_reason_where_it_has_none(base:
         assert bool(found.why) == (found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE))
         assert {*found.ops.values()} <= {Verdict.SLOWER, Verdict.FASTER}
         if found.verdict is Verdict.SLOWER:
-            assert found.change is not None
+            assert found.base is not None
+            assert found.now is not None

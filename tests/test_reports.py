@@ -124,6 +124,43 @@ def test_times_that_were_not_judged_say_why() -> None:
     assert "times are shown, not judged: 1 of 10 rounds measured" in text
 
 
+def verdicts(window: WindowReport) -> dict[str, str]:
+    """Return the last column of the table by op."""
+    header, _, *lines = reports.table(window, 0, every_op=True)
+    return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.profile.ops)]}
+
+
+def test_a_change_beyond_its_limit_that_is_no_verdict_says_why() -> None:
+    base = [("Cast", 500), ("Exp", 6_000), ("MatMul", 300_000), ("Add", 40_000)]
+    now = [("Cast", 38_000), ("Exp", 12_000), ("MatMul", 301_000), ("Add", 20_000)]
+    window = report([*base, ("Log", 900_000)], [*now, ("Log", 1_500_000)], rounds=10)
+    assert verdicts(window) == {
+        "Log": "slower",
+        "Cast": "below 5% of the whole",
+        "Exp": "below 5% of the whole",
+        "MatMul": "ok",
+        "Add": "below 5% of the whole",
+    }
+    tiny = report([("Cast", 500), ("Exp", 9_000)], [("Cast", 5_400), ("Exp", 19_000)], rounds=10)
+    assert verdicts(tiny) == {"Exp": "slower", "Cast": "below 5 us"}
+
+
+def test_what_was_not_judged_is_not_ok() -> None:
+    cold = report([("Cast", 1_000), ("Mul", 40), ("Add", 100)], [("Cast", 1_000)] * 2 + [("Mul", 3_100), ("Add", 101)])
+    assert verdicts(cold) == {"Cast": "more calls", "Mul": "not judged", "Add": ""}
+    noisy = report([("Cast", 1_000), ("Mul", 40)], [("Cast", 1_020), ("Mul", 90_000)], rounds=10)
+    assert noisy.diff
+    timing = replace(noisy.diff.timing, verdict=Verdict.NOISY, why="noise", ops={})
+    calls = Entry.of(noisy.profile, "").calls
+    assert verdicts(replace(noisy, diff=compare(calls, calls, timing, STORED))) == {"Mul": "not judged", "Cast": ""}
+
+
+def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
+    base, now = ([(f"mylib::op{n}", ns) for n in range(9)] for ns in (10, 900))
+    short = reports.failure("t", [report(base, [*now, ("Exp", 1)])], 2, False, ACCEPT)
+    assert "... and 8 more ops (-v shows them)" in short
+
+
 def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
     window = report(None, BASE, rounds=2)
     together = replace(window, profile=replace(window.profile, busy_ns=(300_000, 390_000)))
