@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .baselines import OUTSIDE, Calls
 from .budgets import Finding
 from .judge import Judgement, Limits, Times, Verdict
-from .units import format_change, format_ns, format_share
+from .units import format_change, format_interval, format_ns, format_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,14 @@ class Row:
     verdict: Verdict
     why: str = ""
     """Why its time has no verdict though it changed by more than its tolerance."""
+    change: str = "-"
+    """How much its time changed, as people read it; in pairs with the interval."""
+
+    @property
+    def times(self) -> str:
+        """How its time changed: ``1 ms -> 1.1 ms (+10%)``."""
+        change = f", {self.change}" if " " in self.change else f" ({self.change})"
+        return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property
     def change_ns(self) -> int:
@@ -137,10 +145,9 @@ class Diff:
                 return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
 
     def _change(self, row: Row) -> str:
-        base, now = row.base_ns or 0, row.now_ns or 0
         what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
         what = "time outside ops" if row.op == OUTSIDE else what
-        return f"{what}: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
+        return f"{what}: {row.times}"
 
 
 _WORST_FIRST = (
@@ -172,16 +179,21 @@ def compare(
             verdict = timing.ops.get(op, timing.verdict if unjudged else Verdict.OK)
             why = "" if op in timing.ops else limits.excuse(op, before, after)
         why = "not judged" if why and unjudged else why
-        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why))
-    total = Row(
-        "total",
-        None,
-        None,
-        round(timing.base.total_ns) if timing.base else None,
-        round(timing.now.total_ns) if timing.now else None,
-        timing.verdict if timing.verdict in _UNJUDGED else timing.total,
-    )
+        change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), limits.of(op))
+        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change))
+    base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
+    change = _change(base_ns, now_ns, timing.intervals.get(None), limits.tolerance)
+    verdict = timing.verdict if unjudged else timing.total
+    total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
     return Diff(tuple(sorted(rows, key=_damage)), total, timing, limits, OUTSIDE in after.ops_ns, top)
+
+
+def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:
+    if base_ns is None or now_ns is None:
+        return "-"
+    if between is None or not base_ns:
+        return format_change(base_ns, now_ns)
+    return format_interval(base_ns, now_ns, between, 2 * tolerance)
 
 
 def compare_counts_first(

@@ -14,7 +14,7 @@ from .judge import LEAST_ROUNDS, Verdict
 from .kernels import KernelStats
 from .model import ALWAYS, OpProfile
 from .samples import Run
-from .units import format_change, format_ns, format_share, plural
+from .units import format_ns, format_share, plural
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
@@ -174,14 +174,13 @@ def _rows(window: WindowReport) -> list[tuple[list[str], bool]]:
 
 
 def _diff_row(row: Row, over: bool) -> list[str]:
-    known = row.base_ns is not None and row.now_ns is not None
     became = [row.verdict.value] if row.verdict.is_regression or row.verdict.is_improvement else [row.why]
     words = [word for word in ["over budget" if over else "", *became] if word]
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
         _arrow(_time(row.base_ns), _time(row.now_ns)),
-        format_change(row.base_ns or 0, row.now_ns or 0) if known else "-",
+        row.change,
         ", ".join(words) or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]
 
@@ -193,10 +192,9 @@ def _total(window: WindowReport) -> list[str]:
             f"total device time: {_time(window.profile.total.fastest_ns if window.profile.total.device_ns else None)}"
         ]
     else:
-        base, now = window.diff.total.base_ns, window.diff.total.now_ns
+        total = window.diff.total
         what = "total time" if window.diff.wall else "total device time"
-        change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
-        lines = [f"{what}: {change}{_split(window.diff, now - base)}"]
+        lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
     lines += _busy(window.profile)
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")

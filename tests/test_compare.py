@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.baselines import OUTSIDE, Calls
 from pytest_opprof.compare import Diff, compare
-from pytest_opprof.judge import STORED, Judgement, Rule, Verdict, judge, unjudged
+from pytest_opprof.judge import PAIRS, STORED, Judgement, Rule, Verdict, judge, judge_pairs, unjudged
 from pytest_opprof.samples import Run
 
 Table = dict[str, tuple[int, int]]
@@ -105,6 +105,27 @@ def test_an_op_whose_time_was_not_judged_is_not_called_ok() -> None:
     assert [(row.verdict, row.why) for row in found.rows] == [
         (Verdict.INCOMPARABLE, "not judged"),
         (Verdict.INCOMPARABLE, ""),
+    ]
+
+
+def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_number() -> None:
+    base = timed({"Add": (1, 400), "Exp": (1, 400)})[0]
+    pairs = []
+    for whole, add, exp in (
+        (1.08, 1.06, 1.5),
+        (1.1, 1.4, 1.51),
+        (1.1, 1.5, 1.52),
+        (1.12, 1.9, 1.53),
+        (1.12, 2.4, 1.54),
+    ):
+        ops = {op: tuple(round(ns * by) for ns in base.ops_ns[op]) for op, by in (("Add", add), ("Exp", exp))}
+        pairs.append((base, replace(base, total_ns=tuple(round(ns * whole) for ns in base.total_ns), ops_ns=ops)))
+    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    found = compare(calls, calls, judge_pairs([*pairs, *pairs[1:]]), PAIRS)
+    assert findings(found) == [
+        "device time of Add: 400 us -> 652 us, +40% to +114%, limit 15%, in 9 pairs of processes",
+        "device time of Exp: 400 us -> 608 us, +52% (51 to 53), limit 15%, in 9 pairs of processes",
+        "device time: 800 us -> 888 us, +11% (10 to 12), limit 6%, in 9 pairs of processes",
     ]
 
 

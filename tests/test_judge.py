@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from pytest_opprof.judge import (
     Verdict,
     has_lone_best,
     hodges_lehmann,
+    interval,
     judge,
     judge_pairs,
     unjudged,
@@ -451,6 +453,32 @@ def test_two_bad_values_of_nine_do_not_move_the_hodges_lehmann_mean_out_of_the_o
     values: list[float], one: float, other: float
 ) -> None:
     assert -1 <= hodges_lehmann([*values[:7], one, other]) <= 1
+
+
+@pytest.mark.parametrize(("values", "covered"), [(5, 30 / 32), (6, 62 / 64), (9, 492 / 512), (12, 3_922 / 4_096)])
+def test_the_interval_of_the_hodges_lehmann_mean_has_the_share_that_the_signed_rank_distribution_says(
+    values: int, covered: float
+) -> None:
+    """Of values that are as often above 0 as below: all signs of 1, 2, 3, ..."""
+    signs = itertools.product((1, -1), repeat=values)
+    intervals = [interval([sign * (n + 1) for n, sign in enumerate(each)]) for each in signs]
+    assert sum(low <= 0 <= high for low, high in intervals) == covered * 2**values
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=5, max_size=9))
+def test_the_interval_holds_the_hodges_lehmann_mean_and_turns_with_its_values(values: list[float]) -> None:
+    low, high = interval(values)
+    assert min(values) <= low <= hodges_lehmann(values) <= high <= max(values)
+    assert interval([-value for value in values]) == (-high, -low)
+
+
+def test_pairs_say_between_what_a_change_lies() -> None:
+    found = judge_pairs(pairs(1.08, 1.09, 1.1, 1.11, 1.16, op=1.5))
+    assert found.intervals[None] == pytest.approx((0.08, 0.16))
+    assert found.intervals["Cast"] == pytest.approx((0.5, 0.5))
+    assert judge_pairs(pairs(*[1.3] * 6, *[1.0] * 3)).intervals[None] == pytest.approx((0, 0.3)), "no verdict"
+    assert judge_pairs(pairs(1.1, 1.2, 1.3, 1.4)).intervals == {}
+    assert judge(BASE, [run(1_200)]).intervals == {}
 
 
 # --- whatever the samples are

@@ -68,6 +68,13 @@ def test_a_duration_must_have_a_unit_of_time(given_: object) -> None:
         (units.format_change(100, 99.2), "-0.8%"),
         (units.format_change(0, 5), "new"),
         (units.format_change(0, 0), "+0%"),
+        (units.format_interval(100, 111.2, (0.082, 0.141)), "+11% (8 to 14)"),
+        (units.format_interval(100, 97, (-0.051, 0.002)), "-3% (-5 to 0)"),
+        (units.format_interval(100, 99.8, (-0.02, 0.02)), "+0% (-2 to 2)"),
+        (units.format_interval(100, 106.44, (0.061, 0.0704)), "+6.4% (6.1 to 7)"),
+        (units.format_interval(100, 166.7, (0.667, 0.667)), "+66.7%"),
+        (units.format_interval(100, 134.5, (0.04, 0.8), 0.3), "+4% to +80%"),
+        (units.format_interval(100, 134.5, (-0.124, 0.8), 0.3), "-12% to +80%"),
     ],
 )
 def test_numbers_are_written_with_three_digits_and_their_unit(text: str, expected: str) -> None:
