@@ -138,11 +138,16 @@ class Diff:
                 return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
             case _:
                 limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
-                pairs = "pairs of " if self.timing.in_pairs else ""
-                processes, clean = self.timing.processes, self.timing.clean
-                confirmed = f", in {processes} {pairs}processes" if processes > 1 else ""
-                confirmed += f", {clean} of them undisturbed" if 0 < clean < processes else ""
-                return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
+                return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
+
+    def _confirmed(self, row: Row) -> str:
+        """Return by how many processes, or pairs of them, the verdict of a *row* is."""
+        processes, clean = self.timing.processes, self.timing.clean
+        if self.timing.in_pairs:
+            agreeing = self.timing.agreeing.get(None if row is self.total else row.op, processes)
+            return f", in {f'{agreeing} of ' if agreeing < processes else ''}{processes} pairs of processes"
+        confirmed = f", in {processes} processes" if processes > 1 else ""
+        return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
 
     def _change(self, row: Row) -> str:
         what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"

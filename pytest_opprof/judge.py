@@ -195,6 +195,8 @@ class Judgement:
     """How many of the processes had clean rounds; 0 where nobody looked."""
     intervals: Mapping[str | None, tuple[float, float]] = field(default_factory=dict)
     """Of pairs: between what the change of each op lies, and of the window (None), as `change` has it; for 95 %."""
+    agreeing: Mapping[str | None, int] = field(default_factory=dict)
+    """How many of the pairs see the change of each op in `ops`, and of the window (None)."""
 
     @property
     def change(self) -> float | None:
@@ -299,12 +301,16 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
         return undecided(found, _why_unclean(pairs, clean))
-    ops = {op: verdict for op, verdict in found.ops.items() if _ops_agree(ratios, op, verdict)}
-    agreed = found.total is Verdict.OK or _agree([r.total for r in ratios], found.total, AGREE, AGREE_BY)
+    agreeing: dict[str | None, int] = {
+        None: _agreeing(wholes, found.total, AGREE_BY),
+        **{op: _agreeing(logs[op], verdict, OPS_AGREE_BY) for op, verdict in found.ops.items()},
+    }
+    ops = {op: verdict for op, verdict in found.ops.items() if agreeing[op] >= OPS_AGREE * len(pairs)}
+    agreed = found.total is Verdict.OK or agreeing[None] >= AGREE * len(pairs)
     if not agreed and Verdict.SLOWER not in ops.values():
         return undecided(found, f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}")
     total_verdict = found.total if agreed else Verdict.OK
-    return replace(found, verdict=_worst(total_verdict, ops), total=total_verdict, ops=ops)
+    return replace(found, verdict=_worst(total_verdict, ops), total=total_verdict, ops=ops, agreeing=agreeing)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
@@ -375,14 +381,10 @@ def _op_ratio(logs: Sequence[float]) -> float:
     return math.exp(hodges_lehmann(logs)) if logs else 1.0
 
 
-def _ops_agree(ratios: Sequence[_Ratios], op: str, verdict: Verdict) -> bool:
-    return _agree([ratio.ops.get(op, 0.0) for ratio in ratios], verdict, OPS_AGREE, OPS_AGREE_BY)
-
-
-def _agree(ratios: Sequence[float], verdict: Verdict, share: float, by: float) -> bool:
-    """Tell whether that *share* of the pairs sees the change that the verdict claims."""
+def _agreeing(logs: Sequence[float], verdict: Verdict, by: float) -> int:
+    """Return how many of the pairs see the change that the verdict claims."""
     sign = 1 if verdict is Verdict.SLOWER else -1
-    return sum(sign * ratio > math.log1p(by) for ratio in ratios) >= share * len(ratios)
+    return sum(sign * log > math.log1p(by) for log in logs)
 
 
 def _typical(runs: Sequence[Run]) -> Times:

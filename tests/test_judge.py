@@ -391,6 +391,7 @@ def test_a_change_of_an_op_is_one_only_if_eight_pairs_of_nine_see_it() -> None:
         found = judge_pairs([*pairs(*[1.0] * agreeing, op=1.5), *pairs(*[1.0] * (9 - agreeing), op=1.04)])
         assert found.ops == ops
         assert found.verdict is (Verdict.SLOWER if ops else Verdict.OK)
+        assert found.agreeing["Cast"] == agreeing
 
 
 def test_an_op_that_is_surely_slower_is_slower_though_the_pairs_disagree_about_the_whole() -> None:
