@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .baselines import OUTSIDE, Calls
 from .budgets import Finding
-from .judge import Judgement, Limits, Times, Verdict
-from .units import format_change, format_interval, format_ns, format_share
+from .judge import Judgement, Limits, Times, Verdict, is_vague
+from .units import format_change, format_interval, format_ns, format_range, format_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def compare(
         verdict, why = _by_calls(base.get(op), now.get(op)), ""
         if verdict is Verdict.OK:
             verdict = timing.ops.get(op, timing.verdict if unjudged else Verdict.OK)
-            why = "" if op in timing.ops else limits.excuse(op, before, after)
+            why = "" if op in timing.ops else limits.excuse(op, before, after, timing.intervals.get(op))
         why = "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), limits.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change))
@@ -198,7 +198,7 @@ def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float
         return "-"
     if between is None or not base_ns:
         return format_change(base_ns, now_ns)
-    return format_interval(base_ns, now_ns, between, 2 * tolerance)
+    return format_range(*between) if is_vague(between, tolerance) else format_interval(base_ns, now_ns, between)
 
 
 def compare_counts_first(

@@ -72,13 +72,18 @@ class Limits:
         """Judge the time of *op* in a window of *whole_ns*."""
         return _beyond(base_ns, now_ns, self.of(op), max(self.op_floor_ns, self.op_share * whole_ns))
 
-    def excuse(self, op: str, base: Times, now: Times) -> str:
-        """Return in words what lets a change of *op* pass that is beyond its tolerance; empty where none is."""
+    def excuse(self, op: str, base: Times, now: Times, between: tuple[float, float] | None = None) -> str:
+        """Return in words what lets a change of *op* pass that is beyond its tolerance; empty where none is.
+
+        One that lies *between* bounds so wide apart that they leave it open whether it is beyond is "unclear".
+        """
         if op not in base.ops_ns or op not in now.ops_ns:
             return ""
         before, after = base.ops_ns[op], now.ops_ns[op]
         if _beyond(before, after, self.of(op), 0) is Verdict.OK:
-            return ""
+            at_most = before * (1 + between[1]) if between and is_vague(between, self.of(op)) else before
+            slower = self.op_verdict(op, before, at_most, base.total_ns) is Verdict.SLOWER
+            return "unclear" if slower else ""
         if abs(after - before) <= self.op_floor_ns:
             return f"below {format_ns(self.op_floor_ns)}"
         if abs(after - before) <= self.op_share * base.total_ns:
@@ -337,6 +342,11 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     unlikely = sum(below <= 0.025 * sum(ways) for below in accumulate(ways))
     means, left_out = _walsh(values), max(unlikely - 1, 0)
     return means[left_out], means[-1 - left_out]
+
+
+def is_vague(between: tuple[float, float], tolerance: float) -> bool:
+    """Tell whether an interval is too wide for one number to stand for it: wider than twice the *tolerance*."""
+    return between[1] - between[0] > 2 * tolerance
 
 
 def _walsh(values: Sequence[float]) -> list[float]:

@@ -5,7 +5,6 @@ Times are int nanoseconds, sizes int bytes, FLOPs int operations and shares frac
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -111,14 +110,14 @@ def format_change(before: float, after: float) -> str:
     return f"{percent:+.3g}%" if abs(percent) < 1000 else f"{percent:+.0f}%"
 
 
-def format_interval(before: float, after: float, between: tuple[float, float], widest: float = math.inf) -> str:
-    """Write a relative change with what it lies *between*: ``+11% (8 to 14)``.
+def format_range(low: float, high: float) -> str:
+    """Write what a relative change lies between: ``-12% to +45%``."""
+    return f"{low:+.0%} to {high:+.0%}"
 
-    One that is wider than *widest* leaves no number that means anything: ``+4% to +80%``.
-    """
+
+def format_interval(before: float, after: float, between: tuple[float, float]) -> str:
+    """Write a relative change with what it lies *between*: ``+11% (8 to 14)``."""
     low, high = (100 * bound for bound in between)
-    if high - low > 100 * widest:
-        return f"{low:+.0f}% to {high:+.0f}%"
     digits = 0 if high - low >= 2 else 1
     first, last = (f"{round(bound, digits) + 0.0:g}" for bound in (low, high))
     if first == last:

@@ -129,6 +129,20 @@ def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_numb
     ]
 
 
+def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_not_count() -> None:
+    base = timed({"Add": (1, 400), "Exp": (1, 8)})[0]
+    pairs = []
+    for by in (0.8, 0.9, 1.0, 1.1, 1.5):
+        ops = {op: tuple(round(ns * by) for ns in samples) for op, samples in base.ops_ns.items()}
+        pairs.append((base, replace(base, ops_ns=ops)))
+    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    found = compare(calls, calls, judge_pairs(pairs), PAIRS)
+    assert {row.op: (row.verdict, row.why, row.change) for row in found.rows} == {
+        "Add": (Verdict.OK, "unclear", "-20% to +50%"),
+        "Exp": (Verdict.OK, "", "-20% to +50%"),
+    }
+
+
 def test_calls_are_judged_though_times_are_not() -> None:
     found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", [], []), LIMITS)
     assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")
