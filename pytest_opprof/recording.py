@@ -10,7 +10,7 @@ import pytest
 from .baselines import Entry
 from .conditions import Watch
 from .errors import BackendError
-from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, disturbances
+from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, disturbances, is_steady
 from .remeasure import measure, say
 from .reports import titled
 from .runs import Plain, TestRecord, entry_of, plain_run
@@ -38,7 +38,7 @@ def record(config: pytest.Config, tests: Sequence[TestRecord], processes: int, s
     judged = bool(settings.update) and settings.noise != "ignore"
     while lacking := [(test, window) for test, window in windows if _lacks(window, processes, judged)]:
         number = 1 + min(len(window["runs"]) for _, window in lacking)
-        of = f" of {processes}" if number <= processes else ", since others were disturbed"
+        of = f" of {processes}" if number <= processes else ", since others were disturbed or differ"
         estimate = f", about {took_s:.0f} s each" if took_s else ""
         ids = list(dict.fromkeys(test.id for test, _ in lacking))
         say(config, f"opprof: measuring {plural(len(ids), 'timed test')}, process {number}{of}{estimate}")
@@ -59,10 +59,11 @@ def record(config: pytest.Config, tests: Sequence[TestRecord], processes: int, s
 
 
 def _lacks(window: Plain, processes: int, judged: bool) -> bool:
-    """Tell whether a window needs one more process: of twice as many, where too few were left alone."""
+    """Tell whether a window needs one more process: of twice as many, where too few were left alone or are alike."""
     runs = entry_of(window).runs
-    usable = sum(not run.disturbed for run in runs)
-    few = usable < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
+    usable = [run for run in runs if not run.disturbed]
+    few = len(usable) < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
+    few = few or not is_steady(usable)
     return len(runs) < (2 * processes if judged and few else processes)
 
 
