@@ -22,14 +22,15 @@ class Row:
     now_ns: int | None
     verdict: Verdict
     why: str = ""
-    """Why its time has no verdict though it changed by more than its tolerance."""
+    """In a word or two, why a change of its time that is beyond its tolerance, or may be, is no verdict."""
     change: str = "-"
     """How much its time changed, as people read it; in pairs with the interval."""
 
     @property
     def times(self) -> str:
         """How its time changed: ``1 ms -> 1.1 ms (+10%)``."""
-        change = f", {self.change}" if " " in self.change else f" ({self.change})"
+        has_interval = " " in self.change  # and its own parentheses
+        change = f", {self.change}" if has_interval else f" ({self.change})"
         return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property

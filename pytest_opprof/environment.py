@@ -109,8 +109,8 @@ def model_of(cpuinfo: str) -> str:
     makers = [value for key, value in pairs if key == "cpu implementer"]
     if parts:
         return " + ".join(dict.fromkeys(map(_arm, makers, parts)))
-    if machine := re.search(r"\bmachine = (\w+)", cpuinfo):
-        return f"{first.get('vendor_id', '')} {machine[1]}".strip()
+    if mainframe := re.search(r"\bmachine = (\w+)", cpuinfo):
+        return f"{first.get('vendor_id', '')} {mainframe[1]}".strip()
     known = (first.get(key, "") for key in ("model name", "cpu", "uarch"))
     return next((model for model in known if model not in ("", "unknown")), "")
 

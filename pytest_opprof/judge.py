@@ -48,6 +48,11 @@ class Verdict(Enum):
         """Whether the baseline should follow."""
         return self in (Verdict.FASTER, Verdict.FEWER, Verdict.GONE)
 
+    @property
+    def is_change(self) -> bool:
+        """Whether something became of it, for worse or better."""
+        return self.is_regression or self.is_improvement
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

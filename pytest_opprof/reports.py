@@ -152,10 +152,7 @@ def _rows(window: WindowReport) -> list[tuple[list[str], bool]]:
     over = {finding.op for finding in window.budget}
     if window.diff:
         diff_rows = sorted(window.diff.rows, key=lambda row: row.op not in over)
-        return [
-            (_diff_row(row, row.op in over), row.op in over or row.verdict.is_regression or row.verdict.is_improvement)
-            for row in diff_rows
-        ]
+        return [(_diff_row(row, row.op in over), row.op in over or row.verdict.is_change) for row in diff_rows]
     total = window.profile.total.fastest_ns
     ops = sorted(window.profile.ops, key=lambda stats: stats.op not in over)
     return [
@@ -174,14 +171,14 @@ def _rows(window: WindowReport) -> list[tuple[list[str], bool]]:
 
 
 def _diff_row(row: Row, over: bool) -> list[str]:
-    became = [row.verdict.value] if row.verdict.is_regression or row.verdict.is_improvement else [row.why]
-    words = [word for word in ["over budget" if over else "", *became] if word]
+    became = row.verdict.value if row.verdict.is_change else row.why
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
         _arrow(_time(row.base_ns), _time(row.now_ns)),
         row.change,
-        ", ".join(words) or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
+        ", ".join(filter(None, ["over budget" if over else "", became]))
+        or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]
 
 

@@ -119,11 +119,8 @@ def format_interval(before: float, after: float, between: tuple[float, float]) -
     """Write a relative change with what it lies *between*: ``+11% (8 to 14)``."""
     low, high = (100 * bound for bound in between)
     digits = 0 if high - low >= 2 else 1
-    first, last = (f"{round(bound, digits) + 0.0:g}" for bound in (low, high))
-    if first == last:
-        return format_change(before, after)
-    change = round((after / before - 1) * 100, digits) + 0.0  # no "-0"
-    return f"{change:+g}% ({first} to {last})"
+    change, low, high = (round(each, digits) + 0.0 for each in (100 * (after / before - 1), low, high))  # no "-0"
+    return f"{change:+.10g}% ({low:.10g} to {high:.10g})" if low < high else format_change(before, after)
 
 
 def plural(number: int, what: str) -> str:

@@ -73,6 +73,7 @@ def test_a_duration_must_have_a_unit_of_time(given_: object) -> None:
         (units.format_interval(100, 99.8, (-0.02, 0.02)), "+0% (-2 to 2)"),
         (units.format_interval(100, 106.44, (0.061, 0.0704)), "+6.4% (6.1 to 7)"),
         (units.format_interval(100, 166.7, (0.667, 0.667)), "+66.7%"),
+        (units.format_interval(1, 5e7, (4e7, 6e7)), "+4999999900% (4000000000 to 6000000000)"),
         (units.format_range(-0.124, 0.8), "-12% to +80%"),
     ],
 )
