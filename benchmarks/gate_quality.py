@@ -27,9 +27,20 @@ from typing import Any
 
 import numpy as np
 
-from pytest_opprof.judge import BASE_PROCESSES, LOOKS, MOST_PROCESSES, Judgement, Verdict, judge, judge_pairs
+from pytest_opprof.judge import (
+    BASE_PROCESSES,
+    LOOKS,
+    MOST_PROCESSES,
+    Judgement,
+    Verdict,
+    is_steady,
+    judge,
+    judge_pairs,
+)
 from pytest_opprof.samples import Run
 
+MOST_BASE = 2 * BASE_PROCESSES
+"""How many processes a baseline is recorded in, where they differ."""
 SLOWDOWNS = (0.05, 0.10, 0.25, 0.50)
 LARGE_OP = 0.15
 """A single op is made slower where it has at least this share of the total."""
@@ -117,9 +128,9 @@ class Workload:
         alone = {kind: self._of("seq", kind) for kind in ("quiet", "load")}
         for base in alone:
             for now in alone:
-                if len(alone[base]) > BASE_PROCESSES and len(alone[now]) >= BASE_PROCESSES + MOST_PROCESSES:
+                if len(alone[base]) > MOST_BASE and len(alone[now]) >= MOST_BASE + MOST_PROCESSES:
                     shared = alone[base] if base == now else min(alone[base], alone[now], key=len)
-                    disjoint = len(shared) // (BASE_PROCESSES + MOST_PROCESSES if base == now else MOST_PROCESSES)
+                    disjoint = len(shared) // (MOST_BASE + MOST_PROCESSES if base == now else MOST_PROCESSES)
                     yield "stored", f"{base} -> {now}", self._stored(alone[base], alone[now]), disjoint
         for kind in ("quiet", "load"):
             pairs = self._pairs(kind)
@@ -151,7 +162,7 @@ class Workload:
 
     def _stored(self, bases: Sequence[int], nows: Sequence[int]) -> Draw:
         def draw(chance: random.Random, change: Change) -> tuple[Judgement, str]:
-            base = chance.sample(bases, BASE_PROCESSES)
+            base = self._recorded(chance.sample(bases, MOST_BASE))
             now = chance.sample([i for i in nows if i not in base], MOST_PROCESSES)
             op, state = "", chance.getrandbits(32)
             looks: list[Run] = []
@@ -164,6 +175,13 @@ class Workload:
             return found, op
 
         return draw
+
+    def _recorded(self, processes: Sequence[int]) -> Sequence[int]:
+        """Return as many of *processes* as a recording would take."""
+        for count in range(BASE_PROCESSES, MOST_BASE):
+            if is_steady([self.runs[i] for i in processes[:count]]):
+                return processes[:count]
+        return processes
 
     def _against(self, pairs: Sequence[tuple[int, int]]) -> Draw:
         def draw(chance: random.Random, change: Change) -> tuple[Judgement, str]:

@@ -137,7 +137,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     for name in ("there", "here"):
         Path(folder, name).mkdir()
         lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES])
-    there = [word.replace(str(tree.top), str(tree.path)) for word in _words_there(config, tree, lines[0][1:])]
+    there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():
         raise UsageError(f"--opprof-against: {tree.commit[:10]} has no folder {here.relative_to(tree.top)}")
@@ -278,8 +278,7 @@ class Found:
         pairs = self._runs(test, window)
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:
-            before, after = [run for run, _ in pairs], [run for _, run in pairs]
-            return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", before, after)
+            return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
         return judge_pairs(pairs, limits)

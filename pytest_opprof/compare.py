@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from . import names
 from .baselines import OUTSIDE, Calls
 from .budgets import Finding
-from .judge import Judgement, Limits, Times, Verdict
-from .units import format_change, format_ns, format_share, plural
+from .judge import Judgement, Limits, Times, Verdict, is_vague
+from .units import format_change, format_interval, format_ns, format_range, format_share, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,17 @@ class Row:
     base_ns: int | None
     now_ns: int | None
     verdict: Verdict
+    why: str = ""
+    """In a word or two, why a change of its time that is beyond its tolerance, or may be, is no verdict."""
+    change: str = "-"
+    """How much its time changed, as people read it; in pairs with the interval."""
+
+    @property
+    def times(self) -> str:
+        """How its time changed: ``1 ms -> 1.1 ms (+10%)``."""
+        has_interval = " " in self.change  # and its own parentheses
+        change = f", {self.change}" if has_interval else f" ({self.change})"
+        return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property
     def change_ns(self) -> int:
@@ -129,11 +140,16 @@ class Diff:
                 return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
             case _:
                 limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
-                pairs = "pairs of " if self.timing.in_pairs else ""
-                processes, clean = self.timing.processes, self.timing.clean
-                confirmed = f", in {processes} {pairs}processes" if processes > 1 else ""
-                confirmed += f", {clean} of them undisturbed" if 0 < clean < processes else ""
-                return f"{self._change(row)}, limit {format_share(limit)}{confirmed}"
+                return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
+
+    def _confirmed(self, row: Row) -> str:
+        """Return by how many processes, or pairs of them, the verdict of a *row* is."""
+        processes, clean = self.timing.processes, self.timing.clean
+        if self.timing.in_pairs:
+            agreeing = self.timing.agreeing.get(None if row is self.total else row.op, processes)
+            return f", in {f'{agreeing} of ' if agreeing < processes else ''}{processes} pairs of processes"
+        confirmed = f", in {processes} processes" if processes > 1 else ""
+        return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
 
     def _cause(self, row: Row) -> str:
         if row.verdict is Verdict.SLOWER:
@@ -142,10 +158,9 @@ class Diff:
         return f"{row.op} {row.base_calls or 0} -> {row.now_calls}"
 
     def _change(self, row: Row) -> str:
-        base, now = row.base_ns or 0, row.now_ns or 0
         what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
         what = "time outside ops" if row.op == OUTSIDE else what
-        return f"{what}: {format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
+        return f"{what}: {row.times}"
 
 
 _WORST_FIRST = (
@@ -168,26 +183,34 @@ def compare(
     Calls are compared exactly, at the worst round where rounds differ.
     """
     before, after = (times or _UNKNOWN for times in (timing.base, timing.now))
+    unjudged = timing.verdict in _UNJUDGED
     # What lost in counts is not blamed for its time as well.
     rows = []
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
-        verdict = _by_calls(base.get(op), now.get(op))
+        verdict, why = _by_calls(base.get(op), now.get(op)), ""
         if verdict is Verdict.OK:
             one_sided = (before.ns(op) is None) is not (after.ns(op) is None)
-            otherwise = timing.verdict if timing.verdict in _UNJUDGED else Verdict.OK
+            otherwise = timing.verdict if unjudged else Verdict.OK
             verdict = timing.ops.get(op, Verdict.INCOMPARABLE if one_sided else otherwise)
-        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict))
-    total = Row(
-        "total",
-        None,
-        None,
-        round(timing.base.total_ns) if timing.base else None,
-        round(timing.now.total_ns) if timing.now else None,
-        timing.verdict if timing.verdict in _UNJUDGED else timing.total,
-    )
+            why = "" if op in timing.ops else limits.excuse(op, before, after, timing.intervals.get(op))
+        why = "not judged" if why and unjudged else why
+        change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), limits.of(op))
+        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change))
+    base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
+    change = _change(base_ns, now_ns, timing.intervals.get(None), limits.tolerance)
+    verdict = timing.verdict if unjudged else timing.total
+    total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
     return Diff(tuple(rows), total, timing, limits, OUTSIDE in after.ops_ns, top)
+
+
+def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:
+    if base_ns is None or now_ns is None:
+        return "-"
+    if between is None or not base_ns:
+        return format_change(base_ns, now_ns)
+    return format_range(*between) if is_vague(between, tolerance) else format_interval(base_ns, now_ns, between)
 
 
 def compare_counts_first(

@@ -83,20 +83,21 @@ class Measurement:
 
     @contextmanager
     def threads_for(self, rounds: int) -> Iterator[None]:
-        """Limit the threads of what runs inside, if so many *rounds* of it are timed to be judged."""
-        judged = self.judges and rounds >= LEAST_ROUNDS
-        if judged:
-            self.recorder.core = self.core
-        threads = self.plan.threads if judged else 0
-        if not threads or self.threads:
+        """Limit the threads of what runs inside, and let it wait for its core, if so many *rounds* are to be judged."""
+        if not self.judges or rounds < LEAST_ROUNDS:
             yield
             return
-        with threads_limited([backend for backend in self.backends if backend.in_use()], threads):
-            self.threads = threads
-            try:
+        threads, core = self.threads, self.recorder.core
+        self.recorder.core = self.core
+        try:
+            if threads or not self.plan.threads:
                 yield
-            finally:
-                self.threads = 0
+                return
+            with threads_limited([backend for backend in self.backends if backend.in_use()], self.plan.threads):
+                self.threads = self.plan.threads
+                yield
+        finally:
+            self.threads, self.recorder.core = threads, core
 
     def opened(self, window: Window) -> None:
         """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""

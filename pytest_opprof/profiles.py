@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
     formats.set_defaults(run=_formats)
 
 
-_SHOW = "Filters do not change the totals above the table. Times have units (100us, 1.5ms); bare numbers are seconds."
+_SHOW = "Filters do not change the totals above the table. Times have units: 100us, 1.5ms."
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:

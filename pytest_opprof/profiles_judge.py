@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import listing, profiles_read, query, traces
 from .errors import OpprofError, TraceError, UsageError
 from .trace import OpTrace, communicates
-from .units import format_ns, parse_share, parse_time
+from .units import format_ns, parse_duration, parse_share
 
 if TYPE_CHECKING:
     from .budgets import Budget
@@ -29,16 +29,16 @@ def diff(arguments: argparse.Namespace) -> bool:
     base_rank, base_steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     base = profiles_read.read_one(arguments, arguments.base, base_rank, base_steps, "diff")
     now = profiles_read.read_one(arguments, arguments.now, arguments.rank, arguments.steps, "diff")
-    floor = parse_time(arguments.floor, "--floor")
+    floor = parse_duration(arguments.floor, "--floor")
     tolerance = parse_share(arguments.tolerance, "--tolerance")
-    limits = Limits(tolerance, int(floor or 0), tolerance, int(floor or 0), 0.0025)
+    limits = Limits(tolerance, floor, tolerance, floor, 0.0025)
     profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
     before, after = map(calls_of, profiles)
     base_run, now_run = ([run] if (run := run_of(profile, wall=False)) else [] for profile in profiles)
     if not base_run and not now_run:
         timing = Judgement(Verdict.OK)  # there are calls alone, and they are compared
     elif why := _no_times(base_run, now_run) or _other_steps(profiles[0].steps, profiles[1].steps):
-        timing = unjudged(why, base_run, now_run)
+        timing = unjudged(why, now_run, base_run)
     else:
         timing = judge(base_run, now_run, Rule(limits, 1, 1, 1))
     diff = compare(before, after, timing, limits)

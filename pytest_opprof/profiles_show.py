@@ -11,7 +11,7 @@ from . import listing, names, profiles_read, query, traces
 from .errors import UsageError
 from .query import Question, Side
 from .trace import OUTSIDE, KernelRecord, OpTrace
-from .units import format_bytes, format_ns, format_share, parse_time, plural
+from .units import format_bytes, format_ns, format_share, parse_duration, plural
 
 _NOT_OF_KERNELS: Mapping[str, object] = {
     **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
@@ -78,14 +78,18 @@ def _question(arguments: argparse.Namespace, side: Side) -> Question:
         name=_pattern(arguments.name),
         types=tuple(arguments.type),
         input_dtype=arguments.input_dtype,
-        least_ns=parse_time(arguments.min_time, "--min-time"),
-        most_ns=parse_time(arguments.max_time, "--max-time"),
+        least_ns=_duration(arguments.min_time, "--min-time"),
+        most_ns=_duration(arguments.max_time, "--max-time"),
         aggregate_by=arguments.aggregate_by or ("all" if arguments.aggregate else ""),
         aggregate=arguments.aggregate or "sum",
         order_by=order_by,
         ascending=ascending,
         top=arguments.top,
     )
+
+
+def _duration(text: str | None, flag: str) -> int | None:
+    return None if text is None else parse_duration(text, flag)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

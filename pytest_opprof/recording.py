@@ -10,7 +10,7 @@ import pytest
 from .baselines import Calls, Entry
 from .conditions import Watch
 from .errors import BackendError
-from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, disturbances
+from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, disturbances, is_steady
 from .processes.pool import Answer, fresh, measured
 from .processes.this_run import say
 from .reports import titled
@@ -77,6 +77,8 @@ class Recording:
                 said = True
                 say(self._config, f"opprof: calls are recorded; times of {plural(len(lacking), 'window')} follow")
             first = 1 + min(len(window.plain["runs"]) for window in lacking)
+            if judged and first > processes and self._watch.busy():
+                break  # what more processes measure would be refused with the rest
             # One beyond *processes* makes up for another, and may be enough.
             self._measure(lacking, range(first, max(processes, first) + 1), processes)
         for window in windows:
@@ -96,7 +98,7 @@ class Recording:
         try:
             with fresh(self._config, {test.file for test in tests.values()}, len(numbers)) as children:
                 for number, child in zip(numbers, children):
-                    of = f" of {processes}" if number <= processes else ", since others were disturbed"
+                    of = f" of {processes}" if number <= processes else ", since others were disturbed or differ"
                     estimate = f", about {self._took_s:.0f} s" if self._took_s else ""
                     say(
                         self._config,
@@ -132,10 +134,11 @@ class _Window:
         return titled(self.test.id, self.plain["name"])
 
     def lacks(self, processes: int, judged: bool) -> bool:
-        """Tell whether it needs the times of one more process: of twice as many, where too few were left alone."""
+        """Tell whether it needs one more process: of twice as many, where too few were left alone or are alike."""
         runs = entry_of(self.plain).runs
-        usable = sum(not run.disturbed for run in runs)
-        few = usable < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
+        usable = [run for run in runs if not run.disturbed]
+        few = len(usable) < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
+        few = few or not is_steady(usable)
         return len(runs) < (2 * processes if judged and few else processes)
 
     def add(self, number: int, answer: Answer) -> None:

@@ -14,7 +14,7 @@ from .judge import LEAST_ROUNDS, Verdict
 from .kernels import KernelStats
 from .model import ALWAYS, OpProfile
 from .samples import Run
-from .units import format_change, format_ns, format_share, plural
+from .units import format_ns, format_share, plural
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
@@ -23,7 +23,6 @@ _RAISE = "raise the limit in its op_budget mark"
 _CAUSES = 3
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
-_NO_VERDICT = ("", *(verdict.value for verdict in (Verdict.OK, Verdict.INCOMPARABLE, Verdict.NOISY)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def table(
     *style* is one of tabulate's; *more* says how to see the ops that are left out.
     """
     rows = _rows(window)
-    shown = rows if every_op else [row for index, row in enumerate(rows) if index < top or row[-1] not in _NO_VERDICT]
+    shown = [cells for index, (cells, told) in enumerate(rows) if every_op or index < top or told]
     lines = [f"window {window.name}, {plural(window.profile.steps, 'round')}:"] if window.name != BODY else []
     lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
@@ -179,39 +178,47 @@ def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
 
 
 def _headers(window: WindowReport) -> list[str]:
-    if window.diff:
-        return ["op", "calls (base -> now)", "device time (base -> now)", "change", "verdict"]
-    return ["op", "calls", "device time", "share", "verdict"]
+    if window.diff is None:
+        return ["op", "calls", "device time", "share", "verdict"]
+    if window.diff.total.base_ns is None:
+        return ["op", "calls (base -> now)", "device time", "verdict"]
+    return ["op", "calls (base -> now)", "device time (base -> now)", "change", "verdict"]
 
 
-def _rows(window: WindowReport) -> list[list[str]]:
+def _rows(window: WindowReport) -> list[tuple[list[str], bool]]:
+    """Return the cells of each row, and whether something became of its op."""
     over = {finding.op for finding in window.budget}
     if window.diff:
         diff_rows = sorted(window.diff.rows, key=lambda row: row.op not in over)
-        return [_diff_row(row, row.op in over) for row in diff_rows]
+        timed = window.diff.total.base_ns is not None
+        return [(_diff_row(row, row.op in over, timed), row.op in over or row.verdict.is_change) for row in diff_rows]
     total = window.profile.total.fastest_ns
     ops = sorted(window.profile.ops, key=lambda stats: stats.op not in over)
     return [
-        [
-            stats.op,
-            str(Calls(stats.fewest_calls, stats.most_calls)),
-            _time(stats.fastest_ns if stats.device_ns else None),
-            format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
-            "over budget" if stats.op in over else "",
-        ]
+        (
+            [
+                stats.op,
+                str(Calls(stats.fewest_calls, stats.most_calls)),
+                _time(stats.fastest_ns if stats.device_ns else None),
+                format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
+                "over budget" if stats.op in over else "",
+            ],
+            stats.op in over,
+        )
         for stats in ops
     ]
 
 
-def _diff_row(row: Row, over: bool) -> list[str]:
-    known = row.base_ns is not None and row.now_ns is not None
-    verdict = "" if row.verdict is Verdict.OK else row.verdict.value
+def _diff_row(row: Row, over: bool, timed: bool) -> list[str]:
+    """Return the cells of a row; *timed*: whether there are times to compare with."""
+    became = row.verdict.value if row.verdict.is_change else row.why
+    said = ", ".join(filter(None, ["over budget" if over else "", became]))
+    times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
-        _arrow(_time(row.base_ns), _time(row.now_ns)),
-        format_change(row.base_ns or 0, row.now_ns or 0) if known else "-",
-        ", ".join(filter(None, ["over budget" if over else "", verdict])) or Verdict.OK.value,
+        *times,
+        said or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]
 
 
@@ -222,10 +229,9 @@ def _total(window: WindowReport) -> list[str]:
             f"total device time: {_time(window.profile.total.fastest_ns if window.profile.total.device_ns else None)}"
         ]
     else:
-        base, now = window.diff.total.base_ns, window.diff.total.now_ns
+        total = window.diff.total
         what = "total time" if window.diff.wall else "total device time"
-        change = f"{format_ns(base)} -> {format_ns(now)} ({format_change(base, now)})"
-        lines = [f"{what}: {change}{_split(window.diff, now - base)}"]
+        lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
     lines += _busy(window.profile)
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")

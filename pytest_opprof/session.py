@@ -23,7 +23,7 @@ from .environment import machine
 from .errors import OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
 from .ids import id_of, split_id
-from .judge import BASE_PROCESSES
+from .judge import BASE_PROCESSES, LEAST_ROUNDS
 from .processes.fresh import Fresh
 from .processes.parent import Parent
 from .processes.pool import Pool
@@ -71,6 +71,8 @@ class Session:
         self.stored = Stored(
             config, self.settings, self.store, self.pool, parallel=self.is_parallel, apart=self.parent is not None
         )
+        self.may_judge_times = False
+        """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
         self.lock_folder: tempfile.TemporaryDirectory[str] | None = None
         self.modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
@@ -118,7 +120,9 @@ class Session:
         errors = []
         for item in items:
             try:
-                if Plan.of(item, self.settings).measured or "opprof" in getattr(item, "fixturenames", ()):
+                plan, has_fixture = Plan.of(item, self.settings), "opprof" in getattr(item, "fixturenames", ())
+                self.may_judge_times |= has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
+                if plan.measured or has_fixture:
                     self.pool.files.add(str(item.path))
             except UsageError as error:
                 errors.append(str(error))
@@ -261,8 +265,8 @@ class Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Measure what is timed in further processes, for a baseline or because the user asks for it."""
-        if not self.config.option.collectonly and not self.config.pluginmanager.hasplugin("dsession"):
-            keep_memory()  # 50 ms that the controller of pytest-xdist, which runs no test, can do without
+        if self.may_judge_times and self.settings.noise != "ignore" and not self.config.option.collectonly:
+            keep_memory()  # before the first test: what one costs is not to depend on those before it
         try:
             result = yield
         except pytest.Session.Failed:  # -x, --maxfail

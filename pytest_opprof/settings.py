@@ -56,7 +56,7 @@ class Settings:
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
             limits=(PAIRS if config.option.opprof_against else STORED).with_given(
-                {key: _value(config, key) or None for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
+                {key: _value(config, key) for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
             ),
             threads=_threads(_value(config, "threads") or "1", "--opprof-threads"),
             processes=_count(_value(config, "processes"), "--opprof-processes", 1)
@@ -159,7 +159,7 @@ _OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", *_LIMITS, "threads", "b
 def _value(config: pytest.Config, name: str) -> Any:
     # Flags with an ini twin default to None, so that "not given" can be told from a value.
     given = getattr(config.option, f"opprof_{name}")
-    return config.getini(f"opprof_{name}") if given is None else given
+    return (config.getini(f"opprof_{name}") or None) if given is None else given
 
 
 def _folder(config: pytest.Config) -> Path:

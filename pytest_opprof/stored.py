@@ -148,12 +148,12 @@ class Stored:
         before = base.times.get(machine(), ())
         if self._parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
-            return unjudged(why, before, runs)
+            return unjudged(why, runs)
         if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
             here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
-            return unjudged(here, before, runs)
+            return unjudged(here, runs)
         if any(calls.varies for calls in base.calls.values()):
-            return unjudged("its calls vary from run to run", before, runs)
+            return unjudged("its calls vary from run to run", runs)
         if self._settings.noise == "ignore":
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
         return judge(before, runs, Rule(plan.limits))

@@ -30,8 +30,7 @@ def judge_runs(arguments: argparse.Namespace) -> bool:
     both = [key for key in now if key in base]
     if not both:
         raise UsageError(f"{arguments.base} and {arguments.now}: have no window of any test in common")
-    given = {key: value or None for key, value in vars(arguments).items()}
-    limits = STORED.with_given(given, lambda key: f"--{key.replace('_', '-')}")
+    limits = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
     windows = {
         key: WindowReport(key[1], runs.profile_of(now[key]), diff=_diff(base[key], now[key], limits, arguments))
         for key in both
@@ -61,7 +60,7 @@ def _timing(base: Entry, now: Entry, before: Plain, after: Plain, limits: Limits
     for what in ("environment", "machine"):
         if before[what] != after[what]:
             why = f"the runs differ in their {what}: {_said(before[what])}, then {_said(after[what])}"
-            return unjudged(why, old, new)
+            return unjudged(why, new)
     found = judge(old, new, Rule(limits))
     if not found.settled and found.verdict is Verdict.SLOWER:
         needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES

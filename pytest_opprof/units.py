@@ -5,7 +5,6 @@ Times are int nanoseconds, sizes int bytes, FLOPs int operations and shares frac
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -65,7 +64,7 @@ def parse_duration(text: object, what: str) -> int:
     """Return the ns of a time such as ``"5 us"``; *what* names it in the error."""
     ns = _of_dimension(text, "time")
     if ns is None:
-        raise UsageError(f"{what} is {text!r}; write a time, such as '5 us'")
+        raise UsageError(f"{what} is {text!r}; write a time with its unit ({', '.join(_TIME)}), such as '5 us'")
     return int(ns)
 
 
@@ -76,20 +75,6 @@ def _of_dimension(text: object, dimension: Dimension) -> float | None:
     except UsageError:
         return None
     return quantity.value if quantity and quantity.dimension == dimension else None
-
-
-def parse_time(text: str | None, flag: str) -> float | None:
-    """Return ns of a time with a unit, or of bare seconds; *flag* names it in the error."""
-    if text is None:
-        return None
-    try:
-        ns = float(text) * 1e9
-    except ValueError:
-        quantity = parse(text)
-        ns = quantity.value if quantity.dimension == "time" else math.nan
-    if not math.isfinite(ns):
-        raise UsageError(f"{flag} {text!r}: write a time, such as 100us")
-    return ns
 
 
 def known_units() -> list[str]:
@@ -123,6 +108,19 @@ def format_change(before: float, after: float) -> str:
         return "new" if after > 0 else "+0%"
     percent = (after / before - 1) * 100
     return f"{percent:+.3g}%" if abs(percent) < 1000 else f"{percent:+.0f}%"
+
+
+def format_range(low: float, high: float) -> str:
+    """Write what a relative change lies between: ``-12% to +45%``."""
+    return f"{low:+.0%} to {high:+.0%}"
+
+
+def format_interval(before: float, after: float, between: tuple[float, float]) -> str:
+    """Write a relative change with what it lies *between*: ``+11% (8 to 14)``."""
+    low, high = (100 * bound for bound in between)
+    digits = 0 if high - low >= 2 else 1
+    change, low, high = (round(each, digits) + 0.0 for each in (100 * (after / before - 1), low, high))  # no "-0"
+    return f"{change:+.10g}% ({low:.10g} to {high:.10g})" if low < high else format_change(before, after)
 
 
 def plural(number: int, what: str) -> str:

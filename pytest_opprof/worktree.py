@@ -37,6 +37,15 @@ class Worktree:
         path = path.resolve()
         return (self.twin(path) if path.is_relative_to(self.top) else path).exists()
 
+    def word(self, word: str) -> str:
+        """Return a *word* of a command with the paths of the working tree as those of the other revision.
+
+        A path begins a word or a value in it (``--option=PATH``, ``-cPATH``, ``a=PATH PATH``), and goes on with a whole
+        part: ``/x/main-config`` is not in ``/x/main``.
+        """
+        begins, ends = r"(?:(?<![^\s=:,'\"])|(?<=^-\w))", r"(?=$|[/\\:,'\"]|\s+['\"]?[-/])"
+        return re.sub(begins + re.escape(str(self.top)) + ends, lambda _: str(self.path), word)
+
 
 @contextmanager
 def worktree(folder: Path, revision: str) -> Iterator[Worktree]:

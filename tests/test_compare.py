@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.baselines import OUTSIDE, Calls
 from pytest_opprof.compare import Diff, compare, excuse
-from pytest_opprof.judge import STORED, Judgement, Rule, Verdict, judge, unjudged
+from pytest_opprof.judge import PAIRS, STORED, Judgement, Rule, Verdict, judge, judge_pairs, unjudged
 from pytest_opprof.samples import Run
 
 Table = dict[str, tuple[int, int]]
@@ -46,7 +46,7 @@ def test_calls_are_compared_exactly() -> None:
 
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
-    untimed = unjudged("one round", [], [])
+    untimed = unjudged("one round", [])
     base = {"Cast": Calls(8, 10)}
     assert compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
     assert findings(compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS)) == []
@@ -81,7 +81,7 @@ def test_the_limit_that_is_said_is_that_of_the_op() -> None:
 def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -> None:
     base, now = {"Add": (1, 400)}, {"Add": (1, 900)}
     for timing in (
-        unjudged("in parallel", timed(base, 3), timed(now)),
+        unjudged("in parallel", timed(now), timed(base, 3)),
         replace(judge(timed(base, 3), timed(now, 6)), verdict=Verdict.NOISY, why="in parallel"),
     ):
         found = compare(counted(base), counted(now), replace(timing, ops={}), LIMITS, 2)
@@ -90,8 +90,63 @@ def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -
         assert (findings(found), list(found.improvements()), found.times_changed) == ([], [], False)
 
 
+def test_a_change_that_its_limits_let_pass_says_which() -> None:
+    base, now = {"Add": (1, 400), "Exp": (1, 4), "Log": (1, 100)}, {"Add": (1, 499), "Exp": (1, 8), "Log": (1, 105)}
+    assert {row.op: row.why for row in diff(base, now).rows} == {"Add": "", "Exp": "below 5 us", "Log": ""}
+    agreed = judge(timed(base, 3), timed({**base, "Add": (1, 900)}, 6), Rule(LIMITS))
+    (row,) = (row for row in compare(counted(base), counted(base), agreed, LIMITS).rows if row.op == "Add")
+    assert (row.verdict, row.why) == (Verdict.SLOWER, "")
+    calls = counted(base)
+    (row,) = (row for row in compare(calls, calls, replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
+    assert (row.verdict, row.why) == (Verdict.OK, "not confirmed")
+
+
+def test_an_op_whose_time_was_not_judged_is_not_called_ok() -> None:
+    base, now = {"Add": (1, 400), "Exp": (1, 4)}, {"Add": (1, 900), "Exp": (1, 4)}
+    found = compare(counted(base), counted(now), unjudged("in parallel", timed(now), timed(base, 3)), LIMITS)
+    assert [(row.verdict, row.why) for row in found.rows] == [
+        (Verdict.INCOMPARABLE, "not judged"),
+        (Verdict.INCOMPARABLE, ""),
+    ]
+
+
+def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_number() -> None:
+    base = timed({"Add": (1, 400), "Exp": (1, 400)})[0]
+    pairs = []
+    for whole, add, exp in (
+        (1.08, 1.02, 1.5),
+        (1.1, 1.4, 1.51),
+        (1.1, 1.5, 1.52),
+        (1.12, 1.9, 1.53),
+        (1.12, 2.4, 1.54),
+    ):
+        ops = {op: tuple(round(ns * by) for ns in base.ops_ns[op]) for op, by in (("Add", add), ("Exp", exp))}
+        pairs.append((base, replace(base, total_ns=tuple(round(ns * whole) for ns in base.total_ns), ops_ns=ops)))
+    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    found = compare(calls, calls, judge_pairs([*pairs, *pairs[1:]]), PAIRS)
+    assert findings(found) == [
+        "device time of Add: 400 us -> 652 us, +39% to +114%, limit 15%, in 8 of 9 pairs of processes",
+        "device time of Exp: 400 us -> 608 us, +52% (51 to 53), limit 15%, in 9 pairs of processes",
+        "device time: 800 us -> 888 us, +11% (10 to 12), limit 6%, in 9 pairs of processes",
+    ]
+
+
+def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_not_count() -> None:
+    base = timed({"Add": (1, 400), "Exp": (1, 8)})[0]
+    pairs = []
+    for by in (0.8, 0.9, 1.0, 1.1, 1.5):
+        ops = {op: tuple(round(ns * by) for ns in samples) for op, samples in base.ops_ns.items()}
+        pairs.append((base, replace(base, ops_ns=ops)))
+    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    found = compare(calls, calls, judge_pairs(pairs), PAIRS)
+    assert {row.op: (row.verdict, row.why, row.change) for row in found.rows} == {
+        "Add": (Verdict.OK, "unclear", "-20% to +50%"),
+        "Exp": (Verdict.OK, "", "-20% to +50%"),
+    }
+
+
 def test_calls_are_judged_though_times_are_not() -> None:
-    found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", [], []), LIMITS)
+    found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", []), LIMITS)
     assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")
 
 
@@ -231,12 +286,12 @@ def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width(
 
 
 def verdict_of(base: dict[str, Calls], now: dict[str, Calls]) -> Verdict:
-    (row,) = compare(base, now, unjudged("no times", (), ()), STORED).rows
+    (row,) = compare(base, now, Judgement(Verdict.OK), STORED).rows
     return row.verdict
 
 
 def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
     base = {"aten::to": Calls(1, 1), "Cast": Calls(1, 1)}
     now = {"aten::to": Calls(9, 9), "Cast": Calls(2, 2), "mylib::op": Calls(1, 1)}
-    findings = list(compare(base, now, unjudged("no times", (), ()), STORED).findings())
+    findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
     assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]

@@ -104,7 +104,7 @@ class TestShow:
             (["--name", "^c.n"], ["conv1"]),
             (["--type", "Cast", "--type", "Copy"], ["cast_a", "copy"]),
             (["--input-dtype", "float32"], ["conv1", "cast_a"]),
-            (["--min-time", "100us", "--max-time", "0.0002"], ["cast_a"]),
+            (["--min-time", "100us", "--max-time", "0.2 ms"], ["cast_a"]),
             (["--side", "host"], ["cast_a"]),
             (["--order-by", "+time"], ["copy", "cast_a", "conv1"]),
             (["--order-by", "calls", "-t", "1"], ["cast_a"]),
@@ -144,9 +144,8 @@ class TestShow:
         [
             (["--order-by", "tiem"], "'tiem' is no column: did you mean 'time'?"),
             (["--name", "("], "--name '(' is no regular expression: "),
-            (["--min-time", "5 MiB"], "--min-time '5 MiB': write a time"),
-            (["--min-time", "soon"], "'soon' is not a quantity"),
-            (["--min-time", "nan"], "--min-time 'nan': write a time"),
+            (["--min-time", "5 MiB"], "--min-time is '5 MiB'; write a time with its unit (ns, us, ms, s)"),
+            (["--max-time", "0.0002"], "--max-time is '0.0002'; write a time with its unit (ns, us, ms, s)"),
             (["--steps", "3"], "this profile has no step 3"),
             (["--time", "kern"], "does not tell when an op's first kernel began"),
             (["--rank", "x"], "--rank 'x': write a number, or all"),
@@ -350,7 +349,7 @@ class TestDiff:
             save(path, made(*records, steps=tuple(map(str, range(steps or 1)))))
         code, out, err = run("diff", "b.json", "c.json")
         assert (code, why in err, " ok" in out) == (2, True, False)
-        assert out.count("not compared") == len(RECORDS) + 1
+        assert "verdict: not compared" in out.splitlines()
         assert f"times are shown, not judged: {why}" in out.splitlines()
         document = json.loads(run("diff", "b.json", "c.json", "--format", "json")[1])
         assert document["times_not_judged"] == why
@@ -371,9 +370,18 @@ class TestDiff:
         document = json.loads(run("diff", "a.json", "b.json", "--format", "json")[1])
         assert {row["op"]: row["verdict"] for row in document["rows"]}["Cast"] == "not compared"
 
-    @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--floor", "inf"], ["--steps", "9"]])
-    def test_bad_options_are_errors(self, run: Run, options: list[str]) -> None:
-        assert run("diff", "a.json", "a.json", *options)[0] == 2
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--tolerance", "10"], "--tolerance is '10'; write a percentage such as '10%'"),
+            (["--floor", "10"], "--floor is '10'; write a time with its unit (ns, us, ms, s), such as '5 us'"),
+            (["--steps", "9"], "has no step 9"),
+        ],
+    )
+    def test_bad_options_are_errors(self, run: Run, options: list[str], message: str) -> None:
+        code, _, err = run("diff", "a.json", "a.json", *options)
+        assert code == 2
+        assert message in err
 
 
 class TestCheck:

@@ -90,7 +90,8 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
     assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.05)
     assert (pairs.tolerance, pairs.op_tolerance, pairs.floor_ns, stored.floor_ns) == (0.06, 0.15, 2_000, 2_000)
     assert (judge.LEAST_ROUNDS, judge.BASE_PROCESSES, judge.PROCESSES, judge.LOOKS) == (10, 5, 6, (5, 9))
-    assert (judge.LEAST_CLEAN, judge.LEAST_PROCESSES, judge.MOST_PROCESSES) == (5, 3, 12)
+    assert (judge.CLEAN_ROUNDS, judge.LEAST_PROCESSES, judge.MOST_PROCESSES) == (0.5, 3, 12)
+    assert (judge.STEADY, judge.BASE_PROCESSES) == (0.03, 10 / 2)
     assert (judge.AGREE, judge.LEAST_STORED, judge.TYPICAL) == (7 / 9, 0.1, 0.75)
     assert (YARDSTICK, BUSY, PATIENCE_S, PATIENCE) == (1.15, 0.25, 2.0, 0.2)
     assert (INSISTING_S, MOST_INSISTING_S) == (2.0, 5 * 2.0)
@@ -102,10 +103,11 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "from 10 rounds on times are judged",
         "in five processes",
         "then in fresh processes. It fails only if it is slower in the best of six",
-        "six processes with five clean rounds each",
+        "six processes with half of their rounds clean",
         "If twelve have not given three such",
+        "in up to ten, until the three fastest differ by 3 % or less",
         "for 2 s and 20 % of the time in all, and 2 s more for a test that looks slower, five times at most",
-        "three quarters of that slower than the middle one of the five",
+        "three quarters of that slower than the second of them",
         "if that is also 5 us and 5 % of the whole",
         "A tolerance below 10%",
         "in five pairs of processes (nine for what is suspicious)",

@@ -60,10 +60,10 @@ if this is meant: raise the limit in its op_budget mark, then pytest test_m.py::
 
 def test_a_change_is_not_split_where_the_number_of_calls_varies() -> None:
     """The fastest round is not the one with most calls, so that no one price goes with them."""
-    before = profile_of([("Cast", 10)] * 2, [("Cast", 10)] * 4)
-    now = profile_of([("Cast", 20)] * 2, [("Cast", 20)] * 4)
+    before = profile_of(*([("Cast", 10)] * 2, [("Cast", 10)] * 4) * 5)
+    now = profile_of(*([("Cast", 20)] * 2, [("Cast", 20)] * 4) * 5)
     diff = diff_of(before, now)
-    *_, total, _ = reports.table(WindowReport("body", now, diff=diff), 5, True)
+    *_, total = reports.table(WindowReport("body", now, diff=diff), 5, True)
     assert total == (
         "total device time: 20 ns -> 40 ns (+100%), not split into more and slower calls: their number varies"
     )
@@ -124,6 +124,43 @@ def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
 def test_times_that_were_not_judged_say_why() -> None:
     text = "\n".join(reports.table(report(BASE, BASE), 5, True))
     assert "times are shown, not judged: 1 of 10 rounds measured" in text
+
+
+def verdicts(window: WindowReport) -> dict[str, str]:
+    """Return the last column of the table by op."""
+    header, _, *lines = reports.table(window, 0, every_op=True)
+    return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.profile.ops)]}
+
+
+def test_a_change_beyond_its_limit_that_is_no_verdict_says_why() -> None:
+    base = [("Cast", 500), ("Exp", 6_000), ("MatMul", 300_000), ("Add", 40_000)]
+    now = [("Cast", 38_000), ("Exp", 12_000), ("MatMul", 301_000), ("Add", 20_000)]
+    window = report([*base, ("Log", 900_000)], [*now, ("Log", 1_500_000)], rounds=10)
+    assert verdicts(window) == {
+        "Log": "slower",
+        "Cast": "below 5% of the whole",
+        "Exp": "below 5% of the whole",
+        "MatMul": "ok",
+        "Add": "below 5% of the whole",
+    }
+    tiny = report([("Cast", 500), ("Exp", 9_000)], [("Cast", 5_400), ("Exp", 19_000)], rounds=10)
+    assert verdicts(tiny) == {"Exp": "slower", "Cast": "below 5 us"}
+
+
+def test_what_was_not_judged_is_not_ok() -> None:
+    cold = report([("Cast", 1_000), ("Mul", 40), ("Add", 100)], [("Cast", 1_000)] * 2 + [("Mul", 3_100), ("Add", 101)])
+    assert verdicts(cold) == {"Cast": "more calls", "Mul": "", "Add": ""}
+    noisy = report([("Cast", 1_000), ("Mul", 40)], [("Cast", 1_020), ("Mul", 90_000)], rounds=10)
+    assert noisy.diff
+    timing = replace(noisy.diff.timing, verdict=Verdict.NOISY, why="noise", ops={})
+    calls = Entry.of(noisy.profile, "").calls
+    assert verdicts(replace(noisy, diff=compare(calls, calls, timing, STORED))) == {"Mul": "not judged", "Cast": ""}
+
+
+def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
+    base, now = ([(f"mylib::op{n}", ns) for n in range(9)] for ns in (10, 900))
+    short = reports.failure("t", [report(base, [*now, ("Exp", 1)])], 2, False, ACCEPT)
+    assert "... and 8 more ops (-v shows them)" in short
 
 
 def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
@@ -213,9 +250,17 @@ def test_a_window_without_baseline_says_where_there_is_one() -> None:
 def test_the_cause_of_a_failure_is_said_in_a_few_words() -> None:
     assert (
         reports.cause([report(BASE, WORSE, name="prefill"), report(None, BASE, Cast=9)])
-        == "Exp 0 -> 1, Cast 10 -> 12, Cast 10, budget 9"
+        == "Cast 10 -> 12, Exp 0 -> 1, Cast 10, budget 9"
     )
     many = [(f"mylib::op{n}", 10) for n in range(5)]
     assert reports.cause([report(BASE, [*BASE, *many])]) == (
         "mylib::op0 0 -> 1, mylib::op1 0 -> 1, mylib::op2 0 -> 1 and 2 more"
     )
+
+
+def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
+    header, _, row, *_, total, why = reports.table(report([("Add", 48_300)], [("Add", 21_400)]), 5, True)
+    assert header.split("  ")[-1] == "verdict"
+    assert "change" not in header
+    assert row.split() == ["Add", "1", "21.4", "us"]
+    assert (total, why) == ("total device time: 21.4 us", "times are shown, not judged: 1 of 10 rounds measured")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,13 @@ def test_a_share_must_be_a_percentage(given_: object) -> None:
         units.parse_share(given_, "--flag")
 
 
+@pytest.mark.parametrize("given_", ["10", "", 10, 0.1, None, "10%", "inf", "nan", "soon", "5 MiB"])
+def test_a_duration_must_have_a_unit_of_time(given_: object) -> None:
+    said = f"--flag is {given_!r}; write a time with its unit (ns, us, ms, s), such as '5 us'"
+    with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
+        units.parse_duration(given_, "--flag")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -59,6 +68,13 @@ def test_a_share_must_be_a_percentage(given_: object) -> None:
         (units.format_change(100, 99.2), "-0.8%"),
         (units.format_change(0, 5), "new"),
         (units.format_change(0, 0), "+0%"),
+        (units.format_interval(100, 111.2, (0.082, 0.141)), "+11% (8 to 14)"),
+        (units.format_interval(100, 97, (-0.051, 0.002)), "-3% (-5 to 0)"),
+        (units.format_interval(100, 99.8, (-0.02, 0.02)), "+0% (-2 to 2)"),
+        (units.format_interval(100, 106.44, (0.061, 0.0704)), "+6.4% (6.1 to 7)"),
+        (units.format_interval(100, 166.7, (0.667, 0.667)), "+66.7%"),
+        (units.format_interval(1, 5e7, (4e7, 6e7)), "+4999999900% (4000000000 to 6000000000)"),
+        (units.format_range(-0.124, 0.8), "-12% to +80%"),
     ],
 )
 def test_numbers_are_written_with_three_digits_and_their_unit(text: str, expected: str) -> None:

@@ -116,6 +116,16 @@ def test_more_calls_fail_after_one_pair(repository: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("*pair 2*")
 
 
+def test_paths_in_the_repository_become_those_of_the_revision_and_others_stay(repository: pytest.Pytester) -> None:
+    beside = repository.path.with_name(f"{repository.path.name}-config")
+    beside.mkdir()
+    (beside / "pytest.ini").write_text("[pytest]\n")
+    model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)  # one pair is enough then
+    result = run(repository, f"-c{beside}/pytest.ini", f"--rootdir={repository.path}", str(repository.path))
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD"])
+
+
 def test_a_budget_is_enforced_on_the_working_tree(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)  # one pair is enough then
     mark = "@pytest.mark.op_budget(MatMul=0)\ndef test_a"

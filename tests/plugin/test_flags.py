@@ -42,6 +42,8 @@ def test_what_a_run_starts_can_tell_which_run_it_belongs_to(
     [
         (["--opprof-tolerance=ten"], "*--opprof-tolerance is 'ten'; write a percentage such as '10%'"),
         (["-o", "opprof_tolerance=10"], "*--opprof-tolerance is '10'; write a percentage such as '10%'"),
+        (["--opprof-tolerance="], "*--opprof-tolerance is ''; write a percentage such as '10%'"),
+        (["-o", "opprof_floor=10"], "*--opprof-floor is '10'; write a time with its unit *"),
         (["--opprof-timing=fast"], "*--opprof-timing is 'fast'; write 'async' or 'sync'"),
         (["--opprof-top=-1"], "*--opprof-top is '-1'; write an int of 0 or more"),
         (["-o", "opprof_aliases=mylib::fused"], "*opprof_aliases has 'mylib::fused'; write a line RAW_NAME = Op*"),

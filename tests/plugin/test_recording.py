@@ -82,8 +82,8 @@ class Fresh:
         }
 
 
-def timed(calls: int = 1, rounds: int = 10, op: str = "Add", **known: object) -> Entry:
-    run = Run((100_000,) * rounds, {op: (100_000,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
+def timed(calls: int = 1, rounds: int = 10, op: str = "Add", ns: int = 100_000, **known: object) -> Entry:
+    run = Run((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
     return Entry({"Add": Calls(calls, calls)}, {machine(): (run,)})
 
 
@@ -447,7 +447,9 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(
     others = fresh(lambda number: quiet if number < 2 else waited)
     result = suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn")
     assert len(others.asked) == 9
-    result.stdout.fnmatch_lines(["opprof: measuring 1 test in process 6, since others were disturbed, about * s*"])
+    result.stdout.fnmatch_lines(
+        ["opprof: measuring 1 test in process 6, since others were disturbed or differ, about * s*"]
+    )
     error = f"test_m.py::test_a: in 8 of 10 processes its rounds shared their core with others. {AGAIN}"
     only_counts_are_kept(pytester, result, error)
 
@@ -462,6 +464,30 @@ def test_disturbed_processes_are_made_up_for(
     fresh(lambda number: waited if number < 5 else None)
     assert suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn").ret == 0
     assert len(processes(pytester)) == 7
+
+
+@pytest.mark.parametrize(
+    ("others_us", "recorded"),
+    [
+        ((110, 110, 103, 103), 5),  # beside 100 us of the first
+        ((110, 110, 104, 103, 110, 110, 102), 8),
+        ((110,) * 9, 10),
+    ],
+)
+def test_processes_that_differ_are_made_up_for_until_three_agree(
+    pytester: pytest.Pytester,
+    suite: Suite,
+    fresh: Callable[..., Fresh],
+    monkeypatch: pytest.MonkeyPatch,
+    others_us: tuple[int, ...],
+    recorded: int,
+) -> None:
+    monkeypatch.setattr("pytest_opprof.recording.Watch.busy", lambda watch: "")
+    monkeypatch.setattr("pytest_opprof.recorder.waited_ns", lambda: 0)
+    model(pytester)
+    fresh(lambda number: timed(ns=1_000 * others_us[number - 1]))
+    assert suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn").ret == 0
+    assert len(processes(pytester)) == recorded
 
 
 THROTTLED = "GPU 0 was throttled: HW slowdown"
@@ -501,7 +527,7 @@ def test_processes_whose_gpu_was_throttled_are_made_up_for_and_left_out(
         ("--opprof-threads=0", "--opprof-threads is '0'; write 'all' or an int of 1 or more"),
         ("--opprof-against=", "--opprof-against is empty; write a git revision, such as --opprof-against=main"),
         ("--opprof-noise=loud", "--opprof-noise is 'loud'; write 'warn' (*), 'fail' (*) or 'ignore' (*)"),
-        ("--opprof-floor=2", "--opprof-floor is '2'; write a time, such as '5 us'"),
+        ("--opprof-floor=2", "--opprof-floor is '2'; write a time with its unit (ns, us, ms, s), such as '5 us'"),
         ("--opprof-op-tolerance=ten", "--opprof-op-tolerance is 'ten'; write a percentage such as '10%'"),
     ],
 )

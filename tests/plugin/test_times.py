@@ -339,9 +339,9 @@ def test_an_op_may_have_its_own_limit_and_a_window_a_floor(
     [
         ("op_tolerance='ten'", "opprof(op_tolerance=) is 'ten'; write a percentage such as '10%'"),
         ("op_tolerance={'Cast': 3}", "opprof(op_tolerance=) of 'Cast' is 3; write a percentage such as '10%'"),
-        ("floor=5", "opprof(floor=) is 5; write a time, such as '5 us'"),
-        ("floor='5'", "opprof(floor=) is '5'; write a time, such as '5 us'"),
-        ("floor='5 MiB'", "opprof(floor=) is '5 MiB'; write a time, such as '5 us'"),
+        ("floor=5", "opprof(floor=) is 5; write a time with its unit (ns, us, ms, s), such as '5 us'"),
+        ("floor='5'", "opprof(floor=) is '5'; write a time with its unit (ns, us, ms, s), such as '5 us'"),
+        ("floor='5 MiB'", "opprof(floor=) is '5 MiB'; write a time with its unit (ns, us, ms, s), such as '5 us'"),
         ("threads=0", "opprof(threads=) is 0; write 'all' or an int of 1 or more"),
         ("threads=-1", "opprof(threads=) is -1; write 'all' or an int of 1 or more"),
         ("threads='many'", "opprof(threads=) is 'many'; write 'all' or an int of 1 or more"),
@@ -514,10 +514,48 @@ def test_rounds_that_are_judged_wait_for_a_core_to_themselves(
     assert yardsticks(pytester, suite, "--opprof-noise=ignore") == [[7] * 10, [7] * 9]
 
 
+@pytest.mark.usefixtures("_the_fake_device_is_a_cpu")
+def test_rounds_after_those_that_are_judged_wait_for_nothing(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.conditions.yardstick_ns", lambda: 90)
+    monkeypatch.setattr("pytest_opprof.recorder.yardstick_ns", lambda: 7)
+    pytester.makepyfile(
+        """
+        from pytest_opprof.backends import fake
+        def test_a(opprof):
+            for rounds in (9, 10, 9):
+                for _ in opprof.rounds(rounds):
+                    fake.launch("MatMul", device_ns=1)
+        """
+    )
+    assert yardsticks(pytester, suite, "--opprof-noise=warn") == [[7] * 9, [90] * 10, [7] * 9]
+
+
 def yardsticks(pytester: pytest.Pytester, suite: Suite, *arguments: str) -> list[list[int]]:
     suite("--opprof", "--opprof-json=run.json", *arguments)
     tests = json.loads((pytester.path / "run.json").read_text())["tests"]
-    return [test["windows"][0]["runs"][0]["yardstick_ns"] for test in tests]
+    return [window["runs"][0]["yardstick_ns"] for test in tests for window in test["windows"]]
+
+
+@pytest.mark.parametrize(
+    ("test", "flag", "kept"),
+    [
+        ("@pytest.mark.opprof(rounds=10)\ndef test_a(): pass", "--opprof-noise=warn", True),
+        ("def test_a(opprof): pass", "--opprof-noise=warn", True),
+        ("@pytest.mark.opprof(rounds=9)\ndef test_a(): pass", "--opprof-noise=warn", False),
+        ("def test_a(): pass", "--opprof-noise=warn", False),
+        ("@pytest.mark.opprof(rounds=10)\ndef test_a(): pass", "--opprof-noise=ignore", False),
+    ],
+)
+def test_memory_is_kept_where_times_can_be_judged(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, test: str, flag: str, kept: bool
+) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr("pytest_opprof.session.keep_memory", lambda: calls.append(True))
+    pytester.makepyfile(f"import pytest\n{test}\n")
+    suite("--opprof", flag)
+    assert calls == [True] * kept
 
 
 def half(times: dict[str, Any]) -> None:
