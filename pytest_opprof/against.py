@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -246,9 +247,9 @@ class Found:
         plan = Plan.of(item, self._settings)
         windows = [self._compared(item.nodeid, plain, plan) for plain in report.opprof["windows"]]
         verbosity = self._config.get_verbosity()
-        record, failure, _ = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
-            report.outcome, report.longrepr = "failed", failure
+            report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
         report.opprof = asdict(replace(record, outcome=report.outcome))
 
     def _compared(self, test: str, plain: Plain, plan: Plan) -> WindowReport:
@@ -287,6 +288,21 @@ class Found:
         """Return what each pair of processes timed of a window."""
         both = [[windows[window].runs for windows in pair if window in windows] for pair in self._windows[test]]
         return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
+
+
+class _Failure:
+    """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
+
+    def __init__(self, message: str, cause: str, item: pytest.Item) -> None:
+        self._message = message
+        self.reprcrash = SimpleNamespace(path=str(item.path), lineno=(item.location[1] or 0) + 1, message=cause)
+
+    def __str__(self) -> str:
+        return self._message
+
+    def toterminal(self, writer: Any) -> None:
+        """Write it in full: what pytest calls."""
+        writer.line(self._message)
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:

@@ -110,10 +110,13 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
 
 def test_more_calls_fail_after_one_pair(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
-    result = run(repository)
+    result = run(repository, "--junit-xml=junit.xml")
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD"])
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD", "FAILED test_m.py::test_a - MatMul 1 -> 2"])
     result.stdout.no_fnmatch_line("*pair 2*")
+    junit = (repository.path / "junit.xml").read_text()
+    assert 'message="MatMul 1 -&gt; 2"' in junit
+    assert "calls of MatMul: 2, 1 in HEAD" in junit
 
 
 def test_paths_in_the_repository_become_those_of_the_revision_and_others_stay(repository: pytest.Pytester) -> None:
