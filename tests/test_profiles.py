@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -125,6 +126,20 @@ class TestShow:
         assert lines[2].split() == ["k<int>", "conv1", "4", "800", "ns", "200", "ns"]
         (kernel,) = json.loads(run("show", "a.json", "--kernels", "--format", "json", "-t1")[1])["kernels"]
         assert (kernel["kernel"], kernel["total_ns"], kernel["average_ns"]) == ("k<int>", 800, 200)
+
+    @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+    def test_a_terminal_that_lacks_a_character_gets_its_code_point(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, encoding: str
+    ) -> None:
+        save("b.json", made(RECORDS[0]._replace(name="注意力_" + "x" * 50)))
+        for stream in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, stream, io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True))
+        assert cli.main(["show", "b.json"]) == 0
+        printed = sys.stdout.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+        assert "\\u6ce8\\u610f\\u529b_x" in printed
+        assert "x\\u2026" in printed
+        assert cli.main(["show", "注"]) == 2
+        assert b"\\u6ce8: there is no such file" in sys.stderr.buffer.getvalue()  # type: ignore[attr-defined]
 
     def test_steps_can_be_chosen(self, run: Run) -> None:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
