@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -398,12 +399,19 @@ class TestCheck:
 
 class TestConvert:
     def test_to_our_own_format_and_back(self, run: Run) -> None:
-        assert run("convert", "a.json", "-o", "b.json") == (0, "wrote b.json: 3 records\n", "")
+        assert run("convert", "a.json", "-o", "b.json") == (0, "wrote b.json: 3 records in opprof's own format\n", "")
         assert json.loads(Path("a.json").read_text()) == json.loads(Path("b.json").read_text())
 
     def test_to_a_chrome_trace(self, run: Run) -> None:
-        assert run("convert", "a.json", "-o", "b.trace.json")[0] == 0
+        assert run("convert", "a.json", "-o", "b.trace.json")[1] == "wrote b.trace.json: 3 records as a Chrome trace\n"
         assert len(json.loads(Path("b.trace.json").read_text())["traceEvents"]) == 4
+
+    def test_gzipped_by_its_name_with_the_same_content(self, run: Run) -> None:
+        for name in ("b.trace.json", "b.json"):
+            run("convert", "a.json", "-o", name)
+            run("convert", "a.json", "-o", f"{name}.gz")
+            assert gzip.decompress(Path(f"{name}.gz").read_bytes()) == Path(name).read_bytes()
+        assert run("show", "b.json.gz", "-t0")[1] == run("show", "a.json", "-t0")[1]
 
     def test_it_never_overwrites_what_it_reads(self, run: Run) -> None:
         before = Path("a.json").read_text()
