@@ -104,11 +104,11 @@ def _convert(arguments: argparse.Namespace) -> bool:
     trace = profiles_read.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert")
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
-    plain_name = output.name.removesuffix(".gz")
+    plain_name = arguments.output.name.removesuffix(".gz")
     as_chrome = plain_name.endswith(".trace.json")
     content = (opprof.chrome(trace) if as_chrome else opprof.dump(trace)).encode()
     try:
-        write_atomically(output, content if plain_name == output.name else gzip.compress(content, 6, mtime=0))
+        write_atomically(output, content if plain_name == arguments.output.name else gzip.compress(content, 6, mtime=0))
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
     as_what = "as a Chrome trace" if as_chrome else "in opprof's own format"

@@ -1,8 +1,8 @@
 """PyTorch: the Chrome trace of `torch.profiler` (Kineto), `export_chrome_trace` or `tensorboard_trace_handler`.
 
-An object with ``schemaVersion``, ``deviceProperties``, ``distributedInfo`` and ``traceEvents``; gzip or not. ``ts`` and
-``dur`` are us: integers up to 2023, with ns as decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in
-brackets):
+An object with ``schemaVersion`` (a trace without was not written by PyTorch), ``deviceProperties``,
+``distributedInfo`` and ``traceEvents``; gzip or not. ``ts`` and ``dur`` are us: integers up to 2023, with ns as
+decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in brackets):
 
 - ``cpu_op`` (``Operator``): an op, nested in time on its ``pid`` and ``tid``. ``args``: ``External id`` (grows with
   time), and with record_shapes ``Input Dims`` and ``Input type``.
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .kineto import Call, Events, Kernel
 
 TITLE = "PyTorch profiler trace"
+_UNKNOWN = "Chrome trace of an unknown profiler"
 _Home = tuple[int, "Tree | None", int]
 """The step, tree and call that something was launched from."""
 NO_OP = "(no op)"
@@ -180,6 +181,7 @@ class _Reading:
         self.header = header
         self.remarks = remarks
         self.steps = _Steps.of(events)
+        self.by_pytorch = "schemaVersion" in header
         self.on_device = bool(events.kernels)
         self.rows: dict[tuple[object, ...], _Row] = {}
         self.devices = {kernel.device for kernel in events.kernels}
@@ -199,8 +201,8 @@ class _Reading:
         self._remark()
         rows = sorted(self.rows.items(), key=lambda item: (item[1].first_ns, item[1].name, repr(item[0])))
         return OpTrace(
-            source=TITLE,
-            environment=Environment((("torch", ""),), device=self._device(), arch=""),
+            source=TITLE if self.by_pytorch else _UNKNOWN,
+            environment=Environment((("torch", ""),) if self.by_pytorch else (), device=self._device(), arch=""),
             records=tuple(self._record(row) for _, row in rows),
             steps=self.steps.labels or ("",),
             step_ns=self.steps.durations or None,
@@ -356,6 +358,11 @@ class _Reading:
         return " + ".join(sorted(models)) or ("gpu" if self.on_device else "cpu")
 
     def _remark(self) -> None:
+        if not self.by_pytorch:
+            self.remarks.append(
+                "it does not say who wrote it (PyTorch's traces have a schemaVersion): events of category cpu_op are"
+                " taken for ops, those of kernel, gpu_memcpy and gpu_memset for what a device did"
+            )
         unlinked = sum(calls for (_, op, _), (calls, _, _) in self.launched.items() if op == UNLINKED)
         if unlinked:
             self.remarks.append(

@@ -262,10 +262,10 @@ def test_a_line_of_a_million_characters_does_not_take_the_square_of_them(
 def test_a_program_of_more_text_than_any_has_is_an_error(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "MOST_TEXT", 1 << 20)
     lines = "    stablehlo.add %a, %b : tensor<2xf32>\n" * (1 << 15)
-    with pytest.raises(TraceError, match="line 26[0-9]+: more than 1 MiB of ops"):
+    with pytest.raises(TraceError, match=r"line 26[0-9]+: more than 1 MiB of ops"):
         stablehlo.read(written(MLIR.format(lines)), Options())
     lines = "  a = f32[] add(f32[] %b)\n" * (1 << 16)
-    with pytest.raises(TraceError, match="line 4[0-9]+: more than 1 MiB of ops"):
+    with pytest.raises(TraceError, match=r"line 4[0-9]+: more than 1 MiB of ops"):
         hlo.read(written(HLO.format(lines)), Options())
 
 

@@ -75,6 +75,13 @@ def trace_of(folder: Path, *made: dict[str, Any], **header: Any) -> OpTrace:
     return read(write(folder, {"schemaVersion": 1, **header, "traceEvents": list(made)}))
 
 
+def test_a_trace_that_does_not_say_that_pytorch_wrote_it_is_not_called_pytorchs(tmp_path: Path) -> None:
+    trace = read(write(tmp_path, {"traceEvents": [op("my_op", 0, 2), kernel(1, 0, 1)]}))
+    assert (trace.source, trace.environment.frameworks) == ("Chrome trace of an unknown profiler", ())
+    assert "events of category cpu_op are taken for ops" in trace.remarks[0]
+    assert trace_of(tmp_path, op("my_op", 0, 2)).source == torch.TITLE
+
+
 def test_a_cpu_trace_has_the_counts_and_self_times_of_key_averages() -> None:
     trace = read(CPU)
     calls, times = sums(trace, "calls"), sums(trace, "device_ns")
