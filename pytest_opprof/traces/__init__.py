@@ -7,6 +7,8 @@ Each module has
   more than its head;
 - ``read(place, options)``: the `OpTrace`; raises TraceError, and nothing else, for a file that is broken;
 - where one place can hold several ranks or tell which it is, ``ranks(place)``;
+- where the profiler writes the same into several files of a folder, ``repeats(place)``: whether this is one that is not
+  needed beside another;
 - where the profiler writes files that hold no ops, ``explains(place)``: what such a file is, and what to give instead.
 """
 
@@ -37,6 +39,7 @@ FORMATS = (
     "onnxruntime",
     "onnx_model",
     "jax",
+    "jax_xplane",
     "hlo",
     "stablehlo",
 )
@@ -130,7 +133,9 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
         raise TraceError(f"{place}: too many files or folders to look through; name the profile's own folder")
     for name in formats:
         if module(name).recognises(place):
-            yield from _ranked(name, place)
+            repeats = getattr(module(name), "repeats", None)
+            if not (depth and repeats and repeats(place)):
+                yield from _ranked(name, place)
             return
     if place.is_folder:
         for child in place.children():
@@ -189,8 +194,6 @@ def _why(place: Place) -> str:
     beginning = place.beginning()
     if not beginning:
         return ": it is empty"
-    if place.path.name.endswith((".xplane.pb", ".xplane.pb.gz")):
-        return ": give the .trace.json.gz beside it"
     if unknown := others.unknown_timeline(place):
         return unknown
     return f". It begins with {beginning[:40].decode('utf-8', 'backslashreplace')!r}"

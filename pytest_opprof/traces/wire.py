@@ -89,6 +89,15 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
     raise Broken(f"a number of more than 10 bytes at byte {at}")
 
 
+def signed(number: int) -> int:
+    """Return a number of 64 bits, of which the first is the sign (int64).
+
+    >>> signed(2**64 - 1)
+    -1
+    """
+    return number - (1 << 64) if number >> 63 else number
+
+
 def text(data: Data, field: Field | None) -> str:
     """Return the beginning of a text, at most `MOST_NAME` bytes; nothing where there is none."""
     if field is None or field.wire != BYTES:

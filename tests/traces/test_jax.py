@@ -20,8 +20,6 @@ from pytest_opprof.trace import OpTrace
 from pytest_opprof.traces import Options, hlo, jax, stablehlo, static
 from pytest_opprof.traces.place import Place
 
-from ..conftest import shared
-
 DATA = Path(__file__).parents[1] / "data" / "jax-cpu"
 COUNTS = json.loads((DATA / "op_counts.json").read_bytes())
 
@@ -363,13 +361,6 @@ def test_each_format_is_recognised_by_its_reader_alone() -> None:
     files = {"train_step.trace.json.gz": jax, "train_step.hlo.txt.gz": hlo, "step_debug_info.mlir.gz": stablehlo}
     for name, owner in files.items():
         assert [reader for reader in (jax, hlo, stablehlo) if reader.recognises(Place(DATA / name))] == [owner]
-
-
-def test_xplane_is_answered_with_the_file_to_give_instead() -> None:
-    place = Place(shared("jax-cpu/train_step.xplane.pb.gz"))
-    assert not any(reader.recognises(place) for reader in (jax, hlo, stablehlo))
-    with pytest.raises(TraceError, match=r"give the \.trace\.json\.gz beside it"):
-        jax.read(place, Options())
 
 
 def test_a_trace_without_ops_is_an_error(written: Write) -> None:
