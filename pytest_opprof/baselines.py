@@ -95,9 +95,9 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | Non
     nothing about it.
     """
     ops = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
-    if not ops:
+    total = profile.total.device_ns  # also of an op some of whose calls have no time
+    if total is None or not profile.ops:
         return None
-    total = tuple(map(sum, zip(*ops.values())))
     if wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0:
         ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
         total = profile.host_ns

@@ -44,10 +44,10 @@ class Meaning:
 
 _AUTOGRAD_NODE = re.compile(r"(?:autograd::engine::evaluate_function: .*|\w+Backward\d*|aten::_foreach_\w+)")
 _TORCH_COMPILE = re.compile(r"(?:Torch-Compiled Region|Pregraph bytecode|AOTDispatcher .*|TorchDynamo .*)")
-_STARTS_DEVICE_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
+_STARTS_DEVICE_WORK = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
 _ALLOCATES = re.compile(r"cudaMalloc(?!Host)\w*|cuMemAlloc(?!Host)\w*|cuMemCreate|cu(?:Mipmapped)?Array(?:3D)?Create")
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
-_LAUNCH = re.compile(r"cu(?:da)?(?:Launch(?!HostFunc)|GraphLaunch)\w*")
+_LAUNCH = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 _UNSTABLE = (
     # torch.compile numbers graphs and kernels and hashes its cache: names that change from run to run.
     (re.compile(r"graph_\d+_(cpp_fused_\w*?)(?:_\d+)?"), r"\1"),

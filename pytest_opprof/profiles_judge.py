@@ -123,7 +123,7 @@ def _judged(found: traces.Found, trace: OpTrace, budget: Budget, arguments: argp
     profile = trace.profile()
     _check_told(found, trace, named)
     _check_timed(found, trace, budget)
-    if "host_time" in budget.window and trace.step_ns is None:
+    if "host_time" in budget.window and not trace.step_ns:
         raise UsageError(_no_wall_time(found, trace))
     findings = budget.check(profile)
     if not findings:

@@ -13,20 +13,25 @@ from .query import Question, Side
 from .trace import KernelRecord, OpTrace
 from .units import format_bytes, format_ns, format_share, parse_time, plural
 
-_NOT_OF_KERNELS = (
-    *("type", "input_dtype", "min_time", "max_time", "aggregate_by", "aggregate"),
-    *("copy_time", "only_ops"),
-)
+_NOT_OF_KERNELS: Mapping[str, object] = {
+    **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
+    "type": [],
+    "order_by": "time",
+    "side": "device",
+    "time": "end",
+}
+"""Options of the list of ops, and what they are where they are not given (or nothing)."""
 _LISTED = 8
 """Ops that an answer without rows names."""
 
 
 def show(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds."""
-    answers = [
-        _answer(found, trace, arguments)
-        for found, trace in profiles_read.read(arguments, arguments.file, arguments.rank, arguments.steps)
-    ]
+    profiles = profiles_read.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    answers = [_answer(found, trace, arguments) for found, trace in profiles]
+    if arguments.kernels and not any(_kernels(trace, arguments.name) for _, trace in profiles):
+        # A table of ops without rows has totals above it; here there is nothing.
+        raise UsageError(_no_kernel([trace for _, trace in profiles], arguments.name))
     if arguments.format == "json":
         print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
     elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
@@ -38,7 +43,7 @@ def _answer(found: traces.Found, trace: OpTrace, arguments: argparse.Namespace) 
     """Return what is to be printed of one profile: text, or the JSON object."""
     whose = {"profile": str(found.place), "rank": found.rank} if arguments.rank == "all" else {}
     if arguments.kernels:
-        return _kernels(trace, arguments, whose)
+        return _kernels_answer(found, trace, arguments, whose)
     sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
     questions = [_question(arguments, side) for side in sides]
     for question in questions:
@@ -57,6 +62,8 @@ def _answer(found: traces.Found, trace: OpTrace, arguments: argparse.Namespace) 
             **whose,
             **_document(trace, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
         }
+    if arguments.copy_time:
+        profiles_read.say(found, _copy_line(query.copy_time(trace, questions[0])))
     if arguments.format == "csv":
         marked = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
         return listing.one_csv([listing.rows_csv(lines, mark, columns) for lines, mark in zip(answers, marked)])
@@ -123,9 +130,9 @@ def _document(
         "device_time_ns": query.total(trace, "device"),
         "host_time_ns": query.total(trace, "host"),
         "communication_ns": query.communication(trace),
-        "step_ns": trace.step_ns and list(trace.step_ns),
+        "step_ns": list(trace.step_ns) if trace.step_ns else None,
         "peak_memory": trace.peak_memory,
-        "remarks": list(trace.remarks),
+        "remarks": profiles_read.remarks(trace),
         **dict(zip(("rows", "host_rows"), rows)),
     }
     if arguments.copy_time:
@@ -145,7 +152,7 @@ def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Nam
         yield f"wall time of the step: {format_ns(trace.step_ns[0], 4)}"
     elif trace.step_ns:
         least, most = (format_ns(of(trace.step_ns), 4) for of in (min, max))
-        yield f"wall time of each of {len(trace.steps)} steps: {least} to {most}"
+        yield f"wall time of each of {len(trace.step_ns)} steps: {least} to {most}"
     if trace.peak_memory is not None:
         yield f"peak memory: {format_bytes(trace.peak_memory, 4)}"
     if arguments.copy_time:
@@ -189,24 +196,39 @@ def _copy_line(time: query.CopyTime) -> str:
     return f"copies: {time.calls}, {format_ns(time.total_ns)}, {format_ns(time.total_ns / time.calls)} each{launch}"
 
 
-def _kernels(trace: OpTrace, arguments: argparse.Namespace, whose: Mapping[str, object]) -> Any:
+def _kernels_answer(
+    found: traces.Found, trace: OpTrace, arguments: argparse.Namespace, whose: Mapping[str, object]
+) -> Any:
     if trace.kernels is None:
         raise UsageError(f"{trace.source}: has no kernels beside its ops; opprof show without --kernels lists those")
     given = vars(arguments)
-    if other := [flag for flag in _NOT_OF_KERNELS if given[flag] not in ([], "", None, False)]:
+    if other := [flag for flag, default in _NOT_OF_KERNELS.items() if given[flag] and given[flag] != default]:
         flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
         raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
-    pattern = _pattern(arguments.name)
-    joined: dict[tuple[str, str, str], KernelRecord] = {}
-    for kernel in trace.kernels:
-        if pattern is None or pattern.search(kernel.name):
-            key = kernel.name, kernel.launched_by, kernel.place
-            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
-            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
-    kernels = sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+    kernels = _kernels(trace, arguments.name)
+    if not kernels and whose:
+        profiles_read.say(found, _no_kernel([trace], arguments.name))
     kernels = kernels[: arguments.top] if arguments.top else kernels
     if arguments.format == "json":
         return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
     if arguments.format == "csv":
         return listing.kernels_csv(kernels, whose)
     return "\n".join([*map(str, list(whose.values())[:1]), listing.kernels_text(kernels, arguments.format)])
+
+
+def _kernels(trace: OpTrace, name: str | None) -> list[KernelRecord]:
+    """Return the kernels whose names match, steps joined, the most expensive first."""
+    pattern = _pattern(name)
+    joined: dict[tuple[str, str, str], KernelRecord] = {}
+    for kernel in trace.kernels or ():
+        if pattern is None or pattern.search(kernel.name):
+            key = kernel.name, kernel.launched_by, kernel.place
+            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
+            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
+    return sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+
+
+def _no_kernel(traces: Sequence[OpTrace], name: str | None) -> str:
+    there = list(dict.fromkeys(listing.short(kernel.name) for trace in traces for kernel in _kernels(trace, None)))
+    asked = "" if name is None else f"--name {name!r}: "
+    return f"{asked}no kernel matches{_listed(there)}" if there else f"{asked}no kernel ran in the steps asked for"

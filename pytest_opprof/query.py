@@ -14,12 +14,13 @@ from typing import Any, Literal, TypeVar
 
 from . import names
 from .errors import UsageError
-from .trace import OpRecord, OpTrace, Shape, communicates, op_of
+from .trace import KernelRecord, OpRecord, OpTrace, Shape, Whole, communicates, op_of
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
 How = Literal["sum", "max", "min", "mean"]
 Row = TypeVar("Row")
+InStep = TypeVar("InStep", OpRecord, KernelRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +125,17 @@ def steps(trace: OpTrace, text: str) -> OpTrace:
     chosen = [index for index, label in enumerate(trace.steps) if label in _labels(trace, text)]
     kept = set(chosen)
     renumbered = {old: new for new, old in enumerate(chosen)}
+
+    def of_them(rows: Iterable[InStep]) -> tuple[InStep, ...]:
+        return tuple(row._replace(step=renumbered[row.step]) for row in rows if row.step in kept)
+
     return replace(
         trace,
         steps=tuple(trace.steps[index] for index in chosen),
-        step_ns=trace.step_ns and tuple(trace.step_ns[index] for index in chosen),
-        records=tuple(r._replace(step=renumbered[r.step]) for r in trace.records if r.step in kept),
-        kernels=trace.kernels and tuple(k._replace(step=renumbered[k.step]) for k in trace.kernels if k.step in kept),
+        step_ns=trace.step_ns and tuple(trace.step_ns[index] for index in chosen if index < len(trace.step_ns)),
+        records=of_them(trace.records),
+        kernels=trace.kernels and of_them(trace.kernels),
+        launches=of_them(trace.launches),
     )
 
 
@@ -197,7 +203,7 @@ def select(trace: OpTrace, question: Question) -> list[OpRecord]:
 
     An op that has a time on the other side only is not of the side that is asked for.
     """
-    records = _joined(trace)
+    records = _as_asked(_joined(trace), question)
     if is_timed(trace):
         records = [record for record in records if _is_of_side(record, question)]
     return [record for record in records if _matches(record, question)]
@@ -209,6 +215,37 @@ def untimed(trace: OpTrace) -> Iterator[str]:
     if without and len(without) < len(trace.records):
         calls = sum(record.calls for record in without)
         yield f"{calls} calls have no time and are in no sum, the first of {op_of(without[0])}"
+
+
+def _as_asked(records: list[OpRecord], question: Question) -> list[OpRecord]:
+    """Return *records*, those that are asked for by their canonical op as calls of it.
+
+    Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
+    """
+    if question.name is not None or not (question.types or question.aggregate_by == "op"):
+        return records
+    by_op = [not question.types or op_of(record) in question.types for record in records]
+    calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
+    asked = [next(calls) if is_call else record for record, is_call in zip(records, by_op)]
+    return [record for record in asked if record.calls or _time(record, question.side, question.time)]
+
+
+def _as_calls(records: Sequence[OpRecord]) -> list[OpRecord]:
+    """Return *records* with their calls and times as calls of their canonical ops, parts included: 0 for a part.
+
+    Where no record of an op counts, it is no op but the host's work for one (a launch) or a loop around some: every
+    event is a call.
+    """
+    alone = {op_of(record) for record in records if record.counted == 0 and record.whole is None}
+    alone -= {op_of(record) for record in records if record.counted != 0} if alone else set()
+    return [_as_call(record, alone) for record in records]
+
+
+def _as_call(record: OpRecord, alone: set[str]) -> OpRecord:
+    if record.counted is None or (record.whole is None and op_of(record) in alone):
+        return record._replace(counted=None)
+    whole = {} if record.whole is None else record.whole._asdict()
+    return record._replace(calls=record.counted, counted=None, whole=None, **whole)
 
 
 def _is_of_side(record: OpRecord, question: Question) -> bool:
@@ -253,12 +290,15 @@ def selection(trace: OpTrace, question: Question) -> list[Line]:
     """Return all that matches as one row, its communication as another; nothing where nothing is filtered."""
     plain = replace(question, aggregate_by="all", aggregate="sum", order_by="time", ascending=False, top=0)
     everything = Question(side=question.side, time=question.time, aggregate_by="all")
-    return [] if plain == everything else answer(trace, plain)
+    if plain == everything:
+        return []
+    lines = [_line(group, plain) for group in _groups(select(trace, question), plain)]
+    return _accumulated(sorted(lines, key=lambda line: line.communication), total(trace, question.side))
 
 
 def copy_time(trace: OpTrace, question: Question) -> CopyTime:
-    """Return the time of the copies among the selected ops."""
-    copies = [record for record in select(trace, question) if op_of(record) in _COPIES]
+    """Return the time of the copies among the selected ops: a copy of the host's that the device made is one of its."""
+    copies = _as_calls([record for record in select(trace, question) if op_of(record) in _COPIES])
     return CopyTime(
         sum(record.calls for record in copies),
         _sum(_time(record, question.side, "end") for record in copies),
@@ -314,6 +354,9 @@ def _identity(record: OpRecord) -> OpRecord:
         host_launch_ns=None,
         least_ns=None,
         most_ns=None,
+        host_least_ns=None,
+        host_most_ns=None,
+        whole=None,
         computation=None,
         memory=None,
     )
@@ -321,18 +364,28 @@ def _identity(record: OpRecord) -> OpRecord:
 
 def _sum_of(records: Sequence[OpRecord]) -> OpRecord:
     counted = [record.calls if record.counted is None else record.counted for record in records]
+    whole = _times_of(_as_calls(records)) if any(record.whole for record in records) else None
     return records[0]._replace(
         step=0,
         calls=sum(record.calls for record in records),
         counted=sum(counted),
-        device_ns=_sum(record.device_ns for record in records),
-        host_ns=_sum(record.host_ns for record in records),
+        **_times_of(records)._asdict(),
         device_launch_ns=_sum(record.device_launch_ns for record in records),
         host_launch_ns=_sum(record.host_launch_ns for record in records),
-        least_ns=_extreme(min, [_of_a_call(record, "min") for record in records]),
-        most_ns=_extreme(max, [_of_a_call(record, "max") for record in records]),
+        whole=whole,
         computation=_sum(record.computation for record in records),
         memory=_sum(record.memory for record in records),
+    )
+
+
+def _times_of(records: Sequence[OpRecord]) -> Whole:
+    return Whole(
+        device_ns=_sum(record.device_ns for record in records),
+        host_ns=_sum(record.host_ns for record in records),
+        least_ns=_extreme("min", records, "device"),
+        most_ns=_extreme("max", records, "device"),
+        host_least_ns=_extreme("min", records, "host"),
+        host_most_ns=_extreme("max", records, "host"),
     )
 
 
@@ -362,7 +415,7 @@ def _line(group: Sequence[OpRecord], question: Question) -> Line:
         op=_common(map(op_of, group)),
         type=_group_of(group[0], question) if question.aggregate_by == "all" else _common(r.type for r in group),
         id=(one and one.id) or None,
-        calls=_calls(group, question),
+        calls=sum(record.calls for record in group),
         time_ns=time,
         share=None,
         cumulative_ns=None,
@@ -379,23 +432,9 @@ def _line(group: Sequence[OpRecord], question: Question) -> Line:
     )
 
 
-def _calls(group: Sequence[OpRecord], question: Question) -> int:
-    """Return the calls: of raw names every one, of canonical ops those that are no part of another."""
-    return sum(
-        record.calls if record.counted is None or not _is_asked_by_op(record, question) else record.counted
-        for record in group
-    )
-
-
-def _is_asked_by_op(record: OpRecord, question: Question) -> bool:
-    """Tell whether it is there for its canonical op, not for its raw type."""
-    return question.aggregate_by == "op" or (bool(question.types) and record.type not in question.types)
-
-
 def _aggregated_time(group: Sequence[OpRecord], question: Question) -> float | None:
-    if question.aggregate in ("max", "min") and question.side == "device" and question.time == "end":
-        extremes = [_of_a_call(record, question.aggregate) for record in group]
-        return _extreme(max if question.aggregate == "max" else min, extremes)
+    if question.aggregate in ("max", "min"):
+        return _extreme(question.aggregate, group, question.side, question.time)
     return _aggregated(group, [_time(record, question.side, question.time) for record in group], question)
 
 
@@ -405,19 +444,25 @@ def _aggregated(group: Sequence[OpRecord], values: Sequence[float | None], quest
     if whole is None or not question.aggregate_by or question.aggregate == "sum":
         return whole
     if question.aggregate == "mean":
-        return whole / (_calls(group, question) or 1)
-    known = [value / record.calls for record, value in zip(group, values) if value is not None]
-    return max(known) if question.aggregate == "max" else min(known)
+        calls = sum(record.calls for record in group)
+        return whole / calls if calls else None
+    known = [value / record.calls for record, value in zip(group, values) if value is not None and record.calls]
+    return (max if question.aggregate == "max" else min)(known, default=None)
 
 
-def _of_a_call(record: OpRecord, how: str) -> float | None:
-    known = record.most_ns if how == "max" else record.least_ns
-    return record.device_ns if known is None and record.calls == 1 else known
-
-
-def _extreme(of: Callable[[Iterable[float]], float], values: Sequence[float | None]) -> float | None:
+def _extreme(how: str, records: Sequence[OpRecord], side: Side, time: End = "end") -> float | None:
+    """Return the time of the shortest (``min``) or longest call; None where it is not known of every call."""
+    values = [_of_a_call(record, how, side, time) for record in records if record.calls]
     known = [value for value in values if value is not None]
-    return of(known) if known and len(known) == len(values) else None
+    return (max if how == "max" else min)(known) if known and len(known) == len(values) else None
+
+
+def _of_a_call(record: OpRecord, how: str, side: Side, time: End) -> float | None:
+    if record.calls == 1 or time == "kern":
+        return _time(record, side, time) if record.calls == 1 else None
+    if side == "device":
+        return record.most_ns if how == "max" else record.least_ns
+    return record.host_most_ns if how == "max" else record.host_least_ns
 
 
 def _accumulated(lines: Iterable[Line], whole: float | None) -> list[Line]:

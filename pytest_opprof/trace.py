@@ -26,6 +26,17 @@ COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
 By = Literal["type", "name", "shape"]
 
 
+class Whole(NamedTuple):
+    """What the calls of a record that count took with all that is inside them; fields as those of `OpRecord`."""
+
+    device_ns: float | None = None
+    host_ns: float | None = None
+    least_ns: float | None = None
+    most_ns: float | None = None
+    host_least_ns: float | None = None
+    host_most_ns: float | None = None
+
+
 class OpRecord(NamedTuple):
     """One op, or all its calls in one step that are alike (same name, type, shapes, dtypes, place).
 
@@ -70,6 +81,11 @@ class OpRecord(NamedTuple):
     """The canonical op these calls count as, where that is not what *type* means by itself: nested ops."""
     counted: int | None = None
     """How many of the calls count as calls of the op, not as a part of another one; None: all of them."""
+    host_least_ns: float | None = None
+    """Host time of the shortest call; None where only the sum is known."""
+    host_most_ns: float | None = None
+    whole: Whole | None = None
+    """None where that is what stands here, or the source does not know what is inside what."""
 
 
 class KernelRecord(NamedTuple):
@@ -96,9 +112,11 @@ class OpTrace:
     steps: tuple[str, ...] = ("",)
     """The label of each step, as the source numbers them; one empty label for a profile without steps."""
     step_ns: tuple[float, ...] | None = None
-    """Wall time of each step."""
+    """Wall time of each step but `OUTSIDE`, which has none."""
     kernels: tuple[KernelRecord, ...] | None = None
     """None where the source has no kernels beside its ops."""
+    launches: tuple[OpRecord, ...] = ()
+    """Calls of the driver that start device work, where they are no records: without times, which are in the ops'."""
     peak_memory: int | None = None
     """Bytes allocated at the worst moment."""
     untold: tuple[str, ...] = ()
@@ -127,7 +145,8 @@ class OpTrace:
             return np.array([ABSENT if value is None else round(value) for value in values], np.int64)
 
         steps = self.steps[:-1] if len(self.steps) > 1 and self.steps[-1] == OUTSIDE else self.steps
-        records = [record for record in self.records if record.step < len(steps)]
+        launches = [launch._replace(counted=0) for launch in self.launches]
+        records = [record for record in (*self.records, *launches) if record.step < len(steps)]
         op_names, ops = numbered([label(record, by, aliases) for record in records])
         raw_names, raws = numbered([names.stable(record.type) for record in records])
         flops = [record.computation for record in records]

@@ -119,6 +119,8 @@ class TestShow:
     def test_copies_are_timed_when_asked_for(self, run: Run) -> None:
         assert "copies: 1, 50 us, 50 us each" in run("show", "a.json", "--copy-time")[1]
         assert "copies: none" in run("show", "a.json", "--copy-time", "--name", "conv")[1]
+        for options in (["--format", "csv"], ["--only-ops"]):
+            assert run("show", "a.json", "--copy-time", *options)[2] == "opprof: a.json: copies: 1, 50 us, 50 us each\n"
         document = json.loads(run("show", "a.json", "--copy-time", "--format", "json")[1])
         assert document["copy_time"] == {"calls": 1, "total_ns": 50_000, "launch_ns": None}
 
@@ -240,8 +242,27 @@ class TestShow:
             "kernel,launched_by,calls,total_ns,average_ns,place",
             "k<int>,conv1,4,800,200,",
         ]
-        code, _, err = run("show", "a.json", "--kernels", "--type", "Cast", "--min-time", "1us")
-        assert (code, "not --type, --min-time" in err) == (2, True)
+        code, _, err = run("show", "a.json", "--kernels", "--type", "Cast", "--min-time", "1us", "--side", "host")
+        assert (code, "not --min-time, --type, --side" in err) == (2, True)
+
+    @pytest.mark.parametrize("format", ["table", "json", "csv"])
+    def test_a_name_that_no_kernel_has_is_an_error_with_those_that_are_there(self, run: Run, format: str) -> None:
+        code, out, err = run("show", "a.json", "--kernels", "--name", "gemm", "--format", format)
+        assert (code, out) == (2, "")
+        assert err == "opprof: --name 'gemm': no kernel matches. There are k<int>, copy_kernel\n"
+        save("b.json", made(kernels=(KernelRecord("gemm", "conv1"),)))
+        code, out, err = run("show", ".", "--rank", "all", "--kernels", "--name", "gemm", "--format", format)
+        assert (code, "a.json: --name 'gemm': no kernel matches. There are k<int>, copy_kernel" in err) == (0, True)
+        assert "conv1" in out
+
+    def test_steps_without_a_kernel_are_no_empty_table(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1), steps=("7", "8"), kernels=KERNELS))
+        assert run("show", "b.json", "--kernels", "--steps", "7")[0] == 0
+        assert run("show", "b.json", "--kernels", "--steps", "8") == (
+            2,
+            "",
+            "opprof: no kernel ran in the steps asked for\n",
+        )
 
     def test_names_from_a_file_cannot_move_the_cursor(self, run: Run) -> None:
         save(
@@ -391,6 +412,14 @@ class TestCheck:
         code, _, err = run("check", "b.json", "--budget", "Cast=3")
         assert (code, "--allow-inferred" in err) == (2, True)
         assert run("check", "b.json", "--budget", "Cast=3", "--allow-inferred")[0] == 0
+
+    def test_launches_that_are_no_ops_can_be_limited(self, run: Run) -> None:
+        launches = (OpRecord("cudaLaunchKernel", "cudaLaunchKernel", calls=4),)
+        save("b.json", made(launches=launches))
+        for limit, code in (("launches=4", 0), ("launches=3", 1), ("cudaLaunchKernel=3", 1), ("calls=6", 0)):
+            assert run("check", "b.json", "--budget", limit)[0] == code
+        assert run("check", "a.json", "--budget", "launches=4")[0] == 2
+        assert "cudaLaunchKernel" not in run("show", "b.json", "-t0")[1]
 
     def test_every_rank_is_judged(self, run: Run) -> None:
         save("b.json", made(RECORDS[1]._replace(calls=9)))

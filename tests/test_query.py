@@ -11,7 +11,7 @@ from pytest_opprof import query
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import UsageError
 from pytest_opprof.query import Question, answer
-from pytest_opprof.trace import OpRecord, OpTrace
+from pytest_opprof.trace import OpRecord, OpTrace, Whole
 
 CONV = OpRecord("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
 CAST = OpRecord("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
@@ -142,6 +142,72 @@ def test_a_canonical_op_that_is_asked_for_counts_its_calls_whatever_they_are_agg
     assert [line.calls for line in answer(trace(to, copy), Question(types=("aten::to",)))] == [3]
 
 
+TWO_CALLS = OpRecord(
+    "conv2d", "aten::conv2d", calls=2, device_ns=0, host_ns=6, least_ns=0, most_ns=0, host_least_ns=1, host_most_ns=5,
+    op="Conv", counted=2, whole=Whole(90, 16, 30, 60, 4, 12),
+)  # fmt: skip
+PART = OpRecord(
+    "cudnn", "aten::cudnn", calls=3, device_ns=90, host_ns=10, least_ns=10, most_ns=60, host_least_ns=2, host_most_ns=6,
+    op="Conv", counted=0, whole=Whole(0, 0),
+)  # fmt: skip
+"""Of one of the calls, twice."""
+
+
+@pytest.mark.parametrize("by", ["", "op", "all"])
+def test_calls_of_an_op_have_the_time_of_their_parts_and_parts_are_no_rows(by: Any) -> None:
+    for side, time in (("device", 90), ("host", 16)):
+        (line,) = answer(trace(TWO_CALLS, PART), Question(types=("Conv",), aggregate_by=by, side=side))  # type: ignore[arg-type]
+        assert (line.calls, line.time_ns) == (2, time)
+    assert [line.calls for line in query.selection(trace(TWO_CALLS, PART), Question(types=("Conv",)))] == [2]
+
+
+@pytest.mark.parametrize(
+    ("side", "how", "by_op", "by_type"),
+    [
+        ("device", "min", 30, [10, 0]),
+        ("device", "max", 60, [60, 0]),
+        ("device", "mean", 45, [30, 0]),
+        ("host", "min", 4, [2, 1]),
+        ("host", "max", 12, [6, 5]),
+        ("host", "mean", 8, [10 / 3, 3]),
+    ],
+)
+@pytest.mark.parametrize("steps", [("",), ("1", "2")])
+def test_the_shortest_and_the_longest_are_calls_of_what_is_asked_for(
+    side: Any, how: Any, by_op: float, by_type: list[float], steps: tuple[str, ...]
+) -> None:
+    # Of two steps the same again.
+    records = [record._replace(step=step) for step in range(len(steps)) for record in (TWO_CALLS, PART)]
+    profile = trace(*records, steps=steps)
+    (line,) = answer(profile, Question(side=side, aggregate=how, aggregate_by="op"))
+    assert line.time_ns == by_op
+    lines = answer(profile, Question(side=side, aggregate=how, aggregate_by="type"))
+    assert sorted((line.time_ns for line in lines), reverse=True) == sorted(by_type, reverse=True)
+
+
+def test_who_asks_for_a_name_gets_every_event_of_it() -> None:
+    for by in ("", "op"):
+        (line,) = answer(
+            trace(TWO_CALLS, PART),
+            Question(types=("Conv",), name=re.compile("cudnn"), aggregate_by=by),  # type: ignore[arg-type]
+        )
+        assert (line.calls, line.time_ns) == (3, 90)
+
+
+def test_what_no_call_of_an_op_is_counts_every_event() -> None:
+    launch = OpRecord("cudaLaunchKernel", "cudaLaunchKernel", calls=7, host_ns=70, counted=0)
+    (line,) = answer(trace(launch), Question(side="host", aggregate_by="op"))
+    assert (line.calls, line.time_ns) == (7, 70)
+
+
+def test_the_mean_of_no_calls_is_unknown() -> None:
+    part = OpRecord("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
+    whole = OpRecord("a", "aten::addmm", calls=2, device_ns=9)
+    for how in ("mean", "max", "min"):
+        lines = answer(trace(part, whole), Question(types=("MatMul",), aggregate_by="type", aggregate=how))  # type: ignore[arg-type]
+        assert [line.time_ns for line in lines if not line.calls] == [None]
+
+
 def test_what_is_selected_is_summed_and_nothing_is_said_where_nothing_is_filtered() -> None:
     assert query.selection(trace(CONV, CAST), Question(top=1, order_by="name", aggregate_by="type")) == []
     (line,) = query.selection(trace(CONV, CAST, COPY), Question(least_ns=150, top=1))
@@ -185,6 +251,15 @@ def test_a_step_that_is_not_there_is_an_error_with_those_that_are(text: str) -> 
 def test_a_range_of_steps_that_runs_backwards_is_an_error_with_the_range_that_is_meant() -> None:
     with pytest.raises(UsageError, match="the range 5-3 is empty; write 3-5"):
         query.steps(trace(CONV, steps=("3", "4", "5")), "5-3")
+
+
+def test_a_copy_that_the_device_made_is_one_copy() -> None:
+    wrapper = OpRecord("to", "aten::to", calls=3, host_ns=9, device_ns=0, op="Copy", counted=0, whole=Whole(0, 0))
+    copy = OpRecord("copy_", "aten::copy_", calls=3, host_ns=6, device_ns=7, op="Copy", counted=1, whole=Whole(7, 15))
+    memcpy = OpRecord("Memcpy HtoD", "MemcpyHtoD", calls=2, device_ns=40, counted=2)
+    for types in ((), ("Copy", "MemcpyHtoD")):
+        copies = query.copy_time(trace(wrapper, copy, memcpy), Question(types=types))
+        assert (copies.calls, copies.total_ns) == (3, 47)
 
 
 def test_copies_are_timed_among_the_selected() -> None:

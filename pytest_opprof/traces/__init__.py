@@ -86,6 +86,17 @@ class Found:
         return f"{self.place}{f' (rank {self.rank})' if self.rank is not None else ''}"
 
 
+def as_number(value: object) -> int | None:
+    """Return the number of a rank or a device, which profilers write as a number or as text; None for what is none.
+
+    >>> as_number(2), as_number("2"), as_number(-1), as_number(True)
+    (2, 2, None, None)
+    """
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if type(value) is int and 0 <= value < 10**9 else None
+
+
 def module(name: str) -> Format:
     """Return the module of the format *name*. Raises UsageError, with the nearest names."""
     if name not in FORMATS:

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
-from . import ascend_checks, ascend_tables, tables
+from . import as_number, ascend_checks, ascend_tables, tables
 from .ascend_ops import Read
+from .durations import Untimed
 from .place import Place
 
 if TYPE_CHECKING:
@@ -64,11 +65,18 @@ def recognises(place: Place) -> bool:
 def ranks(place: Place) -> list[int | None]:
     """Return the rank of the process that was profiled, or the devices of a profile of several."""
     output = _output(place)
-    rank = _information(output).get("rank_id")
-    if isinstance(rank, int) and rank >= 0:
-        return [rank]
     sources = _sources(output)
+    rank = as_number(_information(output).get("rank_id"))
+    if rank is not None:
+        return [rank]
     devices = _devices(sources) if sources else []
+    if (
+        sources
+        and sources.kind == "database"
+        and len(devices) == 1
+        and (rank := _rank_in_database(sources)) is not None
+    ):
+        return [rank]
     return [*devices] or [None]
 
 
@@ -92,7 +100,7 @@ def read(place: Place, options: Options) -> OpTrace:
     information = _information(output)
     # A rank is one process on one device: no need to look at all rows for others.
     device = None if "rank_id" in information else _device(sources, options)
-    found = _database(sources, device) if sources.kind == "database" else _tables(sources, device, options)
+    found = (_database if sources.kind == "database" else _tables)(sources, device, options)
     found.information.update(information)
     if not found.groups:
         raise TraceError(f"{place}: has no rows: the profiler recorded nothing")
@@ -102,7 +110,7 @@ def read(place: Place, options: Options) -> OpTrace:
         trace = ascend_checks.completed(trace, output, device, found)
     # Operators of the framework and calls of the API are no ops of the device.
     untold = ("*",) if sources.kind in ("operators", "apis") else ()
-    return replace(trace, remarks=tuple(found.remarks), untold=untold)
+    return replace(trace, remarks=(*found.remarks, *found.untimed.remarks()), untold=untold)
 
 
 def _output(place: Place) -> Place:
@@ -143,6 +151,13 @@ def _devices(sources: _Sources) -> list[int]:
     return ascend_tables.devices(sources.places)
 
 
+def _rank_in_database(sources: _Sources) -> int | None:
+    from . import ascend_db
+
+    with ascend_db.opened(sources.places[0]) as database:
+        return database.rank()
+
+
 def _device(sources: _Sources, options: Options) -> int | None:
     """Return the device to read, of several. Raises TraceError where none is chosen."""
     devices = _devices(sources)
@@ -151,11 +166,12 @@ def _device(sources: _Sources, options: Options) -> int | None:
     return options.rank if len(devices) > 1 else None
 
 
-def _database(sources: _Sources, device: int | None) -> Read:
+def _database(sources: _Sources, device: int | None, options: Options) -> Read:
     from . import ascend_db
 
     with ascend_db.opened(sources.places[0]) as database:
         found = Read(sources.places[0], database.framework, "sqlite export", information=database.metadata())
+        found.untimed = Untimed(options.partial)
         database.add_tasks(found, device)
         found.chip, found.peak_memory = database.chip(), database.peak_memory()
     return found
@@ -164,6 +180,7 @@ def _database(sources: _Sources, device: int | None) -> Read:
 def _tables(sources: _Sources, device: int | None, options: Options) -> Read:
     first = ascend_tables.opened(sources.places[0])
     found = Read(first.place, _framework(sources.kind, first), ascend_tables.title(first.place))
+    found.untimed = Untimed(options.partial)
     ascend_tables.read_all(sources.kind, sources.places, found, device, found.remarks if options.partial else None)
     return found
 

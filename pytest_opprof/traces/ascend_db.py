@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import TraceError
-from . import sqlite
+from . import as_number, sqlite
 from .ascend_ops import Read, Times
 from .place import Place
 
@@ -64,6 +64,13 @@ class Database:
         query = "SELECT DISTINCT deviceId FROM TASK WHERE globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
         return sorted(device for (device,) in self._ask(query) if isinstance(device, int))
 
+    def rank(self) -> int | None:
+        """Return the rank, where it says that of its one device."""
+        if not self.has("RANK_DEVICE_MAP", "rankId"):
+            return None
+        found = self._ask("SELECT DISTINCT rankId FROM RANK_DEVICE_MAP LIMIT 2")
+        return as_number(found[0][0]) if len(found) == 1 else None
+
     def add_tasks(self, read: Read, device: int | None) -> None:
         """Add the tasks of *device* (None: all) to *read*, in the order of their groups' first starts."""
         selects = [*self._compute(device), *self._communication(device)]
@@ -74,7 +81,10 @@ class Database:
         read.has_steps = bool(steps)
         times: Times[tuple[object, ...]] = Times(read)
         for start, ns, *ids in self._connection.execute(f"{' UNION ALL '.join(selects)} ORDER BY startNs"):
-            if not (isinstance(start, int | float) and isinstance(ns, int | float) and ns < _MOST_NS):
+            if not isinstance(start, int | float) or not isinstance(ns, int | float):
+                read.untimed.add(self.place, f"a task with startNs {start!r}", left_out=True)
+                continue
+            if ns >= _MOST_NS:
                 raise TraceError(f"{self.place}: has tasks whose startNs and endNs are no times; expected integers")
             at = bisect_right(begins, start) - 1
             key = (steps[at][2] if at >= 0 and start < steps[at][1] else "", *ids)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from ..errors import TraceError
 from ..trace import OUTSIDE, OpRecord, Shape
+from .durations import Untimed
 from .place import Place
 from .tables import known
 
@@ -35,8 +36,12 @@ class Read:
     """Who wrote it: ``torch_npu``, ``mindspore``, or nothing for msprof."""
     file: str
     has_steps: bool = False
-    groups: dict[Key, list[float]] = field(default_factory=dict)
-    """The sums of all calls that are alike: calls, ns, least, most, FLOPs, bytes, host ns. NaN is not known."""
+    groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
+    """The sums of all calls that are alike: calls, ns, least, most, FLOPs, bytes, host ns. NaN is not known.
+
+    Calls whose time is known, on the device and on the host, are apart from the others.
+    """
+    untimed: Untimed = field(default_factory=lambda: Untimed(partial=False))
     chip: str = ""
     information: dict[str, object] = field(default_factory=dict)
     peak_memory: int | None = None
@@ -45,25 +50,28 @@ class Read:
     def add(self, key: Key, calls: float, ns: float, least: float = nan, most: float = nan, **more: float) -> None:
         """Add calls to their group; *more* are flops, moved and host_ns."""
         others = [more.get(name, nan) for name in ("flops", "moved", "host_ns")]
-        sums = self.groups.get(key)
+        group = key, ns == ns, others[2] == others[2]
+        sums = self.groups.get(group)
         if sums is None:
             self.check(len(self.groups))
-            self.groups[key] = [calls, ns, least, most, *others]
+            self.groups[group] = [calls, ns, least, most, *others]
         else:
             rest = zip(sums[4:], others)
             sums[:] = [sums[0] + calls, sums[1] + ns, min(sums[2], least), max(sums[3], most), *map(sum, rest)]
 
     def add_times(self, key: Key, values: array[float], ns: int, flops: float = nan, moved: float = nan) -> None:
         """Add calls that took *values*, in a unit of *ns*; NaN is not known. Raises TraceError for what is no time."""
-        least, most, total = min(values), max(values), sum(values)
-        if total == total:
-            if least < 0 or most >= 1e15:
-                wrong = least if least < 0 else most
-                raise TraceError(
-                    f"{self.place}: {key[1][:80]!r} has a duration of {wrong}; expected one from 0 to 1e15"
-                )
-            total = fsum(values)
-        self.add(key, len(values), total * ns, least * ns, most * ns, flops=flops, moved=moved)
+        if (total := sum(values)) != total:
+            known = array("d", [value for value in values if value == value])
+            self.add(key, len(values) - len(known), nan)
+            values = known
+        if not values:
+            return
+        least, most = min(values), max(values)
+        if least < 0 or most >= 1e15:
+            wrong = least if least < 0 else most
+            raise TraceError(f"{self.place}: {key[1][:80]!r} has a duration of {wrong}; expected one from 0 to 1e15")
+        self.add(key, len(values), fsum(values) * ns, least * ns, most * ns, flops=flops, moved=moved)
 
     def check(self, ops: int) -> None:
         """Raise TraceError where there are as many *ops* as may be."""
@@ -76,17 +84,17 @@ class Read:
 
     def steps(self) -> dict[str, int]:
         """Return the index of each step, in the order of the source; what ran outside of them is the last one."""
-        labels = dict.fromkeys(self.step_of(key[0]) for key in self.groups)
+        labels = dict.fromkeys(self.step_of(key[0]) for key, *_ in self.groups)
         return {label: index for index, label in enumerate(sorted(labels, key=OUTSIDE.__eq__))}
 
     def records(self) -> list[OpRecord]:
         """Return the records."""
         steps = self.steps()
-        return [_record(key, steps[self.step_of(key[0])], sums) for key, sums in self.groups.items()]
+        return [_record(key, steps[self.step_of(key[0])], sums) for (key, *_), sums in self.groups.items()]
 
     def guessed(self) -> int:
         """Return how many calls have no op type."""
-        return int(sum(sums[0] for key, sums in self.groups.items() if not known(key[2])))
+        return int(sum(sums[0] for (key, *_), sums in self.groups.items() if not known(key[2])))
 
 
 class Times(dict[AnyKey, "array[float]"]):
@@ -130,9 +138,8 @@ def _record(key: Key, step: int, sums: list[float]) -> OpRecord:
         calls=int(calls),
         device_ns=exact(ns),
         host_ns=exact(host_ns),
-        # A call without a duration makes the sum NaN, but not the least and the most of the others.
-        least_ns=exact(least) if ns == ns else None,
-        most_ns=exact(most) if ns == ns else None,
+        least_ns=exact(least),
+        most_ns=exact(most),
         computation=exact(flops),
         memory=exact(moved),
         input_shapes=_shapes(inputs),

@@ -137,7 +137,9 @@ def _kernels(table: tables.Table, read: Read, device: int | None, step: str, rem
         try:
             time = float(row[at])
         except ValueError:
-            time = _number(table, number, "duration", row[at])
+            time = nan
+        if time != time:
+            time = tables.duration(table, number, "duration", row[at], read.untimed)
         seen.add(row[0])
         key = row[1:at]
         times[key].append(time)
@@ -159,7 +161,8 @@ def _statistic(table: tables.Table, read: Read, device: int | None, step: str, r
     rows = table.rows("device", "type", "core", "count", *columns, remarks=remarks)
     for number, (on, kind, core, count, *cells) in enumerate(rows, 2):
         if device is None or tables.known(on) == str(device):
-            times = [_number(table, number, *cell) * ns for cell in zip(columns, cells)]
+            total = tables.duration(table, number, "total time", cells[0], read.untimed) * ns
+            times = [total, *(_number(table, number, *cell) * ns for cell in zip(columns[1:], cells[1:]))]
             read.add((step, kind, kind, core, *_NOT_DESCRIBED), tables.count(table, number, "count", count), *times)
 
 
@@ -167,7 +170,10 @@ def _operators(table: tables.Table, read: Read, device: int | None, step: str, r
     columns = ("device self duration", "host self duration")
     units = [tables.unit(table, column, _NS) for column in columns]
     for number, (name, shapes, *cells) in enumerate(table.rows("name", "input shapes", *columns, remarks=remarks), 2):
-        times = [_number(table, number, *cell) * unit for *cell, unit in zip(columns, cells, units)]
+        times = [
+            tables.duration(table, number, column, cell, read.untimed) * unit
+            for column, cell, unit in zip(columns, cells, units)
+        ]
         key = (step, name, name, "", shapes, *_NOT_DESCRIBED[1:])
         read.add(key, 1, times[0], times[0], times[0], host_ns=times[1])
 
@@ -176,7 +182,7 @@ def _apis(table: tables.Table, read: Read, device: int | None, step: str, remark
     ns = tables.unit(table, "time", _NS)
     rows = table.rows("level", "api name", "count", "time", remarks=remarks)
     for number, (level, name, count, time) in enumerate(rows, 2):
-        host_ns = _number(table, number, "time", time) * ns
+        host_ns = tables.duration(table, number, "time", time, read.untimed) * ns
         calls = tables.count(table, number, "count", count)
         read.add((step, name, name, level, *_NOT_DESCRIBED), calls, nan, host_ns=host_ns)
 

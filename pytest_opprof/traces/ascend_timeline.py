@@ -18,7 +18,9 @@ There are no op types: they are guessed from names. Seen: CANN of August 2023 (M
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ..environment import Environment
@@ -26,6 +28,7 @@ from ..errors import TraceError
 from ..trace import OpTrace
 from .ascend_ops import Read, exact
 from .ascend_tables import newest
+from .durations import Untimed
 from .events import head, read_events
 from .place import Place
 
@@ -63,6 +66,7 @@ def explains(place: Place) -> str:
 def read(place: Place, options: Options) -> OpTrace:
     """Return the kernels. Raises TraceError."""
     found = Read(place, "", "timeline")
+    found.untimed = Untimed(options.partial)
     files = [file for file in _files(place) if options.rank is None or _device(file) in (None, options.rank)]
     if not files:
         raise TraceError(f"{place}: expected task_time_*.json, msprof_*.json or trace_view.json with tasks of a device")
@@ -80,7 +84,7 @@ def read(place: Place, options: Options) -> OpTrace:
         tuple(steps),
         tuple(walls[step] for step in steps) if walls.keys() >= steps.keys() else None,
         inferred_types=True,
-        remarks=(guessed, *found.remarks),
+        remarks=(guessed, *found.remarks, *found.untimed.remarks()),
     )
 
 
@@ -119,28 +123,36 @@ def _add(place: Place, found: Read, partial: bool) -> None:
 
     match = _ITERATION.search(place.path.name)
     step = match[3] if match else ""
-    threads: dict[tuple[object, object], str] = {}
-    others: dict[tuple[object, object, str], list[float]] = defaultdict(list)
+    threads: dict[tuple[str, str], str] = {}
+    others: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for piece in read_events(place, TaskEvent, None, partial, found.remarks):
         for event in piece:
             if event.ph == "M" and event.name in ("process_name", "thread_name"):
-                thread = (event.pid, event.tid if event.name == "thread_name" else "")
+                thread = (str(event.pid), str(event.tid) if event.name == "thread_name" else "")
                 threads[thread] = event.args.name
             elif event.ph != "X":
                 continue
+            elif event.dur != event.dur:
+                if _COMPUTES.match(event.args.task_type):
+                    found.untimed.add(place, f"the task {event.name[:80]!r}")
+                    found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, nan)
+                elif not event.args.task_type:
+                    others[str(event.pid), str(event.tid), event.name].append(nan)
             elif not 0 <= event.dur < 1e15:
                 raise TraceError(f"{place}: {event.name[:80]!r} takes {event.dur} us; expected a time from 0 to 1e15")
             elif _COMPUTES.match(event.args.task_type):
                 ns = event.dur * 1000
                 found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, ns, ns, ns)
             elif not event.args.task_type:
-                others[event.pid, event.tid, event.name].append(event.dur * 1000)
+                others[str(event.pid), str(event.tid), event.name].append(event.dur * 1000)
     for (pid, tid, name), times in others.items():
         if threads.get((pid, "")) == "HCCL" and "Communication" in threads.get((pid, tid), ""):
             # Default/AllReduce-op534_0 is the first call of Default/AllReduce-op534.
             plain = name if name.startswith("hcom_") else re.sub(r"_\d+$", "", name)
             key = (step, plain, "", "HCCL", *_NOT_DESCRIBED)
-            found.add(key, len(times), sum(times), min(times), max(times))
+            for _ in range(sum(ns != ns for ns in times)):
+                found.untimed.add(place, f"the communication {name[:80]!r}")
+            found.add_times(key, array("d", times), 1)
 
 
 def _walls(place: Place, files: list[Place]) -> dict[str, float]:

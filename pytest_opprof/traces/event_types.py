@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from msgspec import Raw, Struct
 from msgspec import field as named
 
 
 class OrtArgs(Struct, gc=False, frozen=True):
-    """Of a node; the numbers are texts."""
+    """Of a node; the numbers that were seen are texts."""
 
     op_name: str = ""
     provider: str = ""
-    node_index: str = ""
+    node_index: str | int = ""
     input_type_shape: Raw = Raw(b"")
     output_type_shape: Raw = Raw(b"")
-    activation_size: str = ""
-    parameter_size: str = ""
-    output_size: str = ""
-    mem_in_use_peak: str = ""
+    activation_size: str | int = ""
+    parameter_size: str | int = ""
+    output_size: str | int = ""
+    mem_in_use_peak: str | int = ""
 
 
 class OrtEvent(Struct, gc=False):
-    """Times are us."""
+    """Times are us; NaN is none."""
 
     cat: str = ""
     name: str = ""
     tid: int = 0
-    ts: int | float = 0
-    dur: int | float = 0
+    ts: int | float = nan
+    dur: int | float = nan
     args: OrtArgs = OrtArgs()
 
 
@@ -42,14 +44,14 @@ class JaxArgs(Struct, gc=False, frozen=True):
 
 
 class JaxEvent(Struct, gc=False):
-    """Times are us."""
+    """Times are us; NaN is none."""
 
     ph: str = ""
     name: str = ""
     pid: int = 0
     tid: int = 0
-    ts: int | float = 0
-    dur: int | float = 0
+    ts: int | float = nan
+    dur: int | float = nan
     args: JaxArgs = JaxArgs()
 
 
@@ -61,11 +63,11 @@ class TaskArgs(Struct, gc=False, frozen=True):
 
 
 class TaskEvent(Struct, gc=False):
-    """Times are us."""
+    """Times are us; NaN is none."""
 
     ph: str = ""
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    dur: int | float = -1
+    dur: int | float = nan
     args: TaskArgs = TaskArgs()

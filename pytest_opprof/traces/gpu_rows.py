@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isnan
 from operator import add
 from typing import Literal
 
@@ -60,6 +61,11 @@ class Taken:
     nbytes: float | None = None
 
     @classmethod
+    def of(cls, calls: int, ns: float, least: float, most: float, nbytes: float | None = None) -> Taken:
+        """Return it of times of which some may be NaN: not known."""
+        return cls(calls, _known(ns), _known(least), _known(most), nbytes)
+
+    @classmethod
     def by_one(cls, ns: float | None, nbytes: float | None = None) -> Taken:
         """Return what one call took."""
         return cls(1, ns, ns, ns, nbytes)
@@ -73,6 +79,10 @@ class Taken:
             _together(max, self.most, other.most),
             _together(add, self.nbytes, other.nbytes),
         )
+
+
+def _known(ns: float) -> float | None:
+    return None if isnan(ns) else ns
 
 
 def _together(of: Callable[[float, float], float], one: float | None, other: float | None) -> float | None:

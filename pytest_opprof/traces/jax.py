@@ -33,6 +33,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OUTSIDE, KernelRecord, OpRecord, OpTrace
 from . import Options
+from .durations import Untimed
 from .events import head, read_events
 from .place import Place
 from .selftime import self_times
@@ -79,23 +80,28 @@ def read(place: Place, options: Options) -> OpTrace:
 
     remarks: list[str] = []
     events = Events()
+    untimed = Untimed(options.partial)
     try:
         for piece in read_events(place, JaxEvent, None, options.partial, remarks):
             for event in piece:
                 args = event.args
+                if event.ph == "M":
+                    if event.name == "process_name":
+                        events.processes[event.pid] = args.name
+                    continue
+                if untimed.lacks(place, event, args.hlo_op or args.step_num != ""):
+                    continue
                 start, duration = round(event.ts * 1000), round(event.dur * 1000)
                 if duration < 0:
                     raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
                 if args.hlo_op:
                     op = Op(args.hlo_op, args.hlo_module, event.pid)
                     events.ran(op, event.name, str(args.run_id), (event.pid, event.tid), start, duration)
-                elif event.ph == "M" and event.name == "process_name":
-                    events.processes[event.pid] = args.name
                 else:
                     events.noted(event.name, str(args.step_num), start, duration)
     except (OverflowError, ValueError) as error:
         raise TraceError(f"{place}: has a time that is no number of us ({error}); record it again") from None
-    return op_trace(place, TITLE, events, remarks)
+    return op_trace(place, TITLE, events, [*remarks, *untimed.remarks()])
 
 
 class Op(NamedTuple):

@@ -84,7 +84,7 @@ class Event(Struct, gc=False, tag_field="ph", tag="X"):
     pid: int | str = 0
     tid: int | str = 0
     ts: float = math.inf
-    dur: float = -1.0
+    dur: float = math.nan
     args: Arguments = Arguments()
 
 
@@ -172,6 +172,7 @@ class Events:
         """The most bytes that were allocated at once, by type of device (0 is the CPU)."""
         self.timeless = 0
         """Events left out because they have no duration, or a negative one."""
+        self.first_timeless = ""
         self._base: float | None = None
         self._thread_numbers: dict[tuple[int | str, int | str], int] = {}
         self._call_numbers: dict[str, dict[str, dict[bytes, int]]] = defaultdict(lambda: defaultdict(dict))
@@ -205,8 +206,9 @@ class Events:
                 launch = self._launch(name) if known is None else known
                 if launch < 0:
                     continue
-            if event.dur < 0:
+            if not event.dur >= 0:
                 self.timeless += 1
+                self.first_timeless = self.first_timeless or f"{name[:80]!r} at {event.ts} us"
                 continue
             if base is None:
                 # Whole: what is left after the point is then exact.

@@ -5,6 +5,7 @@ Numbers have bounds that arithmetic survives: what is outside is a broken file, 
 
 from __future__ import annotations
 
+from math import nan
 from typing import Annotated, Any, TypeVar
 
 from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, json
@@ -105,7 +106,7 @@ class Event(Struct, gc=False):
     ph: str
     name: str = ""
     tid: int | str = 0
-    ts: Microseconds = 0
+    ts: Microseconds = nan
     cat: str = ""
     args: Raw = Raw(b"{}")
 

@@ -177,6 +177,9 @@ def _intervals(place: Place, events: Sequence[Event]) -> Iterator[_Interval]:
     threads: dict[int | str, list[_Interval]] = defaultdict(list)
     for order, event in enumerate(events):
         stack = threads[event.tid]
+        if event.ts != event.ts and event.ph in ("B", "E"):
+            # Without it nobody knows what is inside what.
+            raise TraceError(f"{place}: event {order}: {event.name[:40]!r} has no time (ts)")
         if event.ph == "B":
             if len(stack) >= MOST_DEPTH:
                 raise TraceError(f"{place}: event {order}: more than {MOST_DEPTH} intervals in each other")

@@ -78,7 +78,15 @@ def cpu_records(session: common.Session) -> tuple[list[OpRecord], int | None]:
 def host_records(session: common.Session) -> list[OpRecord]:
     """Return the ops that ran on the CPU beside an accelerator: their times are the host's."""
     return [
-        record._replace(host_ns=record.device_ns, device_ns=None, least_ns=None, most_ns=None, place="CPU")
+        record._replace(
+            host_ns=record.device_ns,
+            host_least_ns=record.least_ns,
+            host_most_ns=record.most_ns,
+            device_ns=None,
+            least_ns=None,
+            most_ns=None,
+            place="CPU",
+        )
         for record in cpu_records(session)[0]
     ]
 
@@ -103,7 +111,7 @@ def _details(session: common.Session, place: Place) -> list[OpRecord]:
             name=name,
             type=kind or common.op_type(name),
             calls=common.count(table, row, columns[2], calls),
-            device_ns=common.nanoseconds(table, row, columns[3], total),
+            device_ns=session.nanoseconds(table, row, columns[3], total),
         )
         for row, (name, kind, calls, total) in session.rows(table, *columns)
     ]
@@ -114,7 +122,7 @@ def _type_sums(session: common.Session, place: Place) -> common.Sums:
     columns = ("op type", "type occurrences", "total compute time")
     table.require(*columns)
     return {
-        kind: (common.count(table, row, columns[1], calls), common.nanoseconds(table, row, columns[2], total))
+        kind: (common.count(table, row, columns[1], calls), session.nanoseconds(table, row, columns[2], total))
         for row, (kind, calls, total) in session.rows(table, *columns)
     }
 

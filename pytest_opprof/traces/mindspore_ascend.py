@@ -158,7 +158,7 @@ def _details(session: common.Session, place: Place, nodes: dict[str, _Node]) -> 
     for row, (name, mean, frequency, core) in session.rows(table, "name", "mean", "execution frequency", "task type"):
         calls = common.count(table, row, "execution frequency", frequency) if counted else 1
         known = nodes.get(name) or _Node(common.op_type(name))
-        ns = common.nanoseconds(table, row, "mean", mean, calls)
+        ns = session.nanoseconds(table, row, "mean", mean, calls)
         records.append(OpRecord(name=name, calls=calls, device_ns=ns, place=core, **known._asdict()))
     return records
 
@@ -171,7 +171,7 @@ def _types(session: common.Session, place: Place) -> list[OpRecord]:
             name=kind,
             type=kind,
             calls=common.count(table, row, "execution frequency", frequency),
-            device_ns=common.nanoseconds(table, row, "total", total),
+            device_ns=session.nanoseconds(table, row, "total", total),
         )
         for row, (kind, total, frequency) in session.rows(table, "type", "total", "execution frequency")
     ]
@@ -189,23 +189,18 @@ def _aicpu(session: common.Session, detail: Place | None) -> list[OpRecord]:
     table = tables.table(place, {})
     columns = ("op type", "dispatch time", "execution time")
     table.require("op type")
-    found: dict[str, tuple[list[int | None], list[int | None]]] = {}
+    found: dict[tuple[str, bool, bool], list[list[int]]] = {}
     for row, (name, *cells) in session.rows(table, *columns):
-        for times, column, cell in zip(found.setdefault(name, ([], [])), columns[1:], cells):
-            times.append(common.nanoseconds(table, row, column, cell))
+        host, device = (session.nanoseconds(table, row, *column) for column in zip(columns[1:], cells))
+        found.setdefault((name, host is not None, device is not None), []).append([host or 0, device or 0])
     return [
         OpRecord(
             name=name,
             type=common.op_type(name),
-            calls=len(device),
-            host_ns=_total(host),
-            device_ns=_total(device),
+            calls=len(times),
+            host_ns=sum(host for host, _ in times) if on_host else None,
+            device_ns=sum(device for _, device in times) if on_device else None,
             place="AI_CPU",
         )
-        for name, (host, device) in found.items()
+        for (name, on_host, on_device), times in found.items()
     ]
-
-
-def _total(times: list[int | None]) -> int | None:
-    known = [ns for ns in times if ns is not None]
-    return sum(known) if len(known) == len(times) else None

@@ -26,6 +26,7 @@ MOST_LAUNCH = 1 << 16
 
 _NAME = re.compile(rb"([^;\n]{1,4096});[^;\n]{1,256};")
 _CALL = re.compile(rb"(?:\d{1,18}|[1-8]\d{18}),\d{1,9}(?:\.\d*)?(?:e-\d+|e\+0[0-8])?,\d+")
+_UNTIMED = re.compile(rb"\d{1,19},(?:[+-]?nan|n/a|null|none)?,\d+", re.IGNORECASE)
 _BLOCK = 1 << 16
 """Bytes of a line that are taken apart at once."""
 _LAUNCH = re.compile(rb"([^;\n]*);([^;\n]*);\d+;((?:input_\d+:[^;\n]*;)*)\s*")
@@ -80,15 +81,16 @@ def read_calls(session: common.Session, place: Place) -> list[Calls]:
         at = head.end()
         while at < end:
             cut = content.rfind(b" ", at, at + _BLOCK) + 1 if end - at > _BLOCK else end
-            _add(op, place, number, content[at : max(cut, at + 1)].split())
+            _add(session, op, place, number, content[at : max(cut, at + 1)].split())
             at = max(cut, at + 1)
         if len(ops) > common.MOST_OPS:
             raise TraceError(f"{place}: has more than {common.MOST_OPS} ops, which no profile of MindSpore has")
-    if not ops:
+    timed = [op for op in ops.values() if op.starts]
+    if not timed:
         raise TraceError(f"{place}: has no whole call, and MindSpore writes no file without one; was it copied whole?")
-    for op in ops.values():
+    for op in timed:
         op.sort()
-    return list(ops.values())
+    return timed
 
 
 def _lines(session: common.Session, place: Place, content: bytes) -> Iterator[tuple[int, int, int]]:
@@ -107,9 +109,11 @@ def _lines(session: common.Session, place: Place, content: bytes) -> Iterator[tu
         at = end + 1
 
 
-def _add(op: Calls, place: Place, number: int, calls: list[bytes]) -> None:
+def _add(session: common.Session, op: Calls, place: Place, number: int, calls: list[bytes]) -> None:
     """Add the calls of a part of a line. Raises TraceError."""
     try:
+        if not calls:
+            return None
         starts, times, threads = zip(*(call.split(b",") for call in calls), strict=True)
         milliseconds = list(map(float, times))
         if not (all(map(bytes.isdigit, starts + threads)) and 0 <= min(milliseconds) <= sum(milliseconds) < _MOST_MS):
@@ -117,6 +121,10 @@ def _add(op: Calls, place: Place, number: int, calls: list[bytes]) -> None:
         op.starts.extend(map(int, starts))
         op.times.extend(map(round, map((1e6).__mul__, milliseconds)))
     except (ValueError, OverflowError):
+        if untimed := [call for call in calls if _UNTIMED.fullmatch(call)]:
+            where = f"a call of {op.name[:80]!r} in line {number}, {untimed[0].decode()!r}"
+            session.untimed.add(place, where, len(untimed), left_out=True)
+            return _add(session, op, place, number, [call for call in calls if not _UNTIMED.fullmatch(call)])
         wrong = next((call for call in calls if not _CALL.fullmatch(call)), calls[0] if calls else b"")
         raise _broken(place, number, wrong, "a call: start (ns),duration (ms),thread") from None
 

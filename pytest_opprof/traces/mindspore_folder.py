@@ -18,6 +18,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import KernelRecord, OpRecord, OpTrace
 from . import tables
+from .durations import Untimed
 from .place import Place
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class Session:
     rank: int
     partial: bool
     remarks: list[str] = field(default_factory=list)
+    untimed: Untimed = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.untimed = Untimed(self.partial)
 
     def file(self, name: str) -> Place | None:
         """Return the file *name*, which has ``{}`` for the rank; None if it is not there."""
@@ -69,6 +74,17 @@ class Session:
             if number > MOST_OPS:
                 raise TraceError(f"{table.place}: has more than {MOST_OPS} rows, which no profile of MindSpore has")
             yield number, cells
+
+    def nanoseconds(self, table: tables.Table, row: int, column: str, cell: str, calls: int = 1) -> int | None:
+        """Return the time of *calls*, one of which takes what a cell says; None where there is no such column.
+
+        In the unit of the header, or in ms, where MindSpore leaves it out. Read in part, None for a cell without a time
+        as well.
+        """
+        if column not in table.columns:
+            return None
+        value = tables.duration(table, row, column, cell, self.untimed)
+        return None if value != value else round(value * _NS.get(table.unit(column), _NS["ms"]) * calls)
 
     def cut(self, place: Place, what: str) -> None:
         """Take note of a file that ends too early. Raises TraceError unless that is allowed."""
@@ -102,7 +118,7 @@ class Session:
             kernels=None if kernels is None else tuple(kernels),
             peak_memory=peak_memory,
             inferred_types=inferred_types,
-            remarks=tuple(self.remarks),
+            remarks=(*self.remarks, *self.untimed.remarks()),
         )
 
 
@@ -146,15 +162,6 @@ def op_type(name: str) -> str:
     'MatMul'
     """
     return _NUMBER.sub("", name.rpartition("/")[2])
-
-
-def nanoseconds(table: tables.Table, row: int, column: str, cell: str, calls: int = 1) -> int | None:
-    """Return the time of *calls*, one of which takes what a cell says; None for N/A.
-
-    In the unit of the header, or in ms, where MindSpore leaves it out.
-    """
-    value = tables.number(table, row, column, cell)
-    return None if value is None else round(value * _NS.get(table.unit(column), _NS["ms"]) * calls)
 
 
 def count(table: tables.Table, row: int, column: str, cell: str) -> int:

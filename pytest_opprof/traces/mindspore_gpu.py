@@ -71,8 +71,8 @@ def _details(session: common.Session, place: Place, kernels: list[KernelRecord] 
             name=name,
             type=kind or common.op_type(name),
             calls=common.count(table, row, columns[2], calls),
-            device_ns=common.nanoseconds(table, row, columns[4], device),
-            host_ns=common.nanoseconds(table, row, columns[3], host),
+            device_ns=session.nanoseconds(table, row, columns[4], device),
+            host_ns=session.nanoseconds(table, row, columns[3], host),
         )
         records.append(record)
         launches[name] = common.count(table, row, columns[5], launched), record.device_ns
@@ -91,7 +91,7 @@ def _types(session: common.Session, place: Place) -> list[OpRecord]:
             name=kind,
             type=kind,
             calls=common.count(table, row, columns[1], calls),
-            host_ns=common.nanoseconds(table, row, columns[2], host),
+            host_ns=session.nanoseconds(table, row, columns[2], host),
         )
         for row, (kind, calls, host) in session.rows(table, *columns)
     ]
@@ -106,7 +106,7 @@ def _kernels(session: common.Session, place: Place) -> list[KernelRecord]:
     for row, (name, op, stream, calls, total) in session.rows(table, *columns):
         key = name, op or UNLINKED, f"stream {stream}"
         known = found.get(key) or KernelRecord(key[0], key[1], calls=0, place=key[2])
-        ns = common.nanoseconds(table, row, columns[4], total) or 0
+        ns = session.nanoseconds(table, row, columns[4], total) or 0
         count = common.count(table, row, columns[3], calls)
         found[key] = known._replace(calls=known.calls + count, device_ns=known.device_ns + ns)
     return list(found.values())

@@ -21,6 +21,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
 from . import Options, tables
+from .durations import Untimed
 from .gpu_rows import NS, GpuRows, Taken
 from .place import Place
 
@@ -58,14 +59,18 @@ def read(place: Place, options: Options) -> OpTrace:
     if not launches:
         raise TraceError(f"{place}: has no kernel; did ncu find one to profile (--kernel-name, --launch-skip)?")
     rows = GpuRows(place)
+    untimed = Untimed(options.partial)
+    is_timed = any(launch.duration for launch in launches)
     for launch in launches:
+        if is_timed and not launch.duration:
+            untimed.add(place, f"a launch of {launch.kernel[:80]!r}")
         rows.add("kernel", launch.kernel, launch.place, Taken.by_one(numbers.ns(launch)))
     return OpTrace(
         TITLE,
         Environment((("cuda", ""),), "", ""),
         rows.records(""),
         untold=("*",),
-        remarks=(*remarks, _ALONE) if any(launch.duration for launch in launches) else tuple(remarks),
+        remarks=(*remarks, *untimed.remarks(), *([_ALONE] if is_timed else [])),
     )
 
 

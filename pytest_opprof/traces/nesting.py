@@ -53,6 +53,31 @@ class Tree:
     """When each began the first time."""
     occurrences: array[int]
     """The self times of each event in one occurrence after the other."""
+    count: int = 0
+    """The number of occurrences."""
+    launched: array[int] | None = None
+    """The device time that each event launched in one occurrence after the other; None: nothing."""
+
+    def took(self, event: int, occurrence: int, ns: int) -> None:
+        """Take *ns* from the self time of an event: something else that is no event of the tree had them."""
+        self.occurrences[occurrence * len(self.calls) + event] -= ns
+
+    def launch(self, event: int, occurrence: int, ns: int) -> None:
+        """Add device time to what an event launched."""
+        if self.launched is None:
+            self.launched = array("q", bytes(8 * len(self.occurrences)))
+        self.launched[occurrence * len(self.calls) + event] += ns
+
+    def device_ns(self, homes: Sequence[int]) -> list[Sequence[int]]:
+        """Return the device time that each event launched, one for each occurrence, in the column of its home."""
+        launched = self.launched
+        if launched is None:
+            return [(0,) * self.count] * len(self.calls)
+        columns: list[Sequence[int]] = [launched[event :: len(self.calls)] for event in range(len(self.calls))]
+        for event, home in enumerate(homes):
+            if home != event:
+                columns[home] = list(map(add, columns[home], columns[event]))
+        return columns
 
     def self_ns(self) -> list[Sequence[int]]:
         """Return the self times of each event, one for each occurrence; those of repeats are in what they repeat."""
@@ -73,13 +98,18 @@ class Spans:
     ends: Sequence[int]
     trees: Sequence[Tree]
     """One for each outermost call."""
+    numbers: Sequence[int]
+    """Which occurrence of its tree each of them is."""
     roots: Sequence[int]
     """The indices of those."""
     first: Sequence[int]
     """When they began."""
 
-    def innermost(self, start: int, end: int) -> tuple[Tree, int] | None:
-        """Return the innermost call that ran from *start* to *end*, else at *start*: its tree and index in it."""
+    def innermost(self, start: int, end: int) -> tuple[Tree, int, int] | None:
+        """Return the innermost call that ran from *start* to *end*, else at *start*.
+
+        As its tree, its index in it, and the occurrence.
+        """
         place = bisect_right(self.first, start) - 1
         if place < 0:
             return None
@@ -90,7 +120,7 @@ class Spans:
             while event >= 0 and self.ends[root + event] < moment:
                 event = tree.parents[event]
             if event >= 0:
-                return tree, event
+                return tree, event, self.numbers[place]
         return None
 
 
@@ -117,6 +147,7 @@ class Forest:
         roots: list[int] = []
         first: list[int] = []
         trees: list[Tree] = []
+        numbers: list[int] = []
         occurrences: dict[Tree, list[int]] = defaultdict(list)
         is_annotation = [meaning is None for meaning in self._meanings]
         # The innermost event: when it ends, and its index in the tree; -1 outside of all.
@@ -136,6 +167,7 @@ class Forest:
             else:
                 if key:
                     trees.append(tree := self._tree(key, starts, root))
+                    numbers.append(tree.count - 1)
                     occurrences[tree] += self_ns
                 while start >= self._later_steps[step]:
                     step += 1
@@ -151,17 +183,19 @@ class Forest:
             until = end
         if key:
             trees.append(tree := self._tree(key, starts, root))
+            numbers.append(tree.count - 1)
             occurrences[tree] += self_ns
         for tree, own in occurrences.items():
             tree.occurrences += packed(own)
-        return Spans(packed(starts), packed(ends), trees, packed(roots), packed(first))
+        return Spans(packed(starts), packed(ends), trees, packed(numbers), packed(roots), packed(first))
 
     def _tree(self, key: list[int], starts: list[int], root: int) -> Tree:
-        """Return the tree that has the step and the (call, parent) of each event as its *key*."""
+        """Return the tree that has the step and the (call, parent) of each event as its *key*, once more."""
         nodes = tuple(key)
         tree = self.trees.get(nodes)
         if tree is None:
             tree = self.trees[nodes] = self._planted(key[0], key[1::2], key[2::2], starts[root:])
+        tree.count += 1
         return tree
 
     def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:

@@ -19,6 +19,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
 from . import Options, tables
+from .durations import Untimed
 from .gpu_rows import NS, GpuRows, Kind, Taken
 from .place import Place
 
@@ -58,23 +59,23 @@ def read(place: Place, options: Options) -> OpTrace:
     table = tables.table(place, _ALIASES)
     remarks: list[str] = []
     cut = remarks if options.partial else None
-    rows, devices = GpuRows(place), set[str]()
+    rows, devices, untimed = GpuRows(place), set[str](), Untimed(options.partial)
     if table.columns.keys() >= _TRACE:
-        for row, device in _traced(table, cut):
+        for row, device in _traced(table, cut, untimed):
             rows.add(*row)
             devices.add(re.sub(r" \(\d+\)$", "", device))
     else:
         table.require(*_SUM)
-        for row in _summed(table, cut):
+        for row in _summed(table, cut, untimed):
             rows.add(*row)
     records = rows.records("CUDA API")
     if not records:
         raise TraceError(f"{place}: has no kernel, copy or call of CUDA. Was the program run with --trace=cuda?")
     environment = Environment((("cuda", ""),), "+".join(sorted(devices - {""})), "")
-    return OpTrace(TITLE, environment, records, untold=("*",), remarks=tuple(remarks))
+    return OpTrace(TITLE, environment, records, untold=("*",), remarks=(*remarks, *untimed.remarks()))
 
 
-def _summed(table: tables.Table, cut: list[str] | None) -> Iterator[Row]:
+def _summed(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iterator[Row]:
     """Yield the rows of a report of sums."""
     units = [tables.unit(table, column, NS) for column in ("total time", "min", "max")]
     are_calls = table.header[table.columns["calls"]].startswith("Num")
@@ -84,20 +85,20 @@ def _summed(table: tables.Table, cut: list[str] | None) -> Iterator[Row]:
         if kind == "call" and not _CALL.fullmatch(name):
             continue  # of the operating system (osrt_sum) or another library
         total, least, most = (
-            None if (value := tables.number(table, number, column, cell)) is None else value * unit
+            tables.duration(table, number, column, cell, untimed) * unit
             for column, cell, unit in zip(("total time", "min", "max"), times, units)
         )
-        yield kind, name, "", Taken(tables.count(table, number, "calls", calls), total, least, most)
+        yield kind, name, "", Taken.of(tables.count(table, number, "calls", calls), total, least, most)
 
 
-def _traced(table: tables.Table, cut: list[str] | None) -> Iterator[tuple[Row, str]]:
+def _traced(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iterator[tuple[Row, str]]:
     """Yield the rows of ``cuda_gpu_trace``, and the device of each."""
     unit = tables.unit(table, "duration", NS)
     megabytes = tables.unit(table, "bytes", {"MB": _MIB}) if "bytes" in table.columns else 0
     cells = table.rows("name", "duration", "bytes", "device", "strm", remarks=cut)
     for number, (name, duration, size, device, stream) in enumerate(cells, 2):
-        ns = tables.number(table, number, "duration", duration)
+        ns = tables.duration(table, number, "duration", duration, untimed) * unit
         moved = tables.number(table, number, "bytes", size) if megabytes else None
-        taken = Taken.by_one(None if ns is None else ns * unit, None if moved is None else moved * megabytes)
+        taken = Taken.of(1, ns, ns, ns, None if moved is None else moved * megabytes)
         kind: Kind = "copy" if _MEMORY.match(name) else "kernel"
         yield (kind, name, f"{device} stream {stream.strip()}".strip(), taken), device

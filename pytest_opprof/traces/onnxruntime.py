@@ -28,6 +28,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Shape
 from . import Options
+from .durations import Untimed
 from .events import head, read_events
 from .place import Place
 from .selftime import self_times
@@ -125,10 +126,13 @@ class _Events:
 def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -> None:
     from .event_types import OrtEvent
 
+    untimed = Untimed(partial)
     for piece in read_events(place, OrtEvent, None, partial, remarks):
         events.total += len(piece)
         for event in piece:
             args = event.args
+            if untimed.lacks(place, event, event.cat in ("Node", "Kernel") or event.name == "model_run"):
+                continue
             start, duration = round(event.ts * 1000), round(event.dur * 1000)
             if duration < 0:
                 raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
@@ -138,7 +142,7 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
                     event.name.removesuffix(_SUFFIX),
                     args.op_name,
                     args.provider,
-                    args.node_index,
+                    str(args.node_index),
                     bytes(args.input_type_shape),
                     bytes(args.output_type_shape),
                     None if None in sizes else sum(filter(None, sizes)),
@@ -152,9 +156,11 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
                 events.runs.append(_Run(start, duration, event.tid))
             elif event.cat == "Kernel":
                 events.kernels.append((event.name, args.op_name, duration, len(events.which) - 1))
+    remarks += untimed.remarks()
 
 
-def _size(text: str) -> int | None:
+def _size(written: str | int) -> int | None:
+    text = str(written)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
@@ -207,7 +213,9 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[OpReco
             yield record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
         else:
             kernels = sum(of_kernels.get(event, 0) for event in members) if events.kernels else None
-            yield record._replace(host_ns=sum(taken), device_ns=kernels)
+            yield record._replace(
+                host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken), device_ns=kernels
+            )
 
 
 def _record(node: _Node) -> OpRecord:

@@ -23,7 +23,9 @@ TITLE = "pytest-opprof profile"
 VERSION = 1
 MOST_BYTES = 1 << 30
 _MARK = "opprof_profile"
-_PLAIN = tuple(field.name for field in fields(OpTrace) if field.name not in ("environment", "records", "kernels"))
+_PLAIN = tuple(
+    field.name for field in fields(OpTrace) if field.name not in ("environment", "records", "kernels", "launches")
+)
 
 
 def recognises(place: Place) -> bool:
@@ -42,6 +44,7 @@ def dump(trace: OpTrace) -> str:
     head["environment"] = plain_environment(trace.environment)
     lines = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
     lines.append(f'"kernels": {_array(trace.kernels)}')
+    lines.append(f'"launches": {_array(trace.launches)}')
     lines.append(f'"records": {_array(trace.records)}')
     return "{" + ",\n ".join(lines) + "}\n"
 
@@ -81,6 +84,7 @@ def _trace(plain: Any) -> OpTrace:
         steps=convert(plain["steps"], tuple[str, ...]),
         step_ns=convert(plain["step_ns"], tuple[float, ...] | None),
         kernels=plain["kernels"] and _records(plain["kernels"], plain["kernel_fields"], KernelRecord),
+        launches=_records(plain["launches"], plain["fields"], OpRecord),
         peak_memory=convert(plain["peak_memory"], int | None),
         untold=convert(plain["untold"], tuple[str, ...]),
         inferred_types=convert(plain["inferred_types"], bool),

@@ -27,6 +27,7 @@ from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
 from . import Options, tables
+from .durations import Untimed
 from .gpu_rows import GpuRows, Kind, Taken
 from .place import Place
 
@@ -76,8 +77,10 @@ def read(place: Place, options: Options) -> OpTrace:
         for tool in tools:
             devices.update(_recorded(place, tool, rows))
     else:
-        for row in _table(tables.table(place, {}), remarks if options.partial else None):
+        untimed = Untimed(options.partial)
+        for row in _table(tables.table(place, {}), remarks if options.partial else None, untimed):
             rows.add(*row)
+        remarks += untimed.remarks()
     records = rows.records("HIP API")
     if not records:
         raise TraceError(f"{place}: has no kernel, copy or call of HIP. Was the program run with --runtime-trace?")
@@ -85,10 +88,10 @@ def read(place: Place, options: Options) -> OpTrace:
     return OpTrace("rocprofv3", environment, records, untold=("*",), remarks=tuple(remarks))
 
 
-def _table(table: tables.Table, cut: list[str] | None) -> Iterator[Row]:
+def _table(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iterator[Row]:
     columns = table.columns.keys()
     if columns >= _STATS:
-        yield from _stats(table, cut)
+        yield from _stats(table, cut, untimed)
         return
     kind: Kind = "kernel" if columns >= _KERNELS else "copy" if columns >= _COPIES else "call"
     table.require(_NAME[kind], "start timestamp", "end timestamp")
@@ -103,14 +106,14 @@ def _table(table: tables.Table, cut: list[str] | None) -> Iterator[Row]:
         yield kind, name, _at(agent, queue) if kind == "kernel" else "", Taken.by_one(end - start)
 
 
-def _stats(table: tables.Table, cut: list[str] | None) -> Iterator[Row]:
+def _stats(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iterator[Row]:
     columns = ("totaldurationns", "minns", "maxns")
     for number, (name, calls, *cells) in enumerate(table.rows("name", "calls", *columns, remarks=cut), 2):
-        total, least, most = (tables.number(table, number, column, cell) for column, cell in zip(columns, cells))
+        times = [tables.duration(table, number, *cell, untimed) for cell in zip(columns, cells)]
         kind: Kind = "copy" if name.startswith("MEMORY_COPY_") else "call" if _CALL.fullmatch(name) else "kernel"
         if kind == "kernel" and _NO_KERNEL.fullmatch(name):
             continue
-        yield kind, name, "", Taken(tables.count(table, number, "calls", calls), total, least, most)
+        yield kind, name, "", Taken.of(tables.count(table, number, "calls", calls), *times)
 
 
 def _at(agent: object, queue: object) -> str:

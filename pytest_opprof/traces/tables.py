@@ -16,9 +16,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import nan
 from operator import itemgetter
 
 from ..errors import TraceError
+from .durations import Untimed
 from .place import Place
 
 MOST_ROW = 1 << 20
@@ -189,6 +191,14 @@ def unit(table: Table, column: str, units: Mapping[str, int]) -> int:
         header = table.header[table.columns[column]]
         raise TraceError(f"{table.place}: has no unit in the header {header!r}; expected one of {', '.join(units)}")
     return units[unit]
+
+
+def duration(table: Table, row: int, column: str, cell: str, untimed: Untimed) -> float:
+    """Return the duration in a cell of *row*, NaN where it has none (see `durations`). Raises TraceError."""
+    if known(cell).lower().lstrip("+-") not in ("", "nan"):
+        return number(table, row, column, cell) or 0.0
+    untimed.add(table.place, f"row {row} ({table.header[table.columns[column]]!r} is {cell.strip()!r})")
+    return nan
 
 
 def _lines(place: Place) -> Iterator[tuple[list[str], bool]]:

@@ -260,13 +260,15 @@ class TestMadeFiles:
             row(name=name, kind="N/A"),
             header=KERNELS.replace("Step Id", "Step ID"),
         )
-        (folder.parent / "profiler_info_3.json").write_text(json.dumps({"rank_id": 3, "ms_version": "2.10.0"}))
+        information = folder.parent / "profiler_info_3.json"
+        for rank, ranks in (("3", [3]), (-1, [None]), (True, [None]), (3, [3])):
+            information.write_text(json.dumps({"rank_id": rank, "ms_version": "2.10.0"}))
+            assert ascend.ranks(Place(folder.parent)) == ranks
         trace = read(folder.parent)
 
         assert (trace.records[0].name, trace.records[0].type) == (name, "Cast")
         assert trace.inferred_types
         assert trace.environment.frameworks == (("mindspore", "2.10.0"),)
-        assert ascend.ranks(Place(folder.parent)) == [3]
 
     def test_versions_come_from_the_information_beside_it(self, tmp_path: Path) -> None:
         folder = profile(tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT", row())
@@ -348,10 +350,17 @@ class TestMadeFiles:
         assert ["not checked" in remark for remark in trace.remarks] == [True, True]
         assert "row 2 has 'x' in the column 'Computing'" in trace.remarks[0]
 
-    def test_a_duration_that_is_not_known_is_no_zero(self, tmp_path: Path) -> None:
-        (record,) = read(profile(tmp_path, row("N/A"), row(3))).records
+    def test_a_duration_that_is_not_known_is_no_zero_and_takes_no_other_with_it(self, tmp_path: Path) -> None:
+        folder = profile(tmp_path, row(2), row("N/A"), row(3))
 
-        assert (record.calls, record.device_ns, record.least_ns, record.most_ns) == (2, None, None, None)
+        with pytest.raises(TraceError, match=r"missing or no number: row 3 \('Duration\(us\)' is 'N/A'\)"):
+            read(folder)
+        trace = read(folder, partial=True)
+        assert [(record.calls, record.device_ns, record.least_ns, record.most_ns) for record in trace.records] == [
+            (1, None, None, None),
+            (2, 5000, 2000, 3000),
+        ]
+        assert "1 durations are missing or no numbers: counted, in no sum; the first: row 3" in trace.remarks[0]
 
     @pytest.mark.parametrize(
         ("rows", "header", "error"),
@@ -477,6 +486,13 @@ class TestDatabases:
         assert [record.calls for record in read(file, rank=1).records] == [1]
         with pytest.raises(TraceError, match="holds devices 0, 1"):
             read(file)
+
+    def test_the_rank_is_what_the_file_says_not_its_device(self, tmp_path: Path) -> None:
+        ranks = "CREATE TABLE RANK_DEVICE_MAP (rankId INTEGER, deviceId INTEGER); INSERT INTO RANK_DEVICE_MAP VALUES"
+        for rank, expected in ((5, [5]), (-1, [0])):
+            file = change(database(tmp_path / f"msprof_{abs(rank)}.db"), f"{ranks} ({rank}, 0)")
+            assert ascend.ranks(Place(file)) == expected
+            assert calls(list(read(file, rank=expected[0]).records)) == 2
 
     def test_nothing_is_written_beside_a_file_in_wal_mode(self, tmp_path: Path) -> None:
         file = change(database(tmp_path / "msprof_1.db"), "PRAGMA journal_mode = WAL")

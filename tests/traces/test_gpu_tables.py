@@ -119,6 +119,18 @@ class TestNsysStats:
         with pytest.raises(TraceError, match=message):
             read(tmp_path, content)
 
+    def test_a_row_without_a_time_counts_only_if_asked(self, tmp_path: Path) -> None:
+        table = self.KERNELS.replace("600000,3", ",3")
+        with pytest.raises(
+            TraceError, match=r"a duration is missing or no number: row 2 \('Total Time \(ns\)' is ''\)"
+        ):
+            read(tmp_path, table)
+        trace = read(tmp_path, table, partial=True)
+        assert [(record.calls, record.device_ns) for record in trace.records] == [(3, None), (2, 400_000)]
+        assert trace.remarks[0].startswith(
+            "1 durations are missing or no numbers: counted, in no sum; the first: row 2"
+        )
+
     def test_a_report_that_was_cut_gives_its_whole_rows_if_asked(self, tmp_path: Path) -> None:
         trace = read(tmp_path, self.KERNELS[:-20], partial=True)
         assert ([record.type for record in trace.records], trace.is_cut) == (["gemm"], True)
@@ -170,6 +182,11 @@ class TestNcu:
     ) -> None:
         table = self.DETAILS + self.row(0, "k", "Duration", "ns", duration) + self.row(0, "k", "Cycles", "cycle", other)
         assert read(tmp_path, table).records[0].device_ns == ns
+
+    def test_a_launch_without_a_time_beside_others_that_have_one_is_an_error(self, tmp_path: Path) -> None:
+        table = self.DETAILS + self.row(0, "k", "Duration", "ns", "5") + self.row(1, "k", "Cycles", "", "5")
+        with pytest.raises(TraceError, match="a duration is missing or no number: a launch of 'k'"):
+            read(tmp_path, table)
 
     @pytest.mark.parametrize(
         ("rows", "message"),

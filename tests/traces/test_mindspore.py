@@ -309,7 +309,10 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(
     [
         ({"cpu_op_execute_timestamp__txt": ""}, "has no whole call, and MindSpore writes no file"),
         ({"cpu_op_execute_timestamp__txt": "a;H;\n"}, r"line 1 has 'a;H;', expected full_op_name;HostCpuOps;"),
-        ({"cpu_op_execute_timestamp__txt": "a;H;1,nan,0 \n"}, r"line 1 has '1,nan,0', expected a call"),
+        (
+            {"cpu_op_execute_timestamp__txt": "a;H;1,nan,0 \n"},
+            r"a duration is missing or no number: a call of 'a' in line 1, '1,nan,0'",
+        ),
         ({"cpu_op_execute_timestamp__txt": "a;H;1,-1,0 \n"}, r"line 1 has '1,-1,0', expected a call"),
         ({"cpu_op_execute_timestamp__txt": "a;H;1,1,0\n\n"}, r"line 2 has '', expected full_op_name"),
         ({"cpu_op_execute_timestamp__txt": f"a;H;{'9' * 19},1,0 \n"}, r"line 1 has .*, expected a call"),

@@ -171,6 +171,48 @@ def test_launches_without_a_kernel_are_said(made: Make) -> None:
     assert trace.remarks == ("2 kernels were launched, 1 recorded: 1 launches have no kernel",)
 
 
+def twice(calls: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Each call once more inside itself, as some versions of nsys write it, under the name with its version."""
+    return [*calls, *((start + 1, end - 1, thread, number, 9) for start, end, thread, number, _ in calls)]
+
+
+def test_a_call_that_has_two_rows_is_one(made: Make) -> None:
+    strings = [(9, "cudaMemcpy_v3020"), (10, "cudaMemcpy")]
+    copies = [(start, start + 9, PROCESS + 1, number, 10) for number, start in ((3, 50), (4, 70))]
+    for rows in (
+        [*twice([launch(1, 10), launch(2, 30)]), *twice(copies)],
+        [*twice(copies), launch(1, 10), launch(2, 30)],
+    ):
+        place = made(StringIds=strings, calls=rows, kernels=[kernel(1, 100, 110), kernel(2, 120, 140)])
+        trace = nsys.read(place, Options())
+        place.path.unlink()
+        assert trace.remarks == ()
+        (copied,) = of_type(trace, "cudaMemcpy")
+        assert (copied.calls, copied.host_ns, copied.host_least_ns, copied.host_most_ns) == (2, 18, 9, 9)
+        assert trace.profile().launches == (2,)
+        assert [(k.launched_by, k.calls) for k in trace.kernels or ()] == [("cudaLaunchKernel", 2)]
+
+
+def test_the_recording_is_read_the_same_where_each_call_has_two_rows(recording: OpTrace, tmp_path: Path) -> None:
+    path = tmp_path / "twice.sqlite"
+    path.write_bytes(gzip.decompress(shared(RECORDING).read_bytes()))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        columns = "start, end, 67, globalTid, correlationId, nameId, returnValue, callchainId"
+        connection.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME SELECT {columns} FROM CUPTI_ACTIVITY_KIND_RUNTIME")
+    assert nsys.read(Place(path), Options()) == recording
+
+
+def test_what_was_launched_before_the_recording_is_outside_of_it(made: Make) -> None:
+    rows = [kernel(3, 0, 70), kernel(8, 80, 90), kernel(9, 90, 95)]
+    trace = nsys.read(made(calls=[launch(8, 10)], kernels=rows), Options())
+    assert trace.steps == ("", "outside")
+    assert [(record.step, record.device_ns) for record in trace.records if record.type == "add"] == [(1, 70), (0, 15)]
+    assert [(k.step, k.launched_by, k.device_ns) for k in trace.kernels or ()] == [
+        (1, "(unlinked)", 70), (0, "(unlinked)", 5), (0, "cudaLaunchKernel", 10),
+    ]  # fmt: skip
+    assert trace.profile().total.device_ns == (15,)
+
+
 def test_numbers_that_do_not_link_are_said_and_not_counted_twice(made: Make) -> None:
     trace = nsys.read(made(calls=[launch(1, 10), launch(1, 30)], kernels=[kernel(1, 0, 5), kernel(1, 6, 9)]), Options())
     assert trace.kernels is None
@@ -230,8 +272,13 @@ def test_a_database_in_wal_mode_without_a_log_leaves_none(made: Make) -> None:
 
 @pytest.mark.parametrize("rows", [kernel(1, 10, 5), kernel(1, 10, "soon"), kernel(1, 10, b"x")])
 def test_a_kernel_without_a_time_is_an_error(made: Make, rows: tuple[object, ...]) -> None:
+    place = made(kernels=[rows, kernel(2, 20, 25)])
     with pytest.raises(TraceError, match="1 rows of CUPTI_ACTIVITY_KIND_KERNEL have no time, or end before"):
-        nsys.read(made(kernels=[rows]), Options())
+        nsys.read(place, Options())
+    trace = nsys.read(place, Options(partial=True))
+    assert [(record.calls, record.device_ns) for record in trace.records] == [(1, 5)]
+    assert [(launched.calls, launched.device_ns) for launched in trace.kernels or ()] == [(1, 5)]
+    assert "1 durations are missing or no numbers: left out" in trace.remarks[0]
 
 
 def test_times_too_large_to_add_are_an_error(made: Make) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import pytest_opprof
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import TraceError
-from pytest_opprof.trace import KernelRecord, OpRecord, OpTrace
+from pytest_opprof.trace import KernelRecord, OpRecord, OpTrace, Whole
 from pytest_opprof.traces import Options, find, opprof
 from pytest_opprof.traces.place import Place
 
@@ -19,7 +19,7 @@ RECORD = OpRecord("conv", "Conv2D", "7", 1, 2, 10.5, least_ns=4, input_shapes=((
 TRACE = OpTrace(
     "made by hand",
     Environment((("made", "1.0"),), "cpu", ""),
-    (RECORD, RECORD._replace(name="\x1b[2J", step=0, counted=0, op="Conv")),
+    (RECORD, RECORD._replace(name="\x1b[2J", step=0, counted=0, op="Conv", whole=Whole(9.5, host_most_ns=3))),
     steps=("4", "5"),
     step_ns=(1e6, 2e6),
     kernels=(KernelRecord("k", "conv", calls=3, device_ns=5),),
@@ -76,7 +76,7 @@ TEXT_OF_TRACE = opprof.dump(TRACE)
         (TEXT_OF_TRACE.replace('"opprof_profile": 1', '"opprof_profile": 2'), "has version 2, this opprof reads 1"),
         (TEXT_OF_TRACE.replace('"conv"', "5"), "is no whole pytest-opprof profile"),
         (TEXT_OF_TRACE.replace('"made by hand"', "null"), "is no whole pytest-opprof profile"),
-        (TEXT_OF_TRACE.replace('"counted"]', '"something_new"]'), "fields that differ: counted, something_new"),
+        (TEXT_OF_TRACE.replace('"whole"]', '"something_new"]'), "fields that differ: something_new, whole"),
         (TEXT_OF_TRACE.replace('"frameworks": {', '"frameworks": ['), "is no whole pytest-opprof profile"),
         (TEXT_OF_TRACE.replace('"Conv2D"', "[" * 100_000), "is no whole pytest-opprof profile"),
     ],

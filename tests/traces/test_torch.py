@@ -168,7 +168,7 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
 
 
 FILES = [
-    ("hta_a100_rank0_shapes", 7747, 872, "NVIDIA A100-SXM4-80GB", [0], 5),
+    ("hta_a100_rank0_shapes", 7747, 872, "NVIDIA A100-SXM4-80GB", [0], 6),
     ("hta_alexnet_2023", 98, 0, "NVIDIA A100-PG509-200", [0], 1),
     ("hta_cuda_event_sync", 5, 0, "NVIDIA A100-PG509-200", [0], 1),
     ("hta_sampled_rank-0", 1204, 0, "gpu", [0], 2),
@@ -205,6 +205,35 @@ def test_no_kernel_of_a_cuda_trace_is_lost_or_counted_twice(
     assert trace.environment.device == device
     assert torch.ranks(Place(path)) == ranks
     assert len(trace.steps) == steps
+    launches = {e["args"].get("correlation") for e in content if "Launch" in e.get("name", "") and e["ph"] == "X"}
+    assert sum(launched.calls for launched in trace.launches if "Launch" in launched.type) == len(launches)
+    for side in ("device", "host"):
+        for by in ("op", "type"):
+            how = {how: lines_of(trace, side, by, how) for how in ("sum", "min", "mean", "max")}
+            assert sum(time or 0 for time, _ in how["sum"].values()) == pytest.approx(
+                (query.total(trace, side) or 0) + (query.communication(trace) or 0) * (side == "device")
+            )
+            for key, (mean, calls) in how["mean"].items():
+                assert calls == 0 or mean * calls == pytest.approx(how["sum"][key][0])
+                # A copy that the device made may have launched a kernel, and belong to no op.
+                if calls and not key.startswith(("Mem", "Copy")):
+                    assert how["min"][key][0] <= mean * 1.000001 <= how["max"][key][0] * 1.000002
+
+
+def lines_of(trace: OpTrace, side: Any, by: Any, how: Any) -> dict[str, tuple[Any, int]]:
+    question = query.Question(side=side, aggregate_by=by, aggregate=how)
+    return {
+        str(line.op if by == "op" else line.type): (line.time_ns, line.calls) for line in query.answer(trace, question)
+    }
+
+
+def test_what_was_launched_before_the_recording_is_in_no_step_of_a_recording() -> None:
+    """Its correlations are 815,091 to 824,946; the first call that was recorded has 824,968."""
+    trace = read(shared("torch-cuda/hta_a100_rank0_shapes.json.gz"))
+    unlinked = [launched for launched in trace.kernels or () if launched.launched_by == torch.UNLINKED]
+    assert {trace.steps[launched.step] for launched in unlinked} == {"outside"}
+    assert trace.profile().steps == len(trace.step_ns or ()) == 5
+    assert torch.UNLINKED not in trace.profile().raw_names
 
 
 def test_kernels_belong_to_the_op_that_a_trace_of_2021_names_too() -> None:
@@ -246,6 +275,94 @@ def test_a_wrapper_that_launches_kernels_itself_is_an_op_and_not_the_first_one_i
     assert counts(trace) == {"Copy": 1, "CompiledFunctionBackward": 1}
     times = {record.op: record.device_ns for record in trace.records}
     assert times == {"Copy": 3_000, "CompiledFunctionBackward": 49_000}
+
+
+def test_a_call_is_as_long_as_all_that_it_launched(tmp_path: Path) -> None:
+    made = []
+    for start, (first, second) in ((0, (300, 50)), (100, (200, 40))):
+        made += [op("aten::conv2d", start, 90, start), op("aten::cudnn_convolution", start + 10, 50, start + 1)]
+        made += [launch(start + 1, start + 20), launch(start + 2, start + 30), launch(start + 3, start + 70)]
+        made += [kernel(start + 1, 1000 + start, first), kernel(start + 2, 2000 + start, second)]
+        made += [kernel(start + 3, 3000 + start, 7, "bias")]
+    trace = trace_of(tmp_path, *made)
+    for by, name, least, most in (("op", "Conv", 247, 357), ("type", "aten::cudnn_convolution", 240, 350)):
+        assert lines_of(trace, "device", by, "min")[name] == (least * 1000, 2)
+        assert lines_of(trace, "device", by, "max")[name] == (most * 1000, 2)
+        assert lines_of(trace, "device", by, "mean")[name] == ((least + most) * 500, 2)
+    assert lines_of(trace, "host", "op", "max")["Conv"] == (90_000, 2)
+    (shown,) = query.answer(trace, query.Question(types=("Conv",)))
+    assert (shown.name, shown.calls, shown.time_ns) == ("aten::conv2d", 2, 604_000)
+
+
+def test_a_copy_that_the_device_made_is_not_the_shortest_of_those_that_it_did_not(tmp_path: Path) -> None:
+    types = {"Input Dims": [[4], [4], []], "Input type": ["float", "float", "Scalar"]}
+    made = [op("aten::copy_", 10 * n, 5, n, **types) for n in range(3)] + [launch(n + 1, 10 * n + 1) for n in range(3)]
+    did = [kernel(1, 100, 4, "Memcpy HtoD"), kernel(2, 110, 6, "elementwise"), kernel(3, 120, 8, "elementwise")]
+    trace = trace_of(tmp_path, *made, *did)
+    assert lines_of(trace, "device", "op", "min") == {"MemcpyHtoD": (4000, 1), "Copy": (6000, 2)}
+    assert query.copy_time(trace, query.Question()) == query.CopyTime(3, 18_000, None)
+    assert lines_of(trace, "host", "op", "sum") == {"MemcpyHtoD": (5000, 1), "Copy": (10_000, 2)}
+
+
+def test_launches_are_counted_once_though_one_library_calls_another(tmp_path: Path) -> None:
+    steps = [annotation("ProfilerStep#4", 0, 50), annotation("ProfilerStep#5", 50, 50)]
+    calls = [launch(1, 10, dur=8), {**launch(1, 12, "cuLaunchKernel", dur=3), "cat": "cuda_driver"}]
+    calls += [launch(2, 60, "cudaGraphLaunch"), launch(3, 70, "cudaMemcpyAsync"), launch(0, 80), launch(0, 90)]
+    trace = trace_of(tmp_path, *steps, op("aten::mm", 5, 20), op("aten::mm", 55, 40), *calls, kernel(1, 30, 5))
+    profile = trace.profile()
+    assert profile.launches == (1, 3)
+    assert profile.stats("cudaMemcpyAsync").calls == (0, 1)
+    assert profile.total.calls == (1, 1)
+    assert query.steps(trace, "5").profile().launches == (3,)
+    assert not any("Launch" in (line.type or "") for line in query.answer(trace, query.Question()))
+
+
+def test_what_was_launched_before_the_recording_is_in_no_step_and_what_lost_its_launch_stays(tmp_path: Path) -> None:
+    made = [op("aten::mm", 11, 5, 1), launch(8, 12), kernel(8, 20, 40)]
+    early, lost = kernel(7, 13, 300, "early"), kernel(9, 90, 5, "lost")
+    steps = [annotation("ProfilerStep#4", 10, 10), annotation("ProfilerStep#5", 25, 10)]
+    trace = trace_of(tmp_path, *steps, *made, early, lost)
+    assert {launched.name: trace.steps[launched.step] for launched in trace.kernels or ()} == {
+        "gemm": "4",
+        "early": "outside",
+        "lost": "5",
+    }
+    assert (trace.step_ns, trace.profile().total.device_ns) == ((10_000, 10_000), (40_000, 5_000))
+    assert trace_of(tmp_path, *made, early).profile().total.device_ns == (40_000,)
+    assert query.steps(trace, "outside").step_ns == ()
+
+
+@pytest.mark.parametrize("head", [{"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}, {}])
+def test_what_a_cut_file_says_of_the_device_counts(tmp_path: Path, head: dict[str, object]) -> None:
+    ops = [op("aten::mm", start, 9, start) for start in range(0, 1000, 10)]
+    whole = {"schemaVersion": 1, **head, "traceEvents": [*ops, launch(1, 2), kernel(1, 2000, 40)]}
+    path = write(tmp_path, whole)
+    text = path.read_text()
+    path.write_text(text[: text.index("cudaLaunchKernel" if head else '"kernel"')])
+    trace = read(path, partial=True)
+    assert trace.environment.device == ("NVIDIA H100" if head else "gpu")
+    assert not query.has_times(trace, "device")
+    assert query.total(trace, "host") == 9000 * sum(record.calls for record in trace.records)
+
+
+def test_a_whole_file_without_device_events_is_of_the_cpu_unless_something_was_launched(tmp_path: Path) -> None:
+    """Kineto names the GPUs of the machine in every file."""
+    head = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}
+    assert trace_of(tmp_path, op("aten::mm", 0, 9), **head).environment.device == "cpu"
+    trace = trace_of(tmp_path, op("aten::mm", 0, 9), launch(1, 2), **head)
+    assert (trace.environment.device, query.has_times(trace, "device")) == ("NVIDIA H100", False)
+    assert "1 kernel launches have no kernel in the file" in trace.remarks[0]
+
+
+@pytest.mark.parametrize(("rank", "found"), [(2, 2), ("2", 2), ("two", None), (-1, None), (None, None)])
+def test_a_rank_may_be_a_number_or_its_text(tmp_path: Path, rank: object, found: int | None) -> None:
+    trace_of(tmp_path, op("aten::mm", 0, 9), distributedInfo={"rank": rank})
+    assert torch.ranks(Place(tmp_path / "trace.json")) == [found]
+
+
+def test_the_number_of_a_device_may_be_its_text(tmp_path: Path) -> None:
+    made = [op("aten::mm", 0, 9), launch(1, 1), kernel(1, 20, 5, device="0")]
+    assert trace_of(tmp_path, *made, deviceProperties=[{"id": 0, "name": "H100"}]).environment.device == "H100"
 
 
 def test_communication_is_beside_the_total_and_a_budget_can_name_it(tmp_path: Path) -> None:
@@ -364,12 +481,17 @@ def test_events_of_any_other_phase_change_nothing(tmp_path: Path, phase: str | N
     assert trace_of(tmp_path, *made, other, *made, other) == trace_of(tmp_path, *made, *made)
 
 
-def test_an_event_without_or_with_a_negative_duration_is_left_out_and_told(tmp_path: Path) -> None:
-    broken = op("aten::mm", 0, 1)
+def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_and_told(tmp_path: Path) -> None:
+    broken = op("aten::mm", 9, 1)
     del broken["dur"]
-    trace = trace_of(tmp_path, op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken)
+    made = {"schemaVersion": 1, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
+    with pytest.raises(TraceError, match=r"missing or no number: 'aten::mm' at 5.0 us"):
+        read(write(tmp_path, made))
+    trace = read(write(tmp_path, made), partial=True)
     assert [record.calls for record in trace.records] == [1]
-    assert trace.remarks == ("2 events without a duration, or a negative one, were left out",)
+    assert trace.remarks == (
+        "2 durations are missing or no numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
+    )
 
 
 @pytest.mark.parametrize(
@@ -459,3 +581,6 @@ def test_the_order_of_ops_and_kernels_changes_nothing(
     assert sum(record.device_ns or 0 for record in first.records) == 1000 * sum(
         length for _, _, length in made[1:]
     ) or (not kernels)
+    for side in ("device", "host"):
+        of_ops, of_types = (lines_of(first, side, by, "sum").values() for by in ("op", "type"))
+        assert sum(time or 0 for time, _ in of_ops) == sum(time or 0 for time, _ in of_types)
