@@ -39,6 +39,7 @@ FORMATS = (
     "ncu",
     "rocprof",
     "torch",
+    "torch_execution",
     "onnxruntime",
     "onnx_model",
     "jax",
