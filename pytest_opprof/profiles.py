@@ -119,5 +119,7 @@ def _convert(arguments: argparse.Namespace) -> bool:
 def _formats(arguments: argparse.Namespace) -> bool:
     width = max(map(len, traces.FORMATS))
     for name in traces.FORMATS:
-        print(f"{name:{width}}  {traces.module(name).TITLE}")
+        module = traces.module(name)
+        untried = "; as documented, not tried on recordings" if hasattr(module, "AS_DOCUMENTED") else ""
+        print(f"{name:{width}}  {module.TITLE}{untried}")
     return False

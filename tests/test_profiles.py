@@ -455,7 +455,8 @@ class TestConvert:
 def test_formats_are_listed(run: Run) -> None:
     code, out, _ = run("formats")
     assert code == 0
-    assert "pytest-opprof profile" in out
+    assert "pytest-opprof profile\n" in out
+    assert "ncu                 Nsight Compute table (ncu --csv); as documented, not tried on recordings\n" in out
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(run: Run) -> None:

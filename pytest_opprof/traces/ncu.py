@@ -26,6 +26,7 @@ from .gpu_rows import NS, GpuRows, Taken
 from .place import Place
 
 TITLE = "Nsight Compute table (ncu --csv)"
+AS_DOCUMENTED = True
 _ALIASES = {"gpu time duration.sum": "duration"}
 _LAUNCH = frozenset(["id", "kernel name", "context", "stream"])
 _DETAILS = frozenset(["metric name", "metric unit", "metric value"])

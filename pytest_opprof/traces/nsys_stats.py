@@ -24,6 +24,7 @@ from .gpu_rows import NS, GpuRows, Kind, Taken
 from .place import Place
 
 TITLE = "Nsight Systems statistics (nsys stats, CSV)"
+AS_DOCUMENTED = True
 _ALIASES = {
     "operation": "name",
     "instances": "calls",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .rocprof_json import Record, Tool
 
 TITLE = "rocprofv3 table (CSV) or JSON"
+AS_DOCUMENTED = True
 MOST_BYTES = 512 << 20
 _KERNELS = frozenset(["kind", "agent id", "queue id", "kernel name", "start timestamp", "end timestamp"])
 _COPIES = frozenset(["kind", "direction", "start timestamp", "end timestamp"])
