@@ -504,6 +504,24 @@ class TestWhatCannotBeSeen:
         assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
+def test_a_profile_that_takes_more_memory_than_the_bound_is_one_error(run: Run) -> None:
+    import resource
+
+    events = ",".join(f'{{"ph":"X","cat":"cpu_op","name":"a{n}","ts":{n},"dur":1}}' for n in range(100_000))
+    Path("b.json").write_text(f'{{"schemaVersion":1,"traceEvents":[{events}]}}')
+    code = (
+        "from pytest_opprof import cli, profiles_read; profiles_read.MOST_MEMORY = 64 << 20;"
+        "raise SystemExit(cli.main(['show', 'b.json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("opprof: b.json: takes more memory to read than the 0 GiB that opprof takes")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    assert run("show", "a.json")[0] == 0
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
 def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -42,7 +42,7 @@ from ..vocabulary import COPY
 from . import Options, as_number
 from .durations import Untimed
 from .events import head, read_events
-from .nesting import Forest, Tree
+from .nesting import Forest, Spans, TooDeep, Tree
 from .place import Place
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def read(place: Place, options: Options) -> OpTrace:
             return _Reading(events, header, remarks, options.partial).trace()
     except OverflowError:
         raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
+    except TooDeep as error:
+        raise TraceError(f"{place}: {error}") from None
     raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")
 
 
@@ -211,7 +213,10 @@ class _Reading:
         self.lost = 0
         meanings = [call.meaning for call in events.calls]
         self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts)
-        self.spans = [self.forest.grow(thread) for thread in events.threads]
+        self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
+        for number, thread in enumerate(events.threads):
+            self.forest.grow(thread, self.spans.get(number))
+        events.threads.clear()  # what was made of them takes as much memory again
         self.homes = {tree: self._homes(tree) for tree in self.forest.trees.values()}
         self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
 
@@ -506,8 +511,9 @@ class _Reading:
         devices = [kernel.device for kernel in self.events.kernels]
         until: dict[int | str, int] = {}
         busy = 0
-        for start, duration, number in sorted(zip(starts, durations, numbers)):
-            device, end = devices[number], start + duration
+        for index in sorted(range(len(starts)), key=starts.__getitem__):
+            start, device = starts[index], devices[numbers[index]]
+            end = start + durations[index]
             before = until.get(device, start)
             if end > before:
                 busy += end - (start if start > before else before)

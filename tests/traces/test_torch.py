@@ -494,6 +494,14 @@ def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_an
     )
 
 
+def test_calls_in_each_other_are_looked_through_for_a_launch_only_so_deep(tmp_path: Path) -> None:
+    """Each launch looks through them: 10**6 of both would take days."""
+    deep = [op("aten::mm", n, 9000 if n == 0 else 5000 - n) for n in range(1100)]
+    assert trace_of(tmp_path, *deep[:900], launch(1, 6000), kernel(1, 7000, 1)).kernels
+    with pytest.raises(TraceError, match="has more than 1000 calls in each other"):
+        trace_of(tmp_path, *deep, launch(1, 6000), kernel(1, 7000, 1))
+
+
 @pytest.mark.parametrize(
     ("made", "why"),
     [
