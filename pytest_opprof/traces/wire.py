@@ -15,8 +15,8 @@ from ..errors import TraceError
 from .place import Place
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-MOST_COMPRESSED = 1 << 28
-"""Bytes of a gzipped file, inflated: 256 MiB. Others are mapped, not read."""
+MOST_COMPRESSED = 1 << 30
+"""Bytes of a gzipped file, inflated: 1 GiB. Others are mapped, not read."""
 MOST_NAME = 1024
 """Bytes of a text that are read."""
 Data = bytes | mmap.mmap
