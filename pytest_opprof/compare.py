@@ -166,7 +166,9 @@ def compare(
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
         verdict = _by_calls(base.get(op), now.get(op))
         if verdict is Verdict.OK:
-            verdict = timing.ops.get(op, Verdict.OK)
+            one_sided = (before.ns(op) is None) is not (after.ns(op) is None)
+            otherwise = timing.verdict if timing.verdict in _UNJUDGED else Verdict.OK
+            verdict = timing.ops.get(op, Verdict.INCOMPARABLE if one_sided else otherwise)
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict))
     total = Row(
         "total",

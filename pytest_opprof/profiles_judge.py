@@ -15,6 +15,7 @@ from .units import format_ns, parse_share, parse_time
 
 if TYPE_CHECKING:
     from .budgets import Budget
+    from .samples import Run
 
 
 def diff(arguments: argparse.Namespace) -> bool:
@@ -23,7 +24,7 @@ def diff(arguments: argparse.Namespace) -> bool:
     from . import reports
     from .baselines import calls_of, run_of
     from .compare import compare
-    from .judge import Limits, Rule, judge, unjudged
+    from .judge import Judgement, Limits, Rule, Verdict, judge, unjudged
 
     base_rank, base_steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     base = profiles_read.read_one(arguments, arguments.base, base_rank, base_steps, "diff")
@@ -34,10 +35,12 @@ def diff(arguments: argparse.Namespace) -> bool:
     profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
     before, after = map(calls_of, profiles)
     base_run, now_run = ([run] if (run := run_of(profile, wall=False)) else [] for profile in profiles)
-    if base_run and now_run:
-        timing = judge(base_run, now_run, Rule(limits, 1, 1, 1))
+    if not base_run and not now_run:
+        timing = Judgement(Verdict.OK)  # there are calls alone, and they are compared
+    elif why := _no_times(base_run, now_run) or _other_steps(profiles[0].steps, profiles[1].steps):
+        timing = unjudged(why, base_run, now_run)
     else:
-        timing = unjudged("one of the profiles has no times", base_run, now_run)
+        timing = judge(base_run, now_run, Rule(limits, 1, 1, 1))
     diff = compare(before, after, timing, limits)
     window = reports.WindowReport(reports.BODY, profiles[1], diff=diff)
     if arguments.format == "json":
@@ -48,7 +51,20 @@ def diff(arguments: argparse.Namespace) -> bool:
     worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
     if base.is_cut or (now.is_cut and not worse):
         raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
+    if diff.times and not worse:
+        raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
     return worse
+
+
+def _no_times(base: Sequence[Run], now: Sequence[Run]) -> str:
+    return "" if base and now else f"the profile {'after' if base else 'before'} has no times"
+
+
+def _other_steps(base: int, now: int) -> str:
+    """Return why the fastest of some steps is not compared with that of others."""
+    if base == now:
+        return ""
+    return f"the fastest of {base} steps is not that of {now}; --base-steps and --steps choose as many of each"
 
 
 def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -> Iterator[str]:
@@ -64,6 +80,8 @@ def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -
         yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
     yield from "\n".join(reports.table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
     yield f"verdict: {window.diff.verdict.value}"
+    if window.diff.timing.base is None and window.diff.timing.now is None:
+        yield "(of calls: neither profile has times)"
 
 
 def _diff_document(base: OpTrace, now: OpTrace, diff: Any) -> dict[str, Any]:

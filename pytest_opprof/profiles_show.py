@@ -10,7 +10,7 @@ from typing import Any
 from . import listing, names, profiles_read, query, traces
 from .errors import UsageError
 from .query import Question, Side
-from .trace import KernelRecord, OpTrace
+from .trace import OUTSIDE, KernelRecord, OpTrace
 from .units import format_bytes, format_ns, format_share, parse_time, plural
 
 _NOT_OF_KERNELS: Mapping[str, object] = {
@@ -146,6 +146,12 @@ def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Nam
     for side in ("device", "host"):
         ns = query.total(trace, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
+    if (
+        len(trace.steps) > 1
+        and trace.steps[-1] == OUTSIDE
+        and (ns := query.total(query.steps(trace, OUTSIDE), "device"))
+    ):
+        yield f"device time outside of every step: {format_ns(ns, 4)}"
     if ns := query.communication(trace):
         yield f"communication, beside it: {format_ns(ns, 4)}"
     if trace.step_ns and len(trace.step_ns) == 1:
@@ -206,14 +212,16 @@ def _kernels_answer(
         flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
         raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
     kernels = _kernels(trace, arguments.name)
-    if not kernels and whose:
-        profiles_read.say(found, _no_kernel([trace], arguments.name))
+    nothing = "" if kernels else _no_kernel([trace], arguments.name)
     kernels = kernels[: arguments.top] if arguments.top else kernels
-    if arguments.format == "json":
-        return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
+    if arguments.format in ("table", "markdown"):
+        text = nothing or listing.kernels_text(kernels, arguments.format)
+        return "\n".join([*map(str, list(whose.values())[:1]), text])
+    if nothing and whose:
+        profiles_read.say(found, nothing)
     if arguments.format == "csv":
         return listing.kernels_csv(kernels, whose)
-    return "\n".join([*map(str, list(whose.values())[:1]), listing.kernels_text(kernels, arguments.format)])
+    return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
 
 
 def _kernels(trace: OpTrace, name: str | None) -> list[KernelRecord]:

@@ -226,8 +226,7 @@ def _as_asked(records: list[OpRecord], question: Question) -> list[OpRecord]:
         return records
     by_op = [not question.types or op_of(record) in question.types for record in records]
     calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
-    asked = [next(calls) if is_call else record for record, is_call in zip(records, by_op)]
-    return [record for record in asked if record.calls or _time(record, question.side, question.time)]
+    return [next(calls) if is_call else record for record, is_call in zip(records, by_op)]
 
 
 def _as_calls(records: Sequence[OpRecord]) -> list[OpRecord]:
@@ -248,6 +247,11 @@ def _as_call(record: OpRecord, alone: set[str]) -> OpRecord:
     return record._replace(calls=record.counted, counted=None, whole=None, **whole)
 
 
+def _is_shown(record: OpRecord, question: Question) -> bool:
+    """Tell whether it is more than a part whose time is in the calls that it is a part of."""
+    return bool(record.calls or _time(record, question.side, question.time))
+
+
 def _is_of_side(record: OpRecord, question: Question) -> bool:
     nowhere = record.device_ns is None and record.host_ns is None and question.time == "end"
     return nowhere or _time(record, question.side, question.time) is not None
@@ -260,13 +264,14 @@ def answer(trace: OpTrace, question: Question) -> list[Line]:
     if question.order_by == "time" and not question.aggregate_by:
         # The same as below, without a line for each of 10**5 records of which three are asked for.
         selected = _ordered(
-            selected,
+            [record for record in selected if _is_shown(record, question)],
             lambda record: _time(record, question.side, question.time),
             lambda record: _is_beside(record, question),
             question,
         )
         return _accumulated([_line([record], question) for record in selected], whole)
-    lines = [_line(group, question) for group in _groups(selected, question)]
+    groups = [group for group in _groups(selected, question) if any(_is_shown(record, question) for record in group)]
+    lines = [_line(group, question) for group in groups]
     return _accumulated(_ordered(lines, COLUMNS[question.order_by], lambda line: line.communication, question), whole)
 
 

@@ -21,7 +21,7 @@ BODY = "body"
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
-_NO_VERDICT = ("", Verdict.OK.value)
+_NO_VERDICT = ("", *(verdict.value for verdict in (Verdict.OK, Verdict.INCOMPARABLE, Verdict.NOISY)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _rows(window: WindowReport) -> list[list[str]]:
 
 def _diff_row(row: Row, over: bool) -> list[str]:
     known = row.base_ns is not None and row.now_ns is not None
-    verdict = "" if row.verdict in (Verdict.OK, Verdict.INCOMPARABLE) else row.verdict.value
+    verdict = "" if row.verdict is Verdict.OK else row.verdict.value
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),

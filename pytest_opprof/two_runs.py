@@ -42,7 +42,10 @@ def judge_runs(arguments: argparse.Namespace) -> bool:
         for key in sorted(others):
             print(clean(f"only in {path}: {reports.titled(*key)}"))
     print(_summary(windows))
-    return any(window.findings for window in windows.values())
+    worse = any(window.findings for window in windows.values())
+    if not worse and all(window.untimed and window.verdict is Verdict.INCOMPARABLE for window in windows.values()):
+        raise UsageError("no times could be compared, so that nobody can tell whether the second run is slower")
+    return worse
 
 
 def _diff(before: Plain, after: Plain, limits: Limits, arguments: argparse.Namespace) -> Diff:

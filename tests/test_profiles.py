@@ -70,6 +70,12 @@ class TestShow:
         document = json.loads(run("show", "b.json", "--format", "json")[1])
         assert (document["step_ns"], document["peak_memory"]) == ([2_000_000, 3_000_000], 2048)
 
+    def test_what_is_in_no_step_is_told_apart(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(step=1), steps=("", "outside")))
+        lines = run("show", "b.json")[1].splitlines()
+        assert lines[1:4:2] == ["total device time: 950 us", "device time outside of every step: 150 us"]
+        assert run("check", "b.json", "--budget", "device_time=800us", "--budget", "Cast=0")[0] == 0
+
     def test_json_has_the_published_keys(self, run: Run) -> None:
         document = json.loads(run("show", "a.json", "-t", "1", "--format", "json")[1])
         assert (document["source"], document["device_time_ns"], document["host_time_ns"]) == (
@@ -252,8 +258,8 @@ class TestShow:
         assert err == "opprof: --name 'gemm': no kernel matches. There are k<int>, copy_kernel\n"
         save("b.json", made(kernels=(KernelRecord("gemm", "conv1"),)))
         code, out, err = run("show", ".", "--rank", "all", "--kernels", "--name", "gemm", "--format", format)
-        assert (code, "a.json: --name 'gemm': no kernel matches. There are k<int>, copy_kernel" in err) == (0, True)
-        assert "conv1" in out
+        assert (code, "conv1" in out) == (0, True)
+        assert "--name 'gemm': no kernel matches. There are k<int>, copy_kernel" in (out if format == "table" else err)
 
     def test_steps_without_a_kernel_are_no_empty_table(self, run: Run) -> None:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1), steps=("7", "8"), kernels=KERNELS))
@@ -333,11 +339,53 @@ class TestDiff:
         code, out, _ = run("diff", "b.json", "b.json", "--base-steps", "7", "--steps", "8")
         assert (code, "calls of Conv: 5, 2 in the baseline" in out) == (1, True)
 
-    def test_without_times_only_calls_are_judged_and_it_says_so(self, run: Run) -> None:
-        save("b.json", made(*(record._replace(device_ns=None, host_ns=None) for record in RECORDS)))
-        code, out, _ = run("diff", "a.json", "b.json")
-        assert code == 0
-        assert "times are shown, not judged: one of the profiles has no times" in out
+    def test_calls_are_all_there_is_to_compare_where_neither_has_times(self, run: Run) -> None:
+        untimed = [record._replace(device_ns=None, host_ns=None) for record in RECORDS]
+        save("b.json", made(*untimed))
+        code, out, err = run("diff", "b.json", "b.json")
+        assert (code, err) == (0, "")
+        assert out.splitlines()[-2:] == ["verdict: ok", "(of calls: neither profile has times)"]
+        save("c.json", made(*untimed[:2], untimed[2]._replace(calls=7)))
+        assert run("diff", "b.json", "c.json")[0] == 1
+
+    @pytest.mark.parametrize(
+        ("before", "after", "why"),
+        [
+            (5, 3, "the fastest of 5 steps is not that of 3; --base-steps and --steps choose as many of each"),
+            (5, 0, "the profile after has no times"),
+            (0, 3, "the profile before has no times"),
+        ],
+    )
+    def test_times_that_were_not_compared_are_never_ok(self, run: Run, before: int, after: int, why: str) -> None:
+        for path, steps, slower in (("b.json", before, 1), ("c.json", after, 3)):
+            records = [
+                record._replace(step=step, device_ns=(record.device_ns or 0) * slower if steps else None, host_ns=None)
+                for step in range(steps or 1)
+                for record in RECORDS
+            ]
+            save(path, made(*records, steps=tuple(map(str, range(steps or 1)))))
+        code, out, err = run("diff", "b.json", "c.json")
+        assert (code, why in err, " ok" in out) == (2, True, False)
+        assert out.count("not compared") == len(RECORDS) + 1
+        assert f"times are shown, not judged: {why}" in out.splitlines()
+        document = json.loads(run("diff", "b.json", "c.json", "--format", "json")[1])
+        assert document["times_not_judged"] == why
+        assert {document["verdict"], document["total"]["verdict"], *(row["verdict"] for row in document["rows"])} == {
+            "not compared"
+        }
+        save("more.json", made(*RECORDS[:2], RECORDS[2]._replace(calls=7)))
+        assert run("diff", "b.json", "more.json")[0] == 1
+
+    def test_as_many_steps_of_each_are_compared(self, run: Run) -> None:
+        for path, steps, slower in (("b.json", 5, 1), ("c.json", 3, 3)):
+            records = [RECORDS[0]._replace(step=step, device_ns=800_000 * slower) for step in range(steps)]
+            save(path, made(*records, steps=tuple(map(str, range(steps)))))
+        assert run("diff", "b.json", "c.json", "--base-steps", "0-2")[0] == 1
+
+    def test_an_op_that_has_a_time_on_one_side_only_is_not_compared(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(device_ns=None), RECORDS[2]))
+        document = json.loads(run("diff", "a.json", "b.json", "--format", "json")[1])
+        assert {row["op"]: row["verdict"] for row in document["rows"]}["Cast"] == "not compared"
 
     @pytest.mark.parametrize("options", [["--tolerance", "x"], ["--floor", "x"], ["--floor", "inf"], ["--steps", "9"]])
     def test_bad_options_are_errors(self, run: Run, options: list[str]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 import pytest
@@ -297,3 +298,26 @@ def test_ordering_only_orders(records: list[OpRecord], column: str, ascending: b
 
     profile = trace(*records)
     assert names(answer(profile, Question(order_by=column, ascending=ascending))) == names(answer(profile, Question()))
+
+
+FILTERS: dict[str, list[Any]] = {
+    "types": [(), ("Conv",), ("aten::cudnn",), ("Conv", "aten::cudnn"), ("Cast", "Conv2D")],
+    "name": [None, re.compile("c"), re.compile("cudnn")],
+    "least_ns": [None, 10],
+    "most_ns": [None, 100],
+    "input_dtype": ["", "float32"],
+}
+
+
+@pytest.mark.parametrize("side", ["device", "host"])
+@pytest.mark.parametrize("by", ["", "type", "op", "all"])
+def test_rows_add_up_to_what_is_said_to_be_selected_whatever_is_asked(side: Any, by: Any) -> None:
+    profile = trace(TWO_CALLS, PART, CONV, CAST, COPY, HOSTED, CONV._replace(step=1), steps=("1", "2"))
+    for values in product(*FILTERS.values()):
+        question = Question(side, aggregate_by=by, **dict(zip(FILTERS, values)))
+        lines = answer(profile, question)
+        assert all(line.calls for line in lines)
+        if any(values):
+            selected = query.selection(profile, question)
+            assert sum(line.time_ns or 0 for line in lines) == sum(line.time_ns or 0 for line in selected)
+            assert sum(line.calls for line in lines) == sum(line.calls for line in selected)

@@ -134,10 +134,12 @@ def test_noise_can_be_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_what_is_not_compared_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], now: dict[str, Any], why: str
 ) -> None:
-    assert judge(tmp_path, window(100, 5), now) == 0
-    assert capsys.readouterr().out == (
+    assert judge(tmp_path, window(100, 5), now) == 2
+    out, err = capsys.readouterr()
+    assert out == (
         f"t.py::a: times not compared: {why}\nopprof: 1 window compared, 0 by time, 0 ok, 1 with times not compared\n"
     )
+    assert err == "opprof: no times could be compared, so that nobody can tell whether the second run is slower\n"
 
 
 def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

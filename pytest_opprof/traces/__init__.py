@@ -15,6 +15,7 @@ Each module has
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -52,6 +53,7 @@ FORMATS = (
 MOST_FILES = 20_000
 """Files looked at below one folder; a profiler writes some hundred."""
 MOST_DEPTH = 12
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ def find(place: Place, source: str | None = None) -> list[Found]:
             raise TraceError(f"{place}: {explained}")
         why = next(filter(None, map(_not_read, seen)), "") if place.is_folder else _why(place)
         raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){why}")
+    if unread := _unread(seen, found):
+        raise TraceError(
+            f"{unread}: is empty or broken, and is called like the profiles beside it. Was it copied whole? Remove it,"
+            " or name the profile to read"
+        )
     return found
 
 
@@ -156,6 +163,13 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
     if place.is_folder:
         for child in place.children():
             yield from _search(child, formats, seen, depth + 1)
+
+
+def _unread(seen: list[Place], found: list[Found]) -> Place | None:
+    """Return a file without content that is called like one of those *found*, but for a number: perhaps its rank."""
+    names = {_NUMBER.sub("", each.place.path.name) for each in found}
+    empty = (place for place in seen if not place.is_folder and not place.head.strip())
+    return next((place for place in empty if _NUMBER.sub("", place.path.name) in names), None)
 
 
 def _ranked(name: str, place: Place) -> list[Found]:

@@ -7,7 +7,7 @@ that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export a
 
 - ``step_trace_time.csv`` or ``analysis.db``: the wall time of each step, and ``Computing``, the sum of its kernels;
 - ``op_statistic.csv``: the same counts and times by (type, core);
-- ``memory_record.csv``: the most bytes that were allocated;
+- ``memory_record.csv``, else ``operator_memory.csv``: the most bytes that were allocated;
 - ``profiler_info_<rank>.json`` in the folder above: rank and versions.
 
 A file that is named alone is read alone. ``operator_details.csv`` and ``api_statistic.csv`` are only read so: operators
@@ -55,6 +55,8 @@ class _Sources:
     places: tuple[Place, ...]
     older: int = 0
     """How many exports of the same profile are left aside."""
+    broken: str = ""
+    """What is wrong with one of the files: another one, with less in it, is not read in its place."""
 
 
 def recognises(place: Place) -> bool:
@@ -69,15 +71,11 @@ def ranks(place: Place) -> list[int | None]:
     rank = as_number(_information(output).get("rank_id"))
     if rank is not None:
         return [rank]
-    devices = _devices(sources) if sources else []
-    if (
-        sources
-        and sources.kind == "database"
-        and len(devices) == 1
-        and (rank := _rank_in_database(sources)) is not None
-    ):
-        return [rank]
-    return [*devices] or [None]
+    if sources is None or sources.broken:
+        return [None]
+    devices = _devices(sources)
+    rank = _rank_in_database(sources) if sources.kind == "database" and len(devices) == 1 else None
+    return [rank] if rank is not None else [*devices] or [None]
 
 
 def explains(place: Place) -> str:
@@ -92,18 +90,25 @@ def read(place: Place, options: Options) -> OpTrace:
     """Return what one profile holds. Raises TraceError."""
     output = _output(place)
     sources = _sources(output)
+    if sources and sources.broken:
+        raise TraceError(
+            f"{sources.broken}. It is what is read of such a folder. Was it copied whole? Export it again, or give"
+            " another file of the folder by its name"
+        )
     if sources is None:
         raise TraceError(
             f"{place}: expected kernel_details.csv, op_summary*.csv, op_statistic*.csv or a .db of CANN, found none"
             " with their columns; was it analysed (torch_npu.profiler.profiler.analyse, msprof --export=on)?"
         )
-    information = _information(output)
+    misread: list[str] = []
+    information = _information(output, misread)
     # A rank is one process on one device: no need to look at all rows for others.
     device = None if "rank_id" in information else _device(sources, options)
     found = (_database if sources.kind == "database" else _tables)(sources, device, options)
     found.information.update(information)
     if not found.groups:
-        raise TraceError(f"{place}: has no rows: the profiler recorded nothing")
+        raise TraceError(f"{sources.places[0]}: has no rows: the profiler recorded nothing")
+    found.remarks += misread
     _remark(found, sources)
     trace = _trace(found)
     if output.is_folder:
@@ -125,9 +130,43 @@ def _sources(place: Place) -> _Sources | None:
         kind = _kind(place) if place.path.is_file() else ""
         return _Sources(kind, (place,)) if kind else None
     for pattern, kind in _FILES:
-        if places := [file for file in place.files(pattern) if _kind(file) == kind]:
-            return _Sources(kind, *ascend_tables.newest(places))
+        wrong = {file: what for file in place.files(pattern) if (what := _broken(file))}
+        if places := [file for file in place.files(pattern) if file in wrong or _kind(file) == kind]:
+            parts, older = ascend_tables.newest(places)
+            broken = next((f"{part}: {wrong[part]}" for part in parts if part in wrong), "")
+            if not broken or _is_of_cann(place):
+                return _Sources(kind, parts, older, broken)
     return None
+
+
+def _broken(place: Place) -> str:
+    """Return why a file that has the name of an export is none, if it was one: it is empty or cut."""
+    try:
+        begin = place.beginning()
+    except TraceError as error:
+        return str(error).removeprefix(f"{place}: ")
+    if not begin.strip():
+        return "is empty"
+    if begin.startswith(b"SQLite format 3\0"):
+        return _broken_database(place)
+    return "is cut in its header" if ascend_tables.is_cut_in_header(begin) else ""
+
+
+def _broken_database(place: Place) -> str:
+    from . import ascend_db
+
+    try:
+        with ascend_db.opened(place):
+            return ""
+    except TraceError as error:
+        return str(error).removeprefix(f"{place}: ")
+
+
+def _is_of_cann(folder: Place) -> bool:
+    """Tell whether CANN made the folder, by its name or by other files in it."""
+    if folder.path.name in _OUTPUTS:
+        return True
+    return any(ascend_tables.kind(file) or ascend_tables.without_ops(file) for file in folder.files("*.csv"))
 
 
 def _kind(place: Place) -> str:
@@ -212,6 +251,7 @@ def _trace(found: Read) -> OpTrace:
         _environment(found),
         tuple(found.records()),
         tuple(found.steps()),
+        peak_memory=found.peak_memory,
         inferred_types=found.guessed() > 0,
     )
 
@@ -224,8 +264,8 @@ def _environment(found: Read) -> Environment:
     return Environment(tuple(present), found.chip or "ascend", "")
 
 
-def _information(output: Place) -> dict[str, object]:
-    """Return what the profiler_*.json beside the output folder say at their top."""
+def _information(output: Place, misread: list[str] | None = None) -> dict[str, object]:
+    """Return what the profiler_*.json beside the output folder say at their top; *misread* gets the broken ones."""
     # Imported here: not every profile has them.
     import json
 
@@ -235,7 +275,9 @@ def _information(output: Place) -> dict[str, object]:
         for place in Place(folder.parent).files("profiler_*.json"):
             try:
                 content = json.loads(place.read(1 << 20))
-            except (TraceError, ValueError, RecursionError):
+            except (TraceError, ValueError, RecursionError) as error:
+                if misread is not None:
+                    misread.append(f"{place.path.name} is not read, which may have rank and versions: {error}")
                 continue
             found.update(content if isinstance(content, dict) else {})
     return found

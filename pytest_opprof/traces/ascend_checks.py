@@ -18,6 +18,8 @@ from . import ascend_tables
 from .ascend_ops import Read, exact
 from .place import Place
 
+_MEMORY = {"memory_record*.csv*": "total allocated", "operator_memory*.csv*": "allocation total allocated"}
+"""Where the memory is, in the order of preference: over time, and when an operator allocated some."""
 _AT_ONCE = " (kernels that ran at the same time on several streams count once there)"
 
 
@@ -26,10 +28,8 @@ def completed(trace: OpTrace, output: Place, device: int | None, found: Read) ->
     times: dict[str, tuple[float, float]] = {}
     with _heard(found.remarks):
         times = _step_times(output, device)
-    with _heard(found.remarks):
-        memory = output.file("memory_record.csv")
-        if found.peak_memory is None and device is None and memory.path.is_file():
-            found.peak_memory = ascend_tables.peak_memory(memory)
+    if device is None:
+        _find_peak_memory(output, found)
     found.remarks += _computing_differs(trace, times)
     with _heard(found.remarks):
         found.remarks += _statistic_differs(trace, output, device)
@@ -37,6 +37,20 @@ def completed(trace: OpTrace, output: Place, device: int | None, found: Read) ->
     step_ns = tuple(wall for wall in walls if wall is not None)
     known = len(step_ns) == len(trace.steps)
     return replace(trace, step_ns=step_ns if known else None, peak_memory=found.peak_memory)
+
+
+def _find_peak_memory(output: Place, found: Read) -> None:
+    for pattern, column in _MEMORY.items():
+        files = output.files(pattern)
+        if found.peak_memory is not None or not files:
+            continue
+        file = ascend_tables.newest(files)[0][0]
+        with _heard(found.remarks):
+            found.peak_memory = ascend_tables.peak_memory(file, column)
+            if column != "total allocated":
+                found.remarks.append(
+                    f"peak memory is that of {file.path.name}: when operators of the framework allocated"
+                )
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 ``COMPUTE_TASK_INFO`` (one row a compute task: name, op type, task type, shapes, dtypes, formats; all of them ids of
 ``STRING_IDS``) joins ``TASK`` (startNs, endNs, deviceId) by globalTaskId; ``COMMUNICATION_OP`` has its own times;
-``STEP_TIME`` (id, startNs, endNs) gives the steps; ``NPU_INFO`` the chip; ``META_DATA`` versions; ``MEMORY_RECORD``
-bytes. Times are ns. ``analysis.db`` beside it has step_trace_time (us). Seen: schema 1.0.0 (January 2025).
+``STEP_TIME`` (id, startNs, endNs) gives the steps; ``CANN_API`` the calls of the host by connectionId: what has a lower
+one was launched before the recording, and is in no step; ``NPU_INFO`` the chip; ``META_DATA`` versions;
+``MEMORY_RECORD`` bytes. Times are ns. ``analysis.db`` beside it has step_trace_time (us). Seen: schema 1.0.0
+(January 2025).
 
 Other tools add tables and columns of their own (MindStudio Insight does): columns are looked up by name. Recorded files
 are in WAL mode, so that an open that is only read-only would leave ``-shm`` and ``-wal`` beside them (see `sqlite`).
@@ -18,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import TraceError
+from ..trace import OUTSIDE
 from . import as_number, sqlite
 from .ascend_ops import Read, Times
 from .place import Place
@@ -80,14 +83,15 @@ class Database:
         begins = [begin for begin, *_ in steps]
         read.has_steps = bool(steps)
         times: Times[tuple[object, ...]] = Times(read)
-        for start, ns, *ids in self._connection.execute(f"{' UNION ALL '.join(selects)} ORDER BY startNs"):
+        for start, ns, early, *ids in self._connection.execute(f"{' UNION ALL '.join(selects)} ORDER BY startNs"):
             if not isinstance(start, int | float) or not isinstance(ns, int | float):
                 read.untimed.add(self.place, f"a task with startNs {start!r}", left_out=True)
                 continue
             if ns >= _MOST_NS:
                 raise TraceError(f"{self.place}: has tasks whose startNs and endNs are no times; expected integers")
             at = bisect_right(begins, start) - 1
-            key = (steps[at][2] if at >= 0 and start < steps[at][1] else "", *ids)
+            inside = at >= 0 and start < steps[at][1]
+            key = (OUTSIDE if early else steps[at][2] if inside else "", *ids)
             times[key].append(ns)
         texts = self._texts()
         for key, values in times.items():
@@ -103,7 +107,7 @@ class Database:
         described = ", ".join(f"c.{name}" if name in there else f"NULL AS {name}" for name in _DESCRIBED)
         where = f"WHERE t.deviceId = {int(device)}" if device is not None else ""
         return [
-            f"SELECT t.startNs AS startNs, t.endNs - t.startNs, {described}"
+            f"SELECT t.startNs AS startNs, t.endNs - t.startNs, {self._is_early('TASK', 't')}, {described}"
             f" FROM COMPUTE_TASK_INFO c JOIN TASK t ON t.globalTaskId = c.globalTaskId {where}"
         ]
 
@@ -120,9 +124,17 @@ class Database:
                 f" JOIN TASK t ON t.globalTaskId = i.globalTaskId WHERE t.deviceId = {int(device)})"
             )
         return [
-            f"SELECT o.startNs AS startNs, o.endNs - o.startNs, o.opName, {kind}, '{_COMMUNICATION}',"
-            f" {', '.join(['NULL'] * 6)} FROM COMMUNICATION_OP o {where}"
+            f"SELECT o.startNs AS startNs, o.endNs - o.startNs, {self._is_early('COMMUNICATION_OP', 'o')},"
+            f" o.opName, {kind}, '{_COMMUNICATION}', {', '.join(['NULL'] * 6)} FROM COMMUNICATION_OP o {where}"
         ]
+
+    def _is_early(self, table: str, alias: str) -> str:
+        """Return the expression for what was launched before the recording: ids of connections grow."""
+        if not self.has(table, "connectionId") or not self.has("CANN_API", "connectionId"):
+            return "0"
+        begin = self._ask("SELECT min(connectionId) FROM CANN_API WHERE connectionId > 0")[0][0]
+        known = isinstance(begin, int)
+        return f"{alias}.connectionId > 0 AND {alias}.connectionId < {begin}" if known else "0"
 
     def _steps(self) -> list[tuple[float, float, str]]:
         """Return (start, end, label) of the steps, by start."""
@@ -151,10 +163,11 @@ class Database:
 
     def peak_memory(self) -> int | None:
         """Return the most bytes that were allocated at once, or None."""
-        if not self.has("MEMORY_RECORD", "totalAllocated"):
-            return None
-        most = self._ask("SELECT MAX(totalAllocated) FROM MEMORY_RECORD")[0][0]
-        return most if isinstance(most, int) and most > 0 else None
+        for table, column in (("MEMORY_RECORD", "totalAllocated"), ("OP_MEMORY", "allocationTotalAllocated")):
+            most = self._ask(f"SELECT MAX({column}) FROM {table}")[0][0] if self.has(table, column) else None
+            if isinstance(most, int) and most > 0:
+                return most
+        return None
 
     def _texts(self) -> dict[object, str]:
         wanted = [

@@ -25,6 +25,7 @@ MOST_RECORDS = 1_000_000
 Key = tuple[str, ...]
 """Step, name, type, core, input shapes, dtypes, formats, and those of the outputs: cells as written."""
 AnyKey = TypeVar("AnyKey")
+UNTIMED = (nan, nan, nan)
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Read:
     file: str
     has_steps: bool = False
     groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
-    """The sums of all calls that are alike: calls, ns, least, most, FLOPs, bytes, host ns. NaN is not known.
+    """The sums of all calls that are alike: calls, ns, least, most, the same of the host, FLOPs, bytes; NaN: not known.
 
     Calls whose time is known, on the device and on the host, are apart from the others.
     """
@@ -47,23 +48,33 @@ class Read:
     peak_memory: int | None = None
     remarks: list[str] = field(default_factory=list)
 
-    def add(self, key: Key, calls: float, ns: float, least: float = nan, most: float = nan, **more: float) -> None:
-        """Add calls to their group; *more* are flops, moved and host_ns."""
-        others = [more.get(name, nan) for name in ("flops", "moved", "host_ns")]
-        group = key, ns == ns, others[2] == others[2]
+    def add(
+        self,
+        key: Key,
+        calls: float,
+        device: tuple[float, float, float],
+        host: tuple[float, float, float] = UNTIMED,
+        flops: float = nan,
+        moved: float = nan,
+    ) -> None:
+        """Add calls to their group; *device* and *host* are all times together, the shortest and the longest, in ns."""
+        group = key, device[0] == device[0], host[0] == host[0]
         sums = self.groups.get(group)
         if sums is None:
             self.check(len(self.groups))
-            self.groups[group] = [calls, ns, least, most, *others]
-        else:
-            rest = zip(sums[4:], others)
-            sums[:] = [sums[0] + calls, sums[1] + ns, min(sums[2], least), max(sums[3], most), *map(sum, rest)]
+            self.groups[group] = [calls, *device, *host, flops, moved]
+            return
+        for at, (ns, least, most) in ((1, device), (4, host)):
+            sums[at : at + 3] = [sums[at] + ns, min(sums[at + 1], least), max(sums[at + 2], most)]
+        sums[0] += calls
+        sums[7] += flops
+        sums[8] += moved
 
     def add_times(self, key: Key, values: array[float], ns: int, flops: float = nan, moved: float = nan) -> None:
         """Add calls that took *values*, in a unit of *ns*; NaN is not known. Raises TraceError for what is no time."""
         if (total := sum(values)) != total:
             known = array("d", [value for value in values if value == value])
-            self.add(key, len(values) - len(known), nan)
+            self.add(key, len(values) - len(known), UNTIMED)
             values = known
         if not values:
             return
@@ -71,7 +82,7 @@ class Read:
         if least < 0 or most >= 1e15:
             wrong = least if least < 0 else most
             raise TraceError(f"{self.place}: {key[1][:80]!r} has a duration of {wrong}; expected one from 0 to 1e15")
-        self.add(key, len(values), fsum(values) * ns, least * ns, most * ns, flops=flops, moved=moved)
+        self.add(key, len(values), (fsum(values) * ns, least * ns, most * ns), flops=flops, moved=moved)
 
     def check(self, ops: int) -> None:
         """Raise TraceError where there are as many *ops* as may be."""
@@ -130,7 +141,7 @@ def type_of(name: str) -> str:
 
 def _record(key: Key, step: int, sums: list[float]) -> OpRecord:
     name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(known, key[1:])
-    calls, ns, least, most, flops, moved, host_ns = sums
+    calls, ns, least, most, host_ns, host_least, host_most, flops, moved = sums
     return OpRecord(
         name=name,
         type=kind or type_of(name),
@@ -149,6 +160,8 @@ def _record(key: Key, step: int, sums: list[float]) -> OpRecord:
         input_formats=_parts(input_formats),
         output_formats=_parts(output_formats),
         place=core,
+        host_least_ns=exact(host_least),
+        host_most_ns=exact(host_most),
     )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from math import nan
 
 from . import tables
-from .ascend_ops import Key, Read, Times
+from .ascend_ops import UNTIMED, Key, Read, Times
 from .place import Place
 
 ALIASES = {
@@ -57,6 +57,8 @@ _WITHOUT_OPS: Mapping[str, tuple[str, ...]] = {
     "the hit rates of the L2 cache": ("task id", "hit rate", "victim rate"),
 }
 """What the tables have that stand beside those of kernels."""
+_FIRST = frozenset(["step", "device", "model name", "model id", "infer id", "name", "type", "level"])
+"""Columns that a table may begin with."""
 _STEP_TIMES = ("computing", "communication(not overlapped)", "free")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _BYTES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
@@ -78,6 +80,14 @@ def without_ops(place: Place) -> str:
     """Return what a table has that belongs to a profile but has no ops, or nothing."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((what for what, needed in _WITHOUT_OPS.items() if columns >= set(needed)), "")
+
+
+def is_cut_in_header(begin: bytes) -> bool:
+    """Tell whether a file that has no more than this begins as such a table does, and ends in its header."""
+    if b"\n" in begin or b"\r" in begin or b"\0" in begin:
+        return False
+    first = tables.columns((begin.decode("utf-8", "replace").partition(",")[0],), ALIASES)
+    return not first.keys().isdisjoint(_FIRST)
 
 
 def opened(place: Place) -> tables.Table:
@@ -162,8 +172,9 @@ def _statistic(table: tables.Table, read: Read, device: int | None, step: str, r
     for number, (on, kind, core, count, *cells) in enumerate(rows, 2):
         if device is None or tables.known(on) == str(device):
             total = tables.duration(table, number, "total time", cells[0], read.untimed) * ns
-            times = [total, *(_number(table, number, *cell) * ns for cell in zip(columns[1:], cells[1:]))]
-            read.add((step, kind, kind, core, *_NOT_DESCRIBED), tables.count(table, number, "count", count), *times)
+            least, most = (_number(table, number, *cell) * ns for cell in zip(columns[1:], cells[1:]))
+            key = (step, kind, kind, core, *_NOT_DESCRIBED)
+            read.add(key, tables.count(table, number, "count", count), (total, least, most))
 
 
 def _operators(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
@@ -175,16 +186,17 @@ def _operators(table: tables.Table, read: Read, device: int | None, step: str, r
             for column, cell, unit in zip(columns, cells, units)
         ]
         key = (step, name, name, "", shapes, *_NOT_DESCRIBED[1:])
-        read.add(key, 1, times[0], times[0], times[0], host_ns=times[1])
+        read.add(key, 1, (times[0],) * 3, (times[1],) * 3)
 
 
 def _apis(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
     ns = tables.unit(table, "time", _NS)
-    rows = table.rows("level", "api name", "count", "time", remarks=remarks)
-    for number, (level, name, count, time) in enumerate(rows, 2):
+    rows = table.rows("level", "api name", "count", "time", "min", "max", remarks=remarks)
+    for number, (level, name, count, time, *cells) in enumerate(rows, 2):
         host_ns = tables.duration(table, number, "time", time, read.untimed) * ns
-        calls = tables.count(table, number, "count", count)
-        read.add((step, name, name, level, *_NOT_DESCRIBED), calls, nan, host_ns=host_ns)
+        least, most = (_number(table, number, *cell) * ns for cell in zip(("min", "max"), cells))
+        key = (step, name, name, level, *_NOT_DESCRIBED)
+        read.add(key, tables.count(table, number, "count", count), UNTIMED, (host_ns, least, most))
 
 
 def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float]]:
@@ -199,10 +211,9 @@ def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float
     return found
 
 
-def peak_memory(place: Place) -> int | None:
-    """Return the most bytes that were allocated at once, of a memory_record.csv."""
+def peak_memory(place: Place, column: str) -> int | None:
+    """Return the most bytes that were allocated at once, of a memory_record or an operator_memory."""
     table = opened(place)
-    column = "total allocated"
     table.require(column)
     cells = enumerate((cell for (cell,) in table.rows(column)), 2)
     most = max((tables.number(table, number, column, cell) or 0 for number, cell in cells), default=0)

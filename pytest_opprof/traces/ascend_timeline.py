@@ -3,7 +3,9 @@
 ``PROF_*/device_0/timeline/task_time_<device>_<model>_<iteration>.json`` and ``msprof_...json`` (before CANN 8), later
 ``msprof_<time>.json``; torch_npu's ``trace_view.json``. A folder that has tables as well is read from those (`ascend`):
 they have types and shapes. Of a folder of timelines ``task_time`` is read where it is there, an iteration a step, and
-the wall times of steps from ``step_trace_...json`` beside it.
+the wall times of steps from ``step_trace_...json`` beside it. ``task_time`` has no communication: it is that of the
+``msprof`` of each iteration, or where one has none, of the intervals ``Reduce_<iteration>_<number>`` of ``step_trace``
+(0.1 % longer than the op that they are around).
 
 Events with ``ph`` X, ``dur`` in us:
 
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Environment
 from ..errors import TraceError
 from ..trace import OpTrace
-from .ascend_ops import Read, exact
+from .ascend_ops import UNTIMED, Read, exact
 from .ascend_tables import newest
 from .durations import Untimed
 from .events import head, read_events
@@ -40,6 +42,7 @@ _COMPUTES = re.compile(r"AI_|MIX_|DSA_")
 _ITERATION = re.compile(r"_(\d+)_(\d+)_(\d+)\.json")
 """Device, model and iteration."""
 _WALL = re.compile(r"Iteration (\d+)")
+_REDUCE = re.compile(r"Reduce_(\d+)_(\d+)")
 _NOT_DESCRIBED = ("",) * 6
 
 
@@ -75,7 +78,9 @@ def read(place: Place, options: Options) -> OpTrace:
     if not found.groups:
         raise TraceError(f"{place}: holds no kernel of a device (Task Type AI_CORE and its like)")
     steps = found.steps()
-    walls = _walls(place, files)
+    walls, reduces = _step_trace(place, files)
+    if place.is_folder:
+        _add_communication(files, reduces, found, options.partial)
     guessed = f"{found.guessed()} kernels have no op type in a timeline, which is guessed from their names"
     return OpTrace(
         TITLE,
@@ -93,8 +98,12 @@ def _files(place: Place) -> list[Place]:
         return [place] if _is_timeline(place) else []
     if place.files("op_summary*.csv*") or place.file("../summary").files("op_summary*.csv*"):
         return []
-    files = [file for file in place.files("task_time_*.json") or place.files("msprof_*.json") if _is_timeline(file)]
-    if not files or any(_ITERATION.search(file.path.name) for file in files):
+    named = place.files("task_time_*.json") or place.files("msprof_*.json")
+    if not any(map(_is_timeline, named)):
+        return []
+    # One that is cut before its first event is read, so that this is said: without it an iteration would be missing.
+    files = [file for file in named if _is_timeline(file) or _is_cut(file)]
+    if any(_ITERATION.search(file.path.name) for file in files):
         return sorted(files, key=lambda file: [*map(int, re.findall(r"\d+", file.path.name))])
     return list(newest(files)[0])
 
@@ -102,6 +111,11 @@ def _files(place: Place) -> list[Place]:
 def _is_timeline(place: Place) -> bool:
     begin = head(place)
     return begin is not None and begin.bare and any(map(_is_of_npu, begin.events))
+
+
+def _is_cut(place: Place) -> bool:
+    begin = head(place)
+    return begin is None or (not begin.events and not place.head.rstrip().endswith(b"]"))
 
 
 def _is_of_npu(event: dict[str, Any]) -> bool:
@@ -117,8 +131,29 @@ def _device(place: Place) -> int | None:
     return int(match[1]) if match else None
 
 
-def _add(place: Place, found: Read, partial: bool) -> None:
-    """Add the kernels of one file."""
+def _add_communication(files: list[Place], reduces: dict[tuple[str, str], float], found: Read, partial: bool) -> None:
+    """Add the communication of a folder of task_time: of all iterations from one kind of file, so that they compare."""
+    beside = [Place(file.path.with_name(file.path.name.replace("task_time", "msprof"))) for file in files]
+    known = [file for file in beside if file not in files and file.path.is_file()]
+    if len(known) == len(files) or not reduces:
+        for file in known:
+            _add(file, found, partial, tasks=False)
+        if 0 < len(known) < len(files):
+            found.remarks.append(
+                f"communication is known of {len(known)} of {len(files)} iterations only (msprof_*.json)"
+            )
+        return
+    for (step, name), us in reduces.items():
+        if step in found.steps():
+            ns = us * 1000
+            found.add((step, name, "Reduce", "HCCL", *_NOT_DESCRIBED), 1, (ns, ns, ns))
+    found.remarks.append(
+        "communication is that of step_trace (Reduce): not every iteration has a msprof_*.json, which names its ops"
+    )
+
+
+def _add(place: Place, found: Read, partial: bool, tasks: bool = True) -> None:
+    """Add the kernels of one file, or only its communication."""
     from .event_types import TaskEvent
 
     match = _ITERATION.search(place.path.name)
@@ -130,19 +165,19 @@ def _add(place: Place, found: Read, partial: bool) -> None:
             if event.ph == "M" and event.name in ("process_name", "thread_name"):
                 thread = (str(event.pid), str(event.tid) if event.name == "thread_name" else "")
                 threads[thread] = event.args.name
-            elif event.ph != "X":
+            elif event.ph != "X" or (event.args.task_type and not tasks):
                 continue
             elif event.dur != event.dur:
                 if _COMPUTES.match(event.args.task_type):
                     found.untimed.add(place, f"the task {event.name[:80]!r}")
-                    found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, nan)
+                    found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, UNTIMED)
                 elif not event.args.task_type:
                     others[str(event.pid), str(event.tid), event.name].append(nan)
             elif not 0 <= event.dur < 1e15:
                 raise TraceError(f"{place}: {event.name[:80]!r} takes {event.dur} us; expected a time from 0 to 1e15")
             elif _COMPUTES.match(event.args.task_type):
                 ns = event.dur * 1000
-                found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, ns, ns, ns)
+                found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, (ns, ns, ns))
             elif not event.args.task_type:
                 others[str(event.pid), str(event.tid), event.name].append(event.dur * 1000)
     for (pid, tid, name), times in others.items():
@@ -155,11 +190,12 @@ def _add(place: Place, found: Read, partial: bool) -> None:
             found.add_times(key, array("d", times), 1)
 
 
-def _walls(place: Place, files: list[Place]) -> dict[str, float]:
-    """Return the wall times of iterations, in ns."""
+def _step_trace(place: Place, files: list[Place]) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
+    """Return the wall times of iterations, in ns, and the times of communication by iteration and name, in us."""
     from .event_types import TaskEvent
 
     found: dict[str, float] = {}
+    reduces: dict[tuple[str, str], float] = {}
     beside = Place(place.path if place.is_folder else place.path.parent)
     devices = {_device(file) for file in files}
     for file in beside.files("step_trace_*.json"):
@@ -167,4 +203,11 @@ def _walls(place: Place, files: list[Place]) -> dict[str, float]:
             continue
         for piece in read_events(file, TaskEvent):
             found.update({match[1]: event.dur * 1000 for event in piece if (match := _WALL.fullmatch(event.name))})
-    return {step: ns for step, wall in found.items() if (ns := exact(wall)) is not None}
+            reduces.update(
+                {
+                    (match[1], f"Reduce_{match[2]}"): event.dur
+                    for event in piece
+                    if (match := _REDUCE.fullmatch(event.name)) and 0 <= event.dur < 1e15
+                }
+            )
+    return {step: ns for step, wall in found.items() if (ns := exact(wall)) is not None}, reduces

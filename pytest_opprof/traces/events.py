@@ -39,6 +39,8 @@ PIECE = 1 << 17
 """Bytes decoded at once. 1 MiB takes a fifth longer: what it decodes to does not stay in the processor's cache."""
 MOST_EVENT = 1 << 22
 """Bytes of one event, or of the header: 4 MiB, which only a broken or hostile file has."""
+CUT = "partial: of the file"
+"""How the remark on a file that is cut begins."""
 _GUESSES = 4
 """Cuts tried in a piece before it is made longer."""
 _WINDOW = 1 << 12
@@ -192,7 +194,7 @@ class _Stream:
             yield events
         if error:
             self.remarks.append(
-                f"partial: of the file behind byte {self._offset + end} nothing could be read ({error}); the"
+                f"{CUT} behind byte {self._offset + end} nothing could be read ({error}); the"
                 f" {decoder.count} whole events before it are all that this shows"
             )
 

@@ -113,7 +113,16 @@ def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> OpR
     if kind == "call":
         # What starts work of the device is not counted: the work is.
         starts = names.starts_device_work(re.sub("^hip", "cuda", name))
-        return OpRecord(name, name, calls=taken.calls, host_ns=taken.ns, counted=0 if starts else None, place=driver)
+        return OpRecord(
+            name,
+            name,
+            calls=taken.calls,
+            host_ns=taken.ns,
+            host_least_ns=taken.least,
+            host_most_ns=taken.most,
+            counted=0 if starts else None,
+            place=driver,
+        )
     record = OpRecord(
         name,
         name,

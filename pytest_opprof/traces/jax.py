@@ -9,7 +9,8 @@ Chrome trace events; times are us with fractions, exact to the ps:
   An execution that has no number (2**64 - 1: TensorFlow's) is not told from others: each op is by itself;
 - a step (`StepTraceAnnotation`): ``args`` with ``step_num``;
 - ``PjitFunction(f)``: Python calls what becomes the module ``jit_f``. What it starts may run long after the step that
-  asked for it ended, so the nth call belongs to the nth execution, where there are as many of both;
+  asked for it ended, so the nth call belongs to the nth execution, where there are as many of both (besides executions
+  that were under way when the first call came: those are outside of every step);
 - ``ph`` M, ``process_name``: ``/host:CPU``, ``/device:GPU:0``. All else is Python's and the runtime's, and left out.
 
 The type of an op is its name without numbers, which for an unfused instruction is its opcode or JAX's name for it
@@ -199,8 +200,7 @@ class _Steps:
             self.remarks.append(f"{len(events.steps)} steps, shown as one: more than {_MOST_STEPPED} events of ops")
         self.of = self._of_runs(events)
         if len(self._spans) in self.of and self._spans:
-            # It has no wall time, and those of the others cannot be given without one.
-            self.labels, self.times = (*self.labels, OUTSIDE), None
+            self.labels = (*self.labels, OUTSIDE)
 
     def _of_runs(self, events: Events) -> list[int]:
         if not self._spans:
@@ -217,6 +217,11 @@ class _Steps:
         guessed = 0
         for module, runs in by_module.items():
             calls = _outermost(events.calls.get(module, []))
+            before = [run for _, run in runs if calls and begins[run] < calls[0].start]
+            if len(runs) == len(calls) + len(before):
+                # Called for before the recording.
+                of = [len(self._spans) if run in before else step for run, step in enumerate(of)]
+                runs = [each for each in runs if each[1] not in before]
             if len(calls) == len(runs):
                 for (_, run), call in zip(sorted(runs), calls):
                     of[run] = self._inside(call.start)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Raw, Struct, defstruct
@@ -73,7 +74,9 @@ class Arguments(Struct, gc=False, frozen=True):
     dims: Raw = named(name="Input Dims", default=Raw(b""))
     types: Raw = named(name="Input type", default=Raw(b""))
     total: int = named(name="Total Allocated", default=-1)
+    allocated: int = named(name="Bytes", default=0)
     device_type: int = named(name="Device Type", default=0)
+    device_id: int = named(name="Device Id", default=-1)
 
 
 class Event(Struct, gc=False, tag_field="ph", tag="X"):
@@ -170,6 +173,8 @@ class Events:
         self.kernels: list[Kernel] = []
         self.peaks: dict[int, int] = {}
         """The most bytes that were allocated at once, by type of device (0 is the CPU)."""
+        self.allocations: defaultdict[tuple[int, int], Rows] = defaultdict(lambda: Rows(2))
+        """Time and bytes of each (freed: negative), by type and number of the device; where no total is given."""
         self.timeless = 0
         """Events left out because they have no duration, or a negative one."""
         self.first_timeless = ""
@@ -199,7 +204,7 @@ class Events:
             name = event.name
             if kind == _INSTANT:
                 if name == "[memory]":
-                    self._allocated(event.args)
+                    self._allocated(event.ts, event.args)
                 continue
             if kind == _LAUNCH:
                 known = launch_numbers.get(name)
@@ -258,9 +263,20 @@ class Events:
         self.kernels.append(Kernel(*kernel))
         return number
 
-    def _allocated(self, args: Arguments) -> None:
+    def _allocated(self, time: float, args: Arguments) -> None:
         if args.total >= 0:
             self.peaks[args.device_type] = max(args.total, self.peaks.get(args.device_type, 0))
+        else:
+            self.allocations[args.device_type, args.device_id].add((round(time * 1000), args.allocated))
+
+    def add_up_allocations(self) -> bool:
+        """Find the peaks above the beginning where the file has no totals (2021); tell whether that was so."""
+        for (kind, _), rows in self.allocations.items():
+            times, sizes = rows.columns()
+            in_order = sorted(range(len(times)), key=times.__getitem__)
+            peak = max(accumulate(map(sizes.__getitem__, in_order), initial=0))
+            self.peaks[kind] = max(peak, self.peaks.get(kind, 0))
+        return bool(self.allocations)
 
 
 def _list(text: bytes) -> list[Any]:

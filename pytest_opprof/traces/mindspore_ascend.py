@@ -73,6 +73,7 @@ def read(place: Place, options: Options) -> OpTrace:
     if types:
         told = _types(session, types)
         if detail:
+            session.require_rows(detail, records, types, told)
             computed = [record for record in records if record.place not in COMMUNICATION_PLACES]
             session.check(types.path.name, common.sums(told, "type"), common.sums(computed, "type"))
         records = records or told

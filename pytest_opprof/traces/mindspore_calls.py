@@ -165,6 +165,8 @@ def _inputs(session: common.Session, place: Place, ops: list[Calls]) -> dict[int
     A launch has the last part of the op's name only. Ops that share it take its launches in the order of their calls.
     """
     launched = _launches(session, place)
+    if not place.size:
+        session.remarks.append(f"{place.path.name} is empty, so that no input shapes are known")
     sharing: dict[str, list[int]] = {}
     for index, op in enumerate(ops):
         sharing.setdefault(op.name.rpartition("/")[2], []).append(index)

@@ -92,6 +92,11 @@ class Session:
             raise TraceError(f"{place}: is cut in {what}; was it copied whole? --partial reads what is before it")
         self.remarks.append(f"{place.path.name} is cut in {what}, the end of which is left out")
 
+    def require_rows(self, detail: Place, records: list[OpRecord], types: Place, told: list[OpRecord]) -> None:
+        """Raise TraceError where the table of ops is empty and that of types is not: it does not stand for it."""
+        if told and not records:
+            raise TraceError(f"{detail}: has no rows, but {types.path.name} has; was it copied whole?")
+
     def check(self, what: str, told: Sums, found: Sums) -> None:
         """Remark each op of which the file *what* tells something else than was *found*."""
         lines = [line for op in {**told, **found} if (line := _difference(op, told.get(op), found.get(op)))]

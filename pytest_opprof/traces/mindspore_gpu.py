@@ -52,6 +52,7 @@ def read(place: Place, options: Options) -> OpTrace:
     if types:
         told = _types(session, types)
         if detail:
+            session.require_rows(detail, records, types, told)
             told_sums, found = (common.sums(these, "type", "host_ns") for these in (told, records))
             session.check(types.path.name, told_sums, found)
         records = records or told

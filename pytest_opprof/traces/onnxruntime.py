@@ -177,8 +177,7 @@ class _Steps:
         self.times = tuple(float(run.duration) for run in self._runs) or None
         self.of = [self._step(start, thread) for start, thread in zip(events.starts, events.threads)]
         if self._runs and len(self._runs) in self.of:
-            # This has no wall time, and those of the others cannot be given without one.
-            self.labels, self.times = (*self.labels, OUTSIDE), None
+            self.labels = (*self.labels, OUTSIDE)
 
     def _step(self, start: int, thread: int) -> int:
         """Return the run around it: of its own thread if that runs sessions, of any if it is one of a pool.
@@ -212,10 +211,11 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[OpReco
         if node.provider not in _ASYNCHRONOUS:
             yield record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
         else:
-            kernels = sum(of_kernels.get(event, 0) for event in members) if events.kernels else None
-            yield record._replace(
-                host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken), device_ns=kernels
-            )
+            record = record._replace(host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken))
+            if events.kernels:
+                taken = [of_kernels.get(event, 0) for event in members]
+                record = record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
+            yield record
 
 
 def _record(node: _Node) -> OpRecord:

@@ -12,8 +12,8 @@ decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in brackets)
   ``correlation`` of the call that launched it, ``device`` and ``stream``. Their ``External id`` is not used: in files
   of 2023 it is the correlation, and looks like the id of an op that has nothing to do with it.
 
-and the instant events ``[memory]`` with ``Total Allocated`` and ``Device Type`` (0 is the CPU). FLOPs and the version
-of PyTorch are not in the file.
+and the instant events ``[memory]`` with ``Device Type`` (0: the CPU) and ``Total Allocated`` (in 2021 ``Bytes`` only).
+FLOPs and the version of PyTorch are not in the file.
 
 Without device events the CPU is the device: device time is self CPU time, as `key_averages` gives it. With them it is
 the time of the kernels that the op launched, from the innermost op around the launch; self CPU time is host time, calls
@@ -41,7 +41,7 @@ from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole, i
 from ..vocabulary import COPY
 from . import Options, as_number
 from .durations import Untimed
-from .events import head, read_events
+from .events import CUT, head, read_events
 from .nesting import Forest, Spans, TooDeep, Tree
 from .place import Place
 
@@ -98,8 +98,10 @@ def read(place: Place, options: Options) -> OpTrace:
         if events.timeless:
             untimed.add(place, events.first_timeless, events.timeless, left_out=True)
         remarks += untimed.remarks()
+        if events.add_up_allocations():
+            remarks.append("the file has no totals of memory: its peak is above what was allocated when it begins")
         if events.calls or events.kernels:
-            return _Reading(events, header, remarks, options.partial).trace()
+            return _Reading(events, header, remarks, any(remark.startswith(CUT) for remark in remarks)).trace()
     except OverflowError:
         raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
     except TooDeep as error:

@@ -162,6 +162,17 @@ class TestRecordingsOfAlexNet:
         assert trace.step_ns == (pytest.approx(wall * 1000),)
         assert trace.peak_memory == peak
 
+    @pytest.mark.parametrize("name", TEXTS)
+    def test_without_a_record_of_memory_the_operators_tell_its_peak(self, name: str, tmp_path: Path) -> None:
+        shutil.copytree(recording(name) / "ASCEND_PROFILER_OUTPUT", tmp_path / "copy")
+        (tmp_path / "copy" / "memory_record.csv").unlink()
+        with open(tmp_path / "copy" / "operator_memory.csv", encoding="utf-8-sig", newline="") as file:
+            totals = [float(row["Allocation Total Allocated(MB)"]) for row in csv.DictReader(file)]
+        trace = read(tmp_path / "copy")
+
+        assert trace.peak_memory == max(totals) * 2**20 == 1245688832
+        assert "peak memory is that of operator_memory.csv: when operators of the framework allocated" in trace.remarks
+
     def test_the_environment_is_what_the_files_say(self) -> None:
         assert read(recording("db/level1/rank0")).environment == Environment((("torch_npu", ""),), "Ascend910B", "")
         assert read(recording("text/level1/rank0")).environment == Environment((("torch_npu", ""),), "ascend", "")
@@ -191,6 +202,7 @@ class TestRecordingsOfAlexNet:
         launch = next(record for record in trace.records if record.type == "Launch_Ffts")
 
         assert (launch.place, launch.calls, launch.host_ns, launch.device_ns) == ("hccl", 4, 474410, None)
+        assert (launch.host_least_ns or 0) <= 474410 / 4 <= (launch.host_most_ns or 0)
 
 
 class TestOtherRecordings:
@@ -415,6 +427,63 @@ class TestMadeFiles:
             ascend.read(Place(tmp_path), Options())
 
 
+class TestAFolderWhoseFirstFileIsBroken:
+    @pytest.mark.parametrize(("size", "why"), [(0, "is empty"), (20, "is cut in its header")])
+    def test_no_other_file_is_read_in_its_place(self, tmp_path: Path, size: int, why: str) -> None:
+        folder = tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        shutil.copytree(recording("text/level1/rank0"), folder.parent)
+        file = folder / "kernel_details.csv"
+        content = file.read_bytes()
+        file.unlink()
+        file.write_bytes(content[:size])
+
+        for given in (folder, folder.parent, tmp_path):
+            (found,) = find(Place(given))
+            with pytest.raises(TraceError, match=rf"kernel_details\.csv: {why}\. It is what is read of such a folder"):
+                ascend.read(found.place, Options(rank=found.rank))
+        assert calls(list(read(folder / "op_statistic.csv").records)) == 187
+
+    def test_a_database_that_is_cut_is_no_less_broken(self, tmp_path: Path) -> None:
+        statistic = "OP Type,Core Type,Count,Total Time(us)"
+        profile(tmp_path, "Cast,AI_CORE,1,1", header=statistic, name="op_statistic.csv")
+        file = database(tmp_path / "msprof_1.db")
+        assert read(tmp_path).steps == ("7", "outside")
+        file.write_bytes(file.read_bytes()[:5000])
+
+        with pytest.raises(TraceError, match=r"msprof_1\.db: is no whole sqlite export of CANN"):
+            read(tmp_path)
+
+    def test_a_part_that_is_empty_is_missed(self, tmp_path: Path) -> None:
+        for part in (0, 1):
+            profile(tmp_path, row(), name=f"op_summary_slice_{part}_20250102000000.csv")
+        assert calls(list(read(tmp_path).records)) == 2
+        (tmp_path / "op_summary_slice_1_20250102000000.csv").write_text("")
+
+        assert ascend.ranks(Place(tmp_path)) == [None]
+        with pytest.raises(TraceError, match=r"op_summary_slice_1_20250102000000\.csv: is empty"):
+            read(tmp_path)
+
+    def test_an_older_export_may_be_broken(self, tmp_path: Path) -> None:
+        profile(tmp_path, row(), name="op_summary_20250102000000.csv")
+        (tmp_path / "op_summary_20250101000000.csv").write_text("")
+
+        assert calls(list(read(tmp_path).records)) == 1
+
+    def test_information_that_is_broken_is_told(self, tmp_path: Path) -> None:
+        folder = profile(tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT", row())
+        (folder.parent / "profiler_info_2.json").write_text('{"rank_id": 2')
+
+        assert "profiler_info_2.json is not read" in read(folder).remarks[0]
+
+    def test_a_table_without_rows_is_named(self, tmp_path: Path) -> None:
+        profile(tmp_path, name="kernel_details.csv")
+        header = "OP Type,Core Type,Count,Total Time(us)"
+        profile(tmp_path, "Cast,AI_CORE,1,1", header=header, name="op_statistic.csv")
+
+        with pytest.raises(TraceError, match=r"kernel_details\.csv: has no rows"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -477,6 +546,18 @@ class TestDatabases:
         ]
         assert read(database(tmp_path / "msprof_2.db", steps=False)).steps == ("",)
 
+    @pytest.mark.parametrize(("steps", "label"), [(True, "7"), (False, "")])
+    def test_what_was_launched_before_the_recording_is_in_no_step(
+        self, tmp_path: Path, steps: bool, label: str
+    ) -> None:
+        calls = "CREATE TABLE CANN_API (connectionId INTEGER); INSERT INTO CANN_API VALUES (0), (8), (9)"
+        links = "ALTER TABLE TASK ADD connectionId INTEGER; UPDATE TASK SET connectionId = 7 + globalTaskId"
+        file = change(database(tmp_path / "msprof_1.db", steps), f"{calls}; {links}; UPDATE TASK SET startNs = 0")
+        trace = read(file)
+
+        assert trace.steps == (label, "outside")
+        assert [(record.step, record.device_ns) for record in trace.records] == [(1, 10), (0, 1010)]
+
     def test_several_devices_are_never_summed(self, tmp_path: Path) -> None:
         file = change(
             database(tmp_path / "msprof_1.db"), "UPDATE TASK SET deviceId = globalTaskId, endNs = startNs + deviceId"
@@ -493,6 +574,12 @@ class TestDatabases:
             file = change(database(tmp_path / f"msprof_{abs(rank)}.db"), f"{ranks} ({rank}, 0)")
             assert ascend.ranks(Place(file)) == expected
             assert calls(list(read(file, rank=expected[0]).records)) == 2
+
+    def test_the_memory_of_operators_stands_for_a_record_of_it(self, tmp_path: Path) -> None:
+        table = (
+            "CREATE TABLE OP_MEMORY (allocationTotalAllocated INTEGER); INSERT INTO OP_MEMORY VALUES (5), (7), (NULL)"
+        )
+        assert read(change(database(tmp_path / "msprof_1.db"), table)).peak_memory == 7
 
     def test_nothing_is_written_beside_a_file_in_wal_mode(self, tmp_path: Path) -> None:
         file = change(database(tmp_path / "msprof_1.db"), "PRAGMA journal_mode = WAL")

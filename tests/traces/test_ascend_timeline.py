@@ -39,13 +39,39 @@ def task(name: str, dur: float, kind: str = "AI_CORE", **event: Any) -> dict[str
 def test_a_folder_of_task_times_is_one_profile_with_an_iteration_a_step() -> None:
     trace = read(shared(ALEXNET))
     assert trace.steps == ("1", "2", "3")
-    us = [sum(record.device_ns or 0 for record in trace.records if record.step == step) / 1000 for step in range(3)]
+    us = [(query.total(query.steps(trace, step), "device") or 0) / 1000 for step in trace.steps]
     assert [round(total) for total in us] == [6951, 6732, 6772]
     for step in range(3):
         assert (calls(trace, step)["Cast"], calls(trace, step)["TransData"]) == (19, 18)
     assert trace.step_ns == (47_587_810, 15_369_160, 15_304_020)
     assert trace.inferred_types
-    assert query.communication(trace) is None
+
+
+def test_communication_of_a_folder_of_task_times_is_beside_the_time_of_each_step() -> None:
+    trace = read(shared(ALEXNET))
+    (file,) = shared(ALEXNET).glob("PROF*/device_0/timeline/step_trace_0_2_1.json")
+    reduces = {event["name"]: event["dur"] for event in json.loads(file.read_text()) if event.get("cat") == "Reduce"}
+    for step in "123":
+        assert query.communication(query.steps(trace, step)) == pytest.approx(reduces[f"Reduce_{step}_0"] * 1000)
+    assert any("communication is that of step_trace (Reduce)" in remark for remark in trace.remarks)
+    (whole,) = file.parent.glob("msprof_0_2_1.json")
+    first = query.communication(query.steps(trace, "1"))
+    assert query.communication(read(whole)) == pytest.approx(first, rel=1e-3)
+
+
+def test_communication_is_named_where_every_iteration_has_a_timeline_of_everything(tmp_path: Path) -> None:
+    named = [("process_name", "", "HCCL"), ("thread_name", 9, "Communication 0")]
+    names = [{"ph": "M", "name": what, "pid": "5", "tid": tid, "args": {"name": name}} for what, tid, name in named]
+    reduce = {"name": "Default/AllReduce-op5_0", "ph": "X", "pid": 5, "tid": 9, "dur": 70}
+    for iteration in (1, 2):
+        (tmp_path / f"task_time_0_1_{iteration}.json").write_text(json.dumps([task("Cast-op1", 5)]))
+        (tmp_path / f"msprof_0_1_{iteration}.json").write_text(json.dumps([task("Cast-op1", 5), *names, reduce]))
+    trace = read(tmp_path)
+    assert (calls(trace, 0), query.communication(trace)) == (Counter(Cast=1, AllReduce=1), 140_000)
+    (tmp_path / "msprof_0_1_2.json").unlink()
+    trace = read(tmp_path)
+    assert query.communication(trace) == 70_000
+    assert "communication is known of 1 of 2 iterations only (msprof_*.json)" in trace.remarks
 
 
 def test_the_timeline_of_everything_counts_each_task_once_and_has_communication() -> None:
@@ -87,6 +113,15 @@ def test_devices_are_ranks(tmp_path: Path) -> None:
     found = traces.find(Place(tmp_path))
     assert [each.rank for each in found] == [0, 3]
     assert [query.total(traces.read(each), "device") for each in found] == [5000, 8000]
+
+
+@pytest.mark.parametrize("content", ["", "[", '[{"name": "Cast-op1", "ph": "X"'])
+def test_an_iteration_whose_file_is_cut_is_missed(tmp_path: Path, content: str) -> None:
+    (tmp_path / "task_time_0_1_1.json").write_text(json.dumps([task("Cast-op1", 5)]))
+    (tmp_path / "task_time_0_1_2.json").write_text(content)
+    (found,) = traces.find(Place(tmp_path))
+    with pytest.raises(TraceError, match=r"task_time_0_1_2\.json: is"):
+        traces.read(found)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,18 @@ def test_an_empty_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
         traces.find(Place(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"\x1f\x8bbroken"])
+def test_a_rank_of_several_that_is_empty_is_missed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "rank0.json").write_text(TEXT)
+    (tmp_path / "notes.json").write_text("")
+    assert len(traces.find(Place(tmp_path))) == 1
+    (tmp_path / "rank12.json").write_bytes(content)
+    with pytest.raises(
+        TraceError, match=r"rank12\.json: is empty or broken, and is called like the profiles beside it"
+    ):
+        traces.find(Place(tmp_path))
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("source", [None, "torch"])
 def test_utf_16_is_named_with_the_command_that_converts_it(tmp_path: Path, encoding: str, source: str | None) -> None:

@@ -77,8 +77,8 @@ class TestNsysStats:
             "50,10,1,10,10,10,10,0,cudaLaunchKernel\n50,10,1,10,10,10,10,0,cudaDeviceSynchronize\n9,9,9,1,1,1,1,0,poll\n"
         )
         found = by_type(read(tmp_path, table))
-        assert {type_: (r.host_ns, r.device_ns, r.counted) for type_, r in found.items()} == {
-            "cudaLaunchKernel": (10, None, 0), "cudaDeviceSynchronize": (10, None, None),
+        assert {type_: (r.host_ns, r.host_most_ns, r.device_ns, r.counted) for type_, r in found.items()} == {
+            "cudaLaunchKernel": (10, 10, None, 0), "cudaDeviceSynchronize": (10, 10, None, None),
         }  # fmt: skip
 
     def test_a_report_of_several_kinds_says_which_is_which(self, tmp_path: Path) -> None:

@@ -357,6 +357,23 @@ def test_executions_that_no_call_explains_are_said_to_be_guessed(written: Write)
     assert any("not linked to the call" in remark for remark in trace.remarks)
 
 
+def test_an_execution_that_was_under_way_at_the_first_call_is_in_no_step(written: Write) -> None:
+    steps = [
+        {"ph": "X", "pid": 1, "tid": 9, "ts": 10 * n, "dur": 9, "name": "train", "args": {"step_num": n}}
+        for n in (1, 2)
+    ]
+    calls = [{"ph": "X", "pid": 1, "tid": 9, "ts": 10 * n + 2, "dur": 2, "name": "PjitFunction(f)"} for n in (1, 2)]
+    ran = [
+        op("add.1", ts, dur, args={"hlo_op": "add.1", "hlo_module": "jit_f", "run_id": str(number)})
+        for number, (ts, dur) in enumerate(((11, 7), (18, 3), (25, 4)))
+    ]
+    trace = trace_of(written, *steps, *calls, *ran)
+    assert trace.steps == ("train 1", "train 2", "outside")
+    assert [(record.step, record.device_ns) for record in trace.records] == [(2, 7000), (0, 3000), (1, 4000)]
+    assert trace.step_ns == (9000, 9000)
+    assert trace.profile().total.device_ns == (3000, 4000)
+
+
 def test_each_format_is_recognised_by_its_reader_alone() -> None:
     files = {"train_step.trace.json.gz": jax, "train_step.hlo.txt.gz": hlo, "step_debug_info.mlir.gz": stablehlo}
     for name, owner in files.items():

@@ -580,3 +580,28 @@ def test_an_op_whose_shapes_change_has_none(tmp_path: Path) -> None:
 def test_op_info_that_is_broken_is_an_error(tmp_path: Path, info: str) -> None:
     with pytest.raises(TraceError, match=r"framework_raw_0.csv: row 2 has op_info .* which is not understood"):
         ascend(tmp_path, "full_op_name,execution_time\na,1\n", framework_raw__csv=f'{RAW}1,a,Cast,"{info}",x\n')
+
+
+@pytest.mark.parametrize(
+    ("detail", "header", "types", "content"),
+    [
+        (
+            "aicore_intermediate_0_detail.csv",
+            "full_op_name,execution_time,execution_frequency",
+            "aicore_intermediate_0_type.csv",
+            "op_type,total_time,execution_frequency\nCast,2,4\n",
+        ),
+        ("gpu_op_detail_info_0.csv", GPU_DETAIL.partition("\n")[0], "gpu_op_type_info_0.csv", GPU_TYPES),
+    ],
+)
+def test_the_table_of_types_does_not_stand_for_one_of_ops_that_is_empty(
+    tmp_path: Path, detail: str, header: str, types: str, content: str
+) -> None:
+    (tmp_path / types).write_text(content)
+    (tmp_path / detail).write_text(f"{header}\n")
+    (found,) = traces.find(Place(tmp_path))
+    with pytest.raises(TraceError, match=rf"{detail}: has no rows, but {types} has"):
+        traces.read(found)
+    (tmp_path / detail).write_text("")
+    with pytest.raises(TraceError, match=rf"{detail}: has no header"):
+        traces.read(found)

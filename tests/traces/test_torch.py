@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -131,6 +132,26 @@ def test_the_peak_of_memory_is_the_greatest_total() -> None:
     content = json.loads(gzip.decompress(CPU.read_bytes()))
     totals = [event["args"]["Total Allocated"] for event in content["traceEvents"] if event["name"] == "[memory]"]
     assert read(CPU).peak_memory == max(totals)
+
+
+def test_without_totals_the_peak_is_what_was_allocated_above_the_beginning(tmp_path: Path) -> None:
+    def memory(time: float, size: int, kind: int = 1, device: int = 0) -> dict[str, Any]:
+        args = {"Device Type": kind, "Device Id": device, "Bytes": size}
+        return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": time, "args": args}
+
+    made = [memory(9, -70), memory(1, 50), memory(2, 40), memory(3, -20), memory(4, 25), memory(5, 30, device=1)]
+    trace = trace_of(tmp_path, op("aten::mm", 0, 9), *made, memory(2, 10**6, kind=0, device=-1))
+    assert trace.peak_memory == 95
+    assert "no totals of memory" in trace.remarks[0]
+
+
+def test_the_peak_of_a_recording_of_2021_is_that_of_its_allocations() -> None:
+    path = shared("torch-cuda/kineto_resnet50_v100_2021.pt.trace.json.gz")
+    content = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    memory = [event["args"] for event in sorted(content, key=lambda e: e["ts"]) if event["name"] == "[memory]"]
+    assert len(memory) == 12_838
+    sizes = [args["Bytes"] for args in memory if args["Device Type"] == 1]
+    assert read(path).peak_memory == max(accumulate(sizes)) > 2**30
 
 
 @pytest.mark.torch
@@ -484,11 +505,13 @@ def test_events_of_any_other_phase_change_nothing(tmp_path: Path, phase: str | N
 def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_and_told(tmp_path: Path) -> None:
     broken = op("aten::mm", 9, 1)
     del broken["dur"]
-    made = {"schemaVersion": 1, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
+    gpu = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}
+    made = {"schemaVersion": 1, **gpu, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
     with pytest.raises(TraceError, match=r"missing or no number: 'aten::mm' at 5.0 us"):
         read(write(tmp_path, made))
     trace = read(write(tmp_path, made), partial=True)
     assert [record.calls for record in trace.records] == [1]
+    assert trace.environment.device == "cpu"  # nothing is cut off
     assert trace.remarks == (
         "2 durations are missing or no numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
     )
