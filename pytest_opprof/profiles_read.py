@@ -16,7 +16,7 @@ from .trace import OpTrace
 from .traces.place import Place
 
 MOST_MEMORY = 4 << 30
-"""Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 1 GiB."""
+"""Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
 

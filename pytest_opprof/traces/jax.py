@@ -143,6 +143,8 @@ class Events:
     """Of each function, from Python."""
     processes: dict[int, str] = field(default_factory=dict)
     thread_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Events of devices that name no op, by process."""
 
     def ran(self, op: Op, called: str, run_id: str, thread: tuple[int, int], start: int, duration: int) -> None:
         """Add an event of an op."""
@@ -263,18 +265,21 @@ def _records(events: Events, steps: _Steps) -> Iterator[OpRecord]:
         op = ops[which]
         taken = [own[event] for event in members]
         calls = _calls(events, members)
-        yield OpRecord(
+        type_ = op.type or _type(op.name)
+        record = OpRecord(
             op.name,
-            type_ := op.type or _type(op.name),
+            type_,
             op.module,
             step,
             calls,
-            device_ns=sum(taken),
-            least_ns=min(taken) if calls == len(taken) else None,
-            most_ns=max(taken) if calls == len(taken) else None,
             place=events.processes.get(op.process, ""),
             counted=0 if type_ in _CONTROL or type_.startswith("__inference_") else None,
         )
+        extremes = (min(taken), max(taken)) if calls == len(taken) else (None, None)
+        if op.type and events.left_out:
+            yield record._replace(host_ns=sum(taken), host_least_ns=extremes[0], host_most_ns=extremes[1])
+        else:
+            yield record._replace(device_ns=sum(taken), least_ns=extremes[0], most_ns=extremes[1])
 
 
 def _type(name: str) -> str:

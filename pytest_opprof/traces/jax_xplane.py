@@ -12,14 +12,13 @@ same profile.
 
 TensorFlow besides writes ops that XLA did not compile: one that a function runs has the name ``<node>:<type>`` and its
 node as display name; one that Python calls is an event with the stats ``eager_op`` and ``is_func`` = 0, whose time is
-that of the call. They are on the host; what a GPU did for them is not read, and said. A function itself is no op.
-Seen: jax 0.10.2, tensorflow 2.21.0, CPU. torch_xla and GPUs after the format's definition, not seen.
+that of the call. What a GPU did for them is not read, and said: they have host time then. A function itself is no op.
+Seen: jax 0.10.2, tensorflow 2.21.0, CPU. torch_xla, GPUs and TPUs after the format's definition, not seen.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -74,13 +73,15 @@ def read(place: Place, options: Options) -> OpTrace:
             for number, each in enumerate(fields(data, 0, len(data))):
                 last = each.number
                 if (each.number, each.wire) == (1, BYTES):
-                    remarks += _Plane(data, each).collect(number, events)
+                    _Plane(data, each).collect(number, events)
             if last == 1:
                 remarks.append("it ends without the name of a host: if it was cut, then between two of its planes")
         except Broken as error:
             raise TraceError(f"{place}: is no whole XLA profile ({error}). Was it copied whole?") from None
         except OverflowError:
             raise TraceError(f"{place}: has a time beyond 64 bits; record it again") from None
+    for process, count in events.left_out.items():
+        remarks.append(f"{count} events of {process} name no op of XLA's: left out")
     return op_trace(place, TITLE, events, remarks)
 
 
@@ -121,14 +122,12 @@ class _Plane:
             if value:
                 self._meanings[key] = self._meaning(value)
 
-    def collect(self, number: int, events: Events) -> Iterator[str]:
-        """Add what happened in this plane; yield remarks."""
+    def collect(self, number: int, events: Events) -> None:
+        """Add what happened in this plane."""
         events.processes[number] = self._name
-        kernels = 0
-        for line_number, line in enumerate(self._lines):
-            kernels += self._collect(line, (number, line_number), events)
-        if kernels and self._name.startswith("/device:"):
-            yield f"{kernels} events of {self._name} name no op of XLA's: left out"
+        left_out = sum(self._collect(line, (number, index), events) for index, line in enumerate(self._lines))
+        if left_out and self._name.startswith("/device:"):
+            events.left_out[self._name] = left_out
 
     def _collect(self, line: Field, thread: tuple[int, int], events: Events) -> int:
         """Add the events of a line; return how many are of no op."""

@@ -139,6 +139,15 @@ def test_what_a_device_did_for_no_op_is_told(read: Read) -> None:
     assert "1 events of /device:GPU:0 name no op of XLA's: left out" in trace.remarks
 
 
+def test_ops_of_tensorflow_have_host_time_where_a_device_did_their_work(read: Read) -> None:
+    meant = field(1, 3) + field(2, field(1, 3) + field(2, "a/MatMul:MatMul") + field(4, "a/MatMul"))
+    host = plane(event(3, 0, 5000), name="/host:CPU", metadata=field(4, meant))
+    assert [(r.name, r.type, r.device_ns, r.host_ns) for r in read(host).records] == [("a/MatMul", "MatMul", 5, None)]
+    trace = read(host + plane(event(1, 0, 1000)))
+    assert [(r.device_ns, r.host_ns, r.host_most_ns) for r in trace.records] == [(None, 5, 5)]
+    assert trace.remarks[0] == "1 events of /device:GPU:0 name no op of XLA's: left out"
+
+
 def test_executions_without_a_number_are_not_taken_for_one(read: Read) -> None:
     unnumbered = [OP[0], OP[1], stat(3, uint=2**64 - 1)]
     steps = [event(2, at, 2_000_000, stat(4, int=number)) for number, at in enumerate((0, 5_000_000))]
