@@ -34,6 +34,7 @@ _TIMES = frozenset(["Duration", "gpu__time_duration.sum"])
 # Numbers that can be written so in one locale only: both separators, one of them twice, or not three digits behind it.
 _POINT = re.compile(r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}|\d+\.(?:\d{1,2}|\d{4,})")
 _COMMA = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}|\d+,(?:\d{1,2}|\d{4,})")
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
 _ALONE = "ncu runs each kernel by itself, at a fixed clock: compare these times with their own kind only"
 
 
@@ -119,6 +120,7 @@ class _Numbers:
 
     def saw(self, cell: str) -> None:
         """Look at one of them."""
+        cell = cell.strip()
         if not self._point and _POINT.fullmatch(cell):
             self._point = cell
         elif not self._comma and _COMMA.fullmatch(cell):
@@ -134,10 +136,10 @@ class _Numbers:
                 " LC_ALL=C"
             )
         thousands, decimal = ".," if self._comma else ",."
-        try:
-            return float(launch.duration.replace(thousands, "").replace(decimal, ".")) * NS[launch.unit]
-        except (ValueError, KeyError):
+        number = launch.duration.replace(thousands, "").replace(decimal, ".")
+        if not _NUMBER.fullmatch(number) or launch.unit not in NS:
             raise TraceError(
                 f"{self._place}: the kernel {launch.kernel[:60]!r} took {launch.duration[:40]!r} {launch.unit!r};"
                 f" expected a number of {', '.join(NS)}"
-            ) from None
+            )
+        return float(number) * NS[launch.unit]

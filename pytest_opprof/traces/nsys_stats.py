@@ -82,6 +82,7 @@ def _summed(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Ite
     are_calls = table.header[table.columns["calls"]].startswith("Num")
     cells = table.rows("name", "category", "calls", "total time", "min", "max", remarks=cut)
     for number, (name, category, calls, *times) in enumerate(cells, 2):
+        name, category = name.strip(), category.strip()
         kind = _KINDS.get(category) or ("copy" if _MEMORY.match(name) else "call" if are_calls else "kernel")
         if kind == "call" and not _CALL.fullmatch(name):
             continue  # of the operating system (osrt_sum) or another library
@@ -98,6 +99,7 @@ def _traced(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Ite
     megabytes = tables.unit(table, "bytes", {"MB": _MIB}) if "bytes" in table.columns else 0
     cells = table.rows("name", "duration", "bytes", "device", "strm", remarks=cut)
     for number, (name, duration, size, device, stream) in enumerate(cells, 2):
+        name = name.strip()
         ns = tables.duration(table, number, "duration", duration, untimed) * unit
         moved = tables.number(table, number, "bytes", size) if megabytes else None
         taken = Taken.of(1, ns, ns, ns, None if moved is None else moved * megabytes)

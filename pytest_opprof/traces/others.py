@@ -52,7 +52,7 @@ def explained(place: Place) -> str:
         return f"is a tar archive. Unpack it and give the folder: tar -xf {name}"
     if _MINDIR.match(start):
         return f"is a MindIR model, not a profile. {_RECORD.format('mindspore.profiler')}"
-    if _STABLEHLO.search(start):
+    if b"\0\0" in start[:4] and _STABLEHLO.search(start):  # a flatbuffer: it begins with a small number
         return (
             "is a program saved by jax.export; opprof counts the ops of its text. Save that instead:"
             f" print(jax.export.deserialize(open({place.path.name!r}, 'rb').read()).mlir_module())"

@@ -13,8 +13,8 @@ The JSON has all of them, for each process: ``{"rocprofiler-sdk-tool": [{"agents
 "buffer_records": {"kernel_dispatch": [...], "memory_copy": [...], "hip_api": [...]}}]}``. Times are ns. Calls that the
 runtime makes for itself (HSA, HIP's compiler) and markers are left out.
 
-Written after AMD's documentation and public examples of ROCm 6.2 to 7.1, not tried on recordings of our own. Memory: 8
-times the JSON, which is limited to 512 MiB.
+Written after AMD's documentation and public examples of ROCm 6.2 to 7.1, not tried on recordings of our own. Memory:
+twice the JSON, which is limited to 512 MiB.
 """
 
 from __future__ import annotations

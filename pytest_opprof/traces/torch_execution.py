@@ -10,7 +10,7 @@ It says what ran, on what and in which call, not how long: ops have counts, dtyp
 as in the profiler's trace of the same run (`torch`); a copy between devices is told by the devices of its tensors.
 Kernels are not in it. Seen: PyTorch 2.13, CPU. Schema 1.0 and devices after PyTorch's source, not seen.
 
-Memory: 3 times the file, which is limited to 512 MiB (500,000 calls).
+Memory: twice the file, which is limited to 512 MiB (500,000 calls).
 """
 
 from __future__ import annotations

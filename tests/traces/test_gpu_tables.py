@@ -49,8 +49,9 @@ class TestNsysStats:
     )
 
     @pytest.mark.parametrize("before", ["", PRINTED, "\ufeff"], ids=["file", "terminal", "byte order mark"])
-    def test_kernels_have_their_calls_and_times(self, tmp_path: Path, before: str) -> None:
-        found = by_type(read(tmp_path, before + self.KERNELS))
+    @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+    def test_kernels_have_their_calls_and_times(self, tmp_path: Path, before: str, end: str) -> None:
+        found = by_type(read(tmp_path, (before + self.KERNELS).replace("\n", end)))
         gemm, cast = found["gemm"], found["cupy_copy__float64_float32"]
         assert gemm.name == "void gemm<(int)64, float>(float *, int)"
         assert (gemm.calls, gemm.device_ns, gemm.least_ns, gemm.most_ns) == (3, 600_000, 100_000, 300_000)
@@ -149,12 +150,13 @@ class TestNcu:
         return ",".join([f'"{id_}"', *where, f'"{metric}","{unit}","{value}"']) + "\n"
 
     @pytest.mark.parametrize("before", ["", PRINTED], ids=["file", "terminal"])
-    def test_each_launch_has_its_duration(self, tmp_path: Path, before: str) -> None:
+    @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+    def test_each_launch_has_its_duration(self, tmp_path: Path, before: str, end: str) -> None:
         table = before + self.DETAILS
         for id_, (kernel, unit, value) in enumerate([("gemm<1>(int)", "ns", "2,848"), ("gemm<1>(int)", "us", "3.50")]):
             table += self.row(id_, kernel, "SM Frequency", "hz", "1,215,000,000.00")
             table += self.row(id_, kernel, "Duration", unit, value)
-        trace = read(tmp_path, table)
+        trace = read(tmp_path, table.replace("\n", end))
         (record,) = trace.records
         assert (record.name, record.type, record.calls, record.place) == ("gemm<1>(int)", "gemm", 2, "GPU 0 stream 7")
         assert (record.device_ns, record.least_ns, record.most_ns) == (6348, 2848, 3500)
@@ -193,6 +195,8 @@ class TestNcu:
         [
             ([("Duration", "ns", "1.5"), ("Cycles", "", "1,5")], r"in two ways, '1\.5' and '1,5'; .*LC_ALL=C"),
             ([("Duration", "ns", "soon")], "'k' took 'soon' 'ns'; expected a number of ns"),
+            ([("Duration", "ns", "nan")], "'k' took 'nan' 'ns'; expected a number of ns"),
+            ([("Duration", "ns", "-1")], "'k' took '-1' 'ns'; expected a number of ns"),
             ([("Duration", "years", "1")], "'k' took '1' 'years'"),
             ([], "has no kernel; did ncu find one"),
         ],
