@@ -225,12 +225,12 @@ def save(path: Path, baselines: Baselines) -> None:
         raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Put *text* into *path*, which is the old file or the new one at any moment. Raises OSError."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Put *content* into *path*, which is the old file or the new one at any moment. Raises OSError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from . import __version__, baselines, names, profiles
@@ -23,6 +24,9 @@ OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 for a finding, 2 for bad usage or input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names are in any script, terminals are not
     arguments = _parser().parse_args(argv)
     if sys.stdout is None:
         print("opprof: there is no standard output to write to", file=sys.stderr)

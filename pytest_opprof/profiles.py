@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,14 @@ def add(commands: Any) -> None:
     convert = commands.add_parser("convert", help="write a profile in opprof's own format, or as a Chrome trace")
     convert.add_argument("file", type=Path)
     _add_source(convert)
-    convert.add_argument("-o", "--output", type=Path, required=True, help="OUT.json, or OUT.trace.json for a viewer")
+    convert.add_argument("-o", "--output", type=Path, required=True, help=_OUTPUT)
     convert.set_defaults(run=_convert)
 
     formats = commands.add_parser("formats", help="list the profiles that can be read")
     formats.set_defaults(run=_formats)
 
 
+_OUTPUT = "OUT.trace.json is a Chrome trace for a viewer, anything else opprof's own format; .gz behind it is gzipped"
 _SHOW = "Filters do not change the totals above the table. Times have units: 100us, 1.5ms."
 
 
@@ -102,17 +104,22 @@ def _convert(arguments: argparse.Namespace) -> bool:
     trace = profiles_read.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert")
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
-    text = opprof.chrome(trace) if arguments.output.name.endswith(".trace.json") else opprof.dump(trace)
+    plain_name = arguments.output.name.removesuffix(".gz")
+    as_chrome = plain_name.endswith(".trace.json")
+    content = (opprof.chrome(trace) if as_chrome else opprof.dump(trace)).encode()
     try:
-        write_atomically(output, text)
+        write_atomically(output, content if plain_name == arguments.output.name else gzip.compress(content, 6, mtime=0))
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
-    print(f"wrote {arguments.output}: {len(trace.records)} records")
+    as_what = "as a Chrome trace" if as_chrome else "in opprof's own format"
+    print(f"wrote {arguments.output}: {len(trace.records)} records {as_what}")
     return False
 
 
 def _formats(arguments: argparse.Namespace) -> bool:
     width = max(map(len, traces.FORMATS))
     for name in traces.FORMATS:
-        print(f"{name:{width}}  {traces.module(name).TITLE}")
+        module = traces.module(name)
+        untried = "; as documented, not tried on recordings" if hasattr(module, "AS_DOCUMENTED") else ""
+        print(f"{name:{width}}  {module.TITLE}{untried}")
     return False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import mmap
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import listing, query, traces
@@ -13,6 +15,8 @@ from .errors import TraceError, UsageError
 from .trace import OpTrace
 from .traces.place import Place
 
+MOST_MEMORY = 4 << 30
+"""Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
 
@@ -23,11 +27,14 @@ def read(
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
-        with _Progress(path) as progress:
+        with _Progress(path) as progress, _bounded(path):
             found = _chosen(traces.find(Place(path, progress), arguments.source), path, rank)
             read = [traces.read(each, arguments.partial) for each in found]
     except MemoryError:
-        raise TraceError(f"{path}: is larger than the memory there is") from None
+        raise TraceError(
+            f"{path}: takes more memory to read than the {MOST_MEMORY >> 30} GiB that opprof takes, or than there is."
+            " Record fewer steps, or give one rank of several"
+        ) from None
     finally:
         gc.freeze()  # nor are they looked through from here on
         gc.enable()
@@ -37,6 +44,26 @@ def read(
         for remark in () if quiet else remarks(trace):
             say(each, remark)
     return [(each, trace if steps is None else query.steps(trace, steps)) for each, trace in zip(found, read)]
+
+
+@contextmanager
+def _bounded(path: Path) -> Iterator[None]:
+    """Let the process take `MOST_MEMORY` more, beside what it maps of a file; more is a MemoryError (Linux only)."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit, setrlimit
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    mapped = path.stat().st_size if path.is_file() else 0
+    soft, hard = getrlimit(RLIMIT_AS)
+    limits = [pages * mmap.PAGESIZE + mapped + MOST_MEMORY, *(each for each in (soft, hard) if each != RLIM_INFINITY)]
+    setrlimit(RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        setrlimit(RLIMIT_AS, (soft, hard))
 
 
 def remarks(trace: OpTrace) -> list[str]:

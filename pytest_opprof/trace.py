@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import names
@@ -170,7 +171,12 @@ class OpTrace:
 
 def communicates(record: OpRecord) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
-    return record.place in COMMUNICATION_PLACES or record.type.startswith("hcom_") or is_nccl(record.type)
+    return record.place in COMMUNICATION_PLACES or _communicates(record.type)
+
+
+@lru_cache(1 << 14)  # few differ, and each is asked for five times
+def _communicates(type_: str) -> bool:
+    return type_.startswith("hcom_") or is_nccl(type_)
 
 
 def is_nccl(kernel: str) -> bool:

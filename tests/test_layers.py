@@ -13,7 +13,9 @@ from pytest_opprof import traces
 PACKAGE = Path(pytest_opprof.__file__).parent
 FORMATS = {f"traces.{name}" for name in traces.FORMATS}
 SHARED_BY_FORMATS = (
-    {f"traces.{path.stem}" for path in (PACKAGE / "traces").glob("[!_]*.py")} - FORMATS - {"traces.place"}
+    {f"traces.{path.stem}" for path in (PACKAGE / "traces").glob("[!_]*.py")}
+    - FORMATS
+    - {"traces.place", "traces.events", "traces.others"}
 )
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files", "own", "ids", "processes", "processes.parent"},
@@ -27,6 +29,8 @@ LAYERS = [
     {"backends.cuda_memory", "backends.torch_cuda"},
     {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.cuda", "backends.fake"},
     {"traces.place"},
+    {"traces.events"},
+    {"traces.others"},
     {"traces"},
     SHARED_BY_FORMATS,
     FORMATS,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import os
 import subprocess
@@ -133,6 +135,20 @@ class TestShow:
         assert lines[2].split() == ["k<int>", "conv1", "4", "800", "ns", "200", "ns"]
         (kernel,) = json.loads(run("show", "a.json", "--kernels", "--format", "json", "-t1")[1])["kernels"]
         assert (kernel["kernel"], kernel["total_ns"], kernel["average_ns"]) == ("k<int>", 800, 200)
+
+    @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+    def test_a_terminal_that_lacks_a_character_gets_its_code_point(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, encoding: str
+    ) -> None:
+        save("b.json", made(RECORDS[0]._replace(name="注意力_" + "x" * 50)))
+        for stream in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, stream, io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True))
+        assert cli.main(["show", "b.json"]) == 0
+        printed = sys.stdout.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+        assert "\\u6ce8\\u610f\\u529b_x" in printed
+        assert "x\\u2026" in printed
+        assert cli.main(["show", "注"]) == 2
+        assert b"\\u6ce8: there is no such file" in sys.stderr.buffer.getvalue()  # type: ignore[attr-defined]
 
     def test_steps_can_be_chosen(self, run: Run) -> None:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
@@ -468,12 +484,19 @@ class TestCheck:
 
 class TestConvert:
     def test_to_our_own_format_and_back(self, run: Run) -> None:
-        assert run("convert", "a.json", "-o", "b.json") == (0, "wrote b.json: 3 records\n", "")
+        assert run("convert", "a.json", "-o", "b.json") == (0, "wrote b.json: 3 records in opprof's own format\n", "")
         assert json.loads(Path("a.json").read_text()) == json.loads(Path("b.json").read_text())
 
     def test_to_a_chrome_trace(self, run: Run) -> None:
-        assert run("convert", "a.json", "-o", "b.trace.json")[0] == 0
+        assert run("convert", "a.json", "-o", "b.trace.json")[1] == "wrote b.trace.json: 3 records as a Chrome trace\n"
         assert len(json.loads(Path("b.trace.json").read_text())["traceEvents"]) == 4
+
+    def test_gzipped_by_its_name_with_the_same_content(self, run: Run) -> None:
+        for name in ("b.trace.json", "b.json"):
+            run("convert", "a.json", "-o", name)
+            run("convert", "a.json", "-o", f"{name}.gz")
+            assert gzip.decompress(Path(f"{name}.gz").read_bytes()) == Path(name).read_bytes()
+        assert run("show", "b.json.gz", "-t0")[1] == run("show", "a.json", "-t0")[1]
 
     def test_it_never_overwrites_what_it_reads(self, run: Run) -> None:
         before = Path("a.json").read_text()
@@ -488,7 +511,8 @@ class TestConvert:
 def test_formats_are_listed(run: Run) -> None:
     code, out, _ = run("formats")
     assert code == 0
-    assert "pytest-opprof profile" in out
+    assert "pytest-opprof profile\n" in out
+    assert "ncu                 Nsight Compute table (ncu --csv); as documented, not tried on recordings\n" in out
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(run: Run) -> None:
@@ -534,6 +558,24 @@ class TestWhatCannotBeSeen:
         assert "in each of 2 steps, times in the fastest" in run("check", "b.json", "--budget", "Conv=5")[1]
         assert "in each of 2 steps" in run("check", "b.json", "--budget", "Conv=4")[1]
         assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
+def test_a_profile_that_takes_more_memory_than_the_bound_is_one_error(run: Run) -> None:
+    import resource
+
+    events = ",".join(f'{{"ph":"X","cat":"cpu_op","name":"a{n}","ts":{n},"dur":1}}' for n in range(100_000))
+    Path("b.json").write_text(f'{{"schemaVersion":1,"traceEvents":[{events}]}}')
+    code = (
+        "from pytest_opprof import cli, profiles_read; profiles_read.MOST_MEMORY = 64 << 20;"
+        "raise SystemExit(cli.main(['show', 'b.json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("opprof: b.json: takes more memory to read than the 0 GiB that opprof takes")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    assert run("show", "a.json")[0] == 0
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

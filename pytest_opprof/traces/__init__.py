@@ -7,6 +7,9 @@ Each module has
   more than its head;
 - ``read(place, options)``: the `OpTrace`; raises TraceError, and nothing else, for a file that is broken;
 - where one place can hold several ranks or tell which it is, ``ranks(place)``;
+- where no recording of it was at hand, ``AS_DOCUMENTED``;
+- where the profiler writes the same into several files of a folder, ``repeats(place)``: whether this is one that is not
+  needed beside another;
 - where the profiler writes files that hold no ops, ``explains(place)``: what such a file is, and what to give instead.
 """
 
@@ -21,6 +24,7 @@ from typing import Protocol, cast
 from ..errors import TraceError, UsageError
 from ..names import suggestion
 from ..trace import OpTrace
+from . import others
 from .place import Place
 
 FORMATS = (
@@ -33,10 +37,15 @@ FORMATS = (
     "ascend",
     "ascend_timeline",
     "nsys",
+    "nsys_stats",
+    "ncu",
+    "rocprof",
     "torch",
+    "torch_execution",
     "onnxruntime",
     "onnx_model",
     "jax",
+    "jax_xplane",
     "hlo",
     "stablehlo",
 )
@@ -104,7 +113,7 @@ def find(place: Place, source: str | None = None) -> list[Found]:
 
     Raises TraceError when there is none, saying what was looked for.
     """
-    if wrong := _no_place(place) or _no_utf8(place):
+    if wrong := _no_place(place) or others.explained(place) or _no_utf8(place):
         raise TraceError(f"{place}: {wrong}")
     formats = FORMATS if source is None else (source,)
     if source is not None and not place.is_folder:
@@ -147,7 +156,9 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
         raise TraceError(f"{place}: too many files or folders to look through; name the profile's own folder")
     for name in formats:
         if module(name).recognises(place):
-            yield from _ranked(name, place)
+            repeats = getattr(module(name), "repeats", None)
+            if not (depth and repeats and repeats(place)):
+                yield from _ranked(name, place)
             return
     if place.is_folder:
         for child in place.children():
@@ -181,8 +192,10 @@ def _no_place(place: Place) -> str:
 def _no_utf8(place: Place) -> str:
     """Return that a text is UTF-16, with a byte order mark or with a zero as every other byte."""
     start = place.head[:64]
-    half_zeros = len(start) == 64 and start.isascii() and any(start[0::2]) != any(start[1::2])
-    if not half_zeros and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+    halves = (start[0::2], start[1::2])
+    letters = next((half for half, other in (halves, halves[::-1]) if len(half) == 32 and not any(other)), b"\xff")
+    is_text = letters.isascii() and "".join(letters.decode().split()).isprintable()
+    if not is_text and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return ""
     return (
         "is UTF-16, as a spreadsheet or PowerShell's > writes it; expected UTF-8. Convert it:"
@@ -197,7 +210,7 @@ def _not_read(place: Place) -> str:
             place.beginning()
     except TraceError as error:
         return f". {error}"
-    wrong = _no_utf8(place) or _explained(place)
+    wrong = others.explained(place) or _no_utf8(place) or _explained(place)
     return f". {place} {wrong}" if wrong else ""
 
 
@@ -211,6 +224,6 @@ def _why(place: Place) -> str:
     beginning = place.beginning()
     if not beginning:
         return ": it is empty"
-    if place.path.name.endswith((".xplane.pb", ".xplane.pb.gz")):
-        return ": give the .trace.json.gz beside it"
+    if unknown := others.unknown_timeline(place):
+        return unknown
     return f". It begins with {beginning[:40].decode('utf-8', 'backslashreplace')!r}"

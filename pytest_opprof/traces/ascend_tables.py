@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import nan
 
-from ..errors import TraceError
 from . import tables
 from .ascend_ops import UNTIMED, Key, Read, Times
 from .place import Place
@@ -161,26 +160,26 @@ def _kernels(table: tables.Table, read: Read, device: int | None, step: str, rem
     devices = sorted({tables.known(cell) for cell in seen} - {""})
     if len(devices) > 1 and device is None:
         read.remarks.append(f"the kernels of {len(devices)} devices are added up: {', '.join(devices)}")
-    ns, kb = _unit(table, "duration", _NS), _unit(table, moved[0], _BYTES) if moved else nan
+    ns, kb = tables.unit(table, "duration", _NS), tables.unit(table, moved[0], _BYTES) if moved else nan
     for key, values in times.items():
         label = (step, *key[1:]) if step else key
         read.add_times(label, values, ns, flop[key] if flops else nan, byte[key] * kb)
 
 
 def _statistic(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
-    columns, ns = ("total time", "min time", "max time"), _unit(table, "total time", _NS)
+    columns, ns = ("total time", "min time", "max time"), tables.unit(table, "total time", _NS)
     rows = table.rows("device", "type", "core", "count", *columns, remarks=remarks)
     for number, (on, kind, core, count, *cells) in enumerate(rows, 2):
         if device is None or tables.known(on) == str(device):
             total = tables.duration(table, number, "total time", cells[0], read.untimed) * ns
             least, most = (_number(table, number, *cell) * ns for cell in zip(columns[1:], cells[1:]))
             key = (step, kind, kind, core, *_NOT_DESCRIBED)
-            read.add(key, _count(table, number, count), (total, least, most))
+            read.add(key, tables.count(table, number, "count", count), (total, least, most))
 
 
 def _operators(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
     columns = ("device self duration", "host self duration")
-    units = [_unit(table, column, _NS) for column in columns]
+    units = [tables.unit(table, column, _NS) for column in columns]
     for number, (name, shapes, *cells) in enumerate(table.rows("name", "input shapes", *columns, remarks=remarks), 2):
         times = [
             tables.duration(table, number, column, cell, read.untimed) * unit
@@ -191,13 +190,13 @@ def _operators(table: tables.Table, read: Read, device: int | None, step: str, r
 
 
 def _apis(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
-    ns = _unit(table, "time", _NS)
+    ns = tables.unit(table, "time", _NS)
     rows = table.rows("level", "api name", "count", "time", "min", "max", remarks=remarks)
     for number, (level, name, count, time, *cells) in enumerate(rows, 2):
         host_ns = tables.duration(table, number, "time", time, read.untimed) * ns
         least, most = (_number(table, number, *cell) * ns for cell in zip(("min", "max"), cells))
         key = (step, name, name, level, *_NOT_DESCRIBED)
-        read.add(key, _count(table, number, count), UNTIMED, (host_ns, least, most))
+        read.add(key, tables.count(table, number, "count", count), UNTIMED, (host_ns, least, most))
 
 
 def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float]]:
@@ -218,24 +217,9 @@ def peak_memory(place: Place, column: str) -> int | None:
     table.require(column)
     cells = enumerate((cell for (cell,) in table.rows(column)), 2)
     most = max((tables.number(table, number, column, cell) or 0 for number, cell in cells), default=0)
-    return round(most * _unit(table, column, _BYTES)) or None
+    return round(most * tables.unit(table, column, _BYTES)) or None
 
 
 def _number(table: tables.Table, row: int, column: str, cell: str) -> float:
     value = tables.number(table, row, column, cell)
     return nan if value is None else value
-
-
-def _count(table: tables.Table, row: int, cell: str) -> int:
-    value = tables.number(table, row, "count", cell)
-    if value is not None and value == int(value):
-        return int(value)
-    raise TraceError(f"{table.place}: row {row} has {cell[:40]!r} for a count; expected a whole number")
-
-
-def _unit(table: tables.Table, column: str, units: Mapping[str, int]) -> int:
-    unit = table.unit(column)
-    if unit not in units:
-        header = table.header[table.columns[column]]
-        raise TraceError(f"{table.place}: has no unit in the header {header!r}; expected one of {', '.join(units)}")
-    return units[unit]

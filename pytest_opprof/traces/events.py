@@ -52,7 +52,7 @@ _CUT = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 # Kineto wrote bandwidths of empty copies as C++ prints them (pytorch/kineto issue 105, PR 131). Strings come first, so
 # that nothing inside one is touched.
-_BARE = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<=[:,\[ \t\r\n])[-+]?(?:inf|nan|N/A)(?=[ \t\r\n,}\]])', re.DOTALL)
+_BARE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[:,\[ \t\r\n])[-+]?(?:inf|nan|N/A)(?=[ \t\r\n,}\]])', re.DOTALL)
 _MAYBE_BARE = re.compile(rb"[-+:,\[ \t\r\n](?:inf|nan|N/A)[ \t\r\n,}\]]")
 _BARE_NUMBER = "numbers are written as a bare inf, nan or N/A: taken as absent"
 _IN_LATIN_1 = json.JSONDecoder(parse_int=float)

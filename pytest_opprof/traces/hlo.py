@@ -23,19 +23,18 @@ from ..errors import TraceError
 from ..trace import OpTrace
 from . import Options
 from .place import Place
-from .static import MOST_OPS, ONCE, REDUCTIONS, Function, Types, dot_operations, executed, lines, op_record
+from .static import ONCE, REDUCTIONS, STRING, Function, Size, Types, dot_operations, executed, lines, op_record
 
 TITLE = "HLO text (XLA)"
 _BEGIN = re.compile(rb"\s*(?://[^\n]*\n\s*)*HloModule\s")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .* )?\{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = ")
 _OPCODE = re.compile(r" ([a-z][\w\-]*)\(")
-_BRACKET = re.compile(r'[()]|"(?:[^"\\]|\\.)*"')
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(rf"[()]|{STRING.pattern}")
 _OPERAND = re.compile(r"%([\w.\-]+)|(?:^|[ /])([A-Za-z_][\w.\-]*)(?=\s*(?:,|$))")
-_ARRAY = re.compile(r"([a-z]\w*)\[([0-9,<=?]*)\]")
+_ARRAY = re.compile(r"\b([a-z]\w*)\[([0-9,<=?]*)\]")
 _CALLED = re.compile(
-    r"\b(?:calls|body|condition|true_computation|false_computation|branch_computations)=(\{[^}]*\}|%?[\w.\-]+)"
+    r"\b(?:calls|body|condition|true_computation|false_computation|branch_computations)=(\{[^{}]*\}|%?[\w.\-]+)"
 )
 _APPLIED = re.compile(r"\bto_apply=%?([\w.\-]+)")
 _CONTRACTED = re.compile(r"\blhs_contracting_dims=\{([0-9,]*)\}")
@@ -44,7 +43,7 @@ _NO_OPS = frozenset(
     add-dependency domain async-start async-update async-done""".split()
 )
 _IN_REGIONS = frozenset(["parameter", "constant", "convert", "bitcast", "tuple", "get-tuple-element"])
-_MOST_TYPES = 1 << 20
+_MOST_TYPES = 1 << 16
 _MOST_CACHED = 2000
 _ONCE = {"while": "a loop", "conditional": "a branch"}
 
@@ -55,7 +54,7 @@ def recognises(place: Place) -> bool:
 
 
 def read(place: Place, options: Options) -> OpTrace:
-    """Read it. Raises TraceError. Takes the memory of the ops, at most `MOST_OPS`, and of one line."""
+    """Read it. Raises TraceError. Takes the memory of the ops, at most `static.Size`, and of one line."""
     module = _Module(place)
     for number, line in enumerate(lines(place), 1):
         module.take(line, number)
@@ -89,12 +88,12 @@ class _Module:
         self.once: set[str] = set()
         self._place = place
         self._inside: _Computation | None = None
-        self._ops = 0
+        self._size = Size()
 
     def take(self, line: str, number: int) -> None:
         """Read the next line."""
         if self._inside is None:
-            if match := _COMPUTATION.match(line.rstrip()):
+            if line.rstrip().endswith(" {") and (match := _COMPUTATION.match(line.rstrip())):
                 self._inside = self.functions[match[2]] = _Computation()
                 self.entry = match[2] if match[1] else self.entry
         elif line.startswith("}"):
@@ -122,18 +121,19 @@ class _Module:
         if match is None or end < 0:
             raise TraceError(f"{self._place}: line {number}: {name!r} has no shape and opcode: {line[at : at + 80]!r}")
         opcode, shape = match[1], line[at:end]
+        is_op = opcode not in _NO_OPS and not opcode.endswith("-done")
+        # Of a constant only its name and type are kept.
+        if excess := self._size.exceeded(line[:end] if opcode == "constant" else line, is_op):
+            raise TraceError(f"{self._place}: line {number}: {excess}")
         inside.types[name] = shape
         inside.opcodes.add(opcode)
         if opcode in ("parameter", "constant"):
             return
         close = _closing(line, match.end() - 1)
-        attributes = _STRING.sub("", line[close:])
+        attributes = STRING.sub("", line[close:])
         self._calls(inside, opcode, attributes)
-        if opcode in _NO_OPS or opcode.endswith("-done"):
+        if not is_op:
             return
-        self._ops += 1
-        if self._ops > MOST_OPS:
-            raise TraceError(f"{self._place}: line {number}: more than {MOST_OPS} ops, which no program has")
         operands = [one or other for one, other in _OPERAND.findall(line[match.end() : close - 1])]
         record = op_record(name, opcode.removesuffix("-start"), inside.types_of(operands), _types(shape))
         applied = _APPLIED.search(attributes)

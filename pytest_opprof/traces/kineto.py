@@ -180,7 +180,7 @@ class Events:
         self.first_timeless = ""
         self._base: float | None = None
         self._thread_numbers: dict[tuple[int | str, int | str], int] = {}
-        self._call_numbers: dict[str, dict[str, dict[bytes, int]]] = defaultdict(lambda: defaultdict(dict))
+        self._call_numbers: dict[tuple[str, str, bytes], int] = {}
         """By category, name and shapes."""
         self._launch_numbers: dict[str, int] = {}
         """-1: of no interest."""
@@ -198,7 +198,8 @@ class Events:
         pid: object = None
         tid: object = None
         for event in events:
-            kind = kind_of(event.cat)
+            cat = event.cat
+            kind = kind_of(cat)
             if kind is None:
                 continue
             name = event.name
@@ -222,9 +223,9 @@ class Events:
             duration = round(event.dur * 1000)
             args = event.args
             if kind == _ACTIVITY:
-                kernel = kernel_numbers.get((name, event.cat, args.device, args.stream))
+                kernel = kernel_numbers.get((name, cat, args.device, args.stream))
                 if kernel is None:
-                    kernel = self._kernel(name, event.cat, args.device, args.stream)
+                    kernel = self._kernel(name, cat, args.device, args.stream)
                 activities += (args.correlation, start, duration, kernel, args.nbytes)
                 continue
             if event.tid != tid or event.pid != pid:
@@ -234,12 +235,11 @@ class Events:
             if kind == _LAUNCH:
                 launches += (args.correlation, start, duration, thread, launch)
                 continue
-            alike = calls[event.cat][name]
-            inputs = joined((args.dims, args.types))
-            call = alike.get(inputs)
+            alike = (cat, name, joined((args.dims, args.types)))
+            call = calls.get(alike)
             if call is None:
-                call = alike[inputs] = len(self.calls)
-                self.calls.append(Call(name, event.cat, bytes(args.dims), bytes(args.types)))
+                call = calls[alike] = len(self.calls)
+                self.calls.append(Call(name, cat, bytes(args.dims), bytes(args.types)))
             called += (start, duration, args.serial, call)
         self.launches.add(launches)
         self.activities.add(activities)

@@ -223,5 +223,5 @@ def _dtypes(profile: GraphProfile) -> dict[str, str]:
 
 def _known(dtypes: Mapping[str, str], variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return the dtype of each variable, empty where it is not known; nothing if none is."""
-    found = [dtypes.get(variable, "") for variable in variables]
-    return tuple(found) if any(found) else ()
+    found = tuple(map(dtypes.get, variables))
+    return tuple(dtype or "" for dtype in found) if any(found) else ()

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import add
+from operator import add, lt
 
 from ..attribution import owners
 from ..names import Meaning
 from .rows import Rows, packed
 
+MOST_DEPTH = 1000
+"""Of calls around a launch: some ten in real traces. Each launch is looked for in all of them."""
+_MOST_UNPACKED = 1 << 12
+"""Numbers; packed they take a fifth of the memory."""
+_LARGE = 1 << 8
 _NEVER = 1 << 65
 """After every end: starts and durations have 64 bits."""
 
@@ -27,13 +32,22 @@ def _in_order(thread: Rows) -> Iterable[tuple[int, int, int]]:
 
     Serials grow with time: they order what starts in the same microsecond.
     """
-    columns = thread.columns()
-    starts, (durations, serials, calls) = columns[0].tolist(), columns[1:]
+    starts, durations, serials, calls = thread.columns()
+    if not _is_in_order(starts, serials):
+        order = sorted(range(len(starts)), key=lambda i: (starts[i], serials[i], -durations[i], calls[i]))
+        return ((starts[i], durations[i], calls[i]) for i in order)
+    return zip(starts, durations, calls)
+
+
+def _is_in_order(starts: array[int], serials: array[int]) -> bool:
+    if all(map(lt, starts, islice(starts, 1, None))):
+        return True  # told in a quarter of the time
     following = zip(starts, serials, islice(starts, 1, None), islice(serials, 1, None))
-    if all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following):
-        return zip(starts, durations, calls)
-    order = sorted(range(len(starts)), key=lambda i: (starts[i], serials[i], -durations[i], calls[i]))
-    return ((starts[i], durations[i], calls[i]) for i in order)
+    return all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following)
+
+
+class TooDeep(ValueError):
+    """What is wrong, in words."""
 
 
 @dataclass(eq=False)
@@ -41,15 +55,15 @@ class Tree:
     """An outermost call and all inside it; its occurrences in one step together."""
 
     step: int
-    calls: list[int]
+    calls: Sequence[int]
     """In order of time, each before those inside it."""
-    parents: list[int]
+    parents: Sequence[int]
     """-1 for the outermost."""
-    owners: list[int]
+    owners: Sequence[int]
     """Which of them each counts as (`attribution.owners`)."""
     repeats: dict[int, int]
     """Events that are the only one inside one of their own name, and that one: PyTorch takes both for one call."""
-    first_ns: list[int]
+    first_ns: Sequence[int]
     """When each began the first time."""
     occurrences: array[int]
     """The self times of each event in one occurrence after the other."""
@@ -90,37 +104,50 @@ class Tree:
         return columns
 
 
-@dataclass(eq=False)
 class Spans:
     """When each call of a thread ran."""
 
-    starts: Sequence[int]
-    ends: Sequence[int]
-    trees: Sequence[Tree]
-    """One for each outermost call."""
-    numbers: Sequence[int]
-    """Which occurrence of its tree each of them is."""
-    roots: Sequence[int]
-    """The indices of those."""
-    first: Sequence[int]
-    """When they began."""
+    def __init__(self) -> None:
+        self._starts = packed([])
+        self._ends = packed([])
+        self._trees: list[Tree] = []
+        """One for each outermost call."""
+        self._numbers = packed([])
+        """Which occurrence of its tree each of them is."""
+        self._roots = packed([])
+        """The indices of those."""
+        self._first = packed([])
+        """When they began."""
+
+    def add(self, tree: Tree, starts: list[int], ends: list[int]) -> None:
+        """Add an outermost call, the last occurrence of its tree."""
+        self._trees.append(tree)
+        self._numbers.append(tree.count - 1)
+        self._roots.append(len(self._starts))
+        self._first.append(starts[0])
+        self._starts.fromlist(starts)
+        self._ends.fromlist(ends)
 
     def innermost(self, start: int, end: int) -> tuple[Tree, int, int] | None:
         """Return the innermost call that ran from *start* to *end*, else at *start*.
 
         As its tree, its index in it, and the occurrence.
         """
-        place = bisect_right(self.first, start) - 1
+        place = bisect_right(self._first, start) - 1
         if place < 0:
             return None
-        tree, root = self.trees[place], self.roots[place]
-        last = bisect_right(self.starts, start, root, root + len(tree.calls)) - 1
+        tree, root = self._trees[place], self._roots[place]
+        last = bisect_right(self._starts, start, root, root + len(tree.calls)) - 1
         for moment in (end, start):
             event = last - root
-            while event >= 0 and self.ends[root + event] < moment:
+            for _ in range(MOST_DEPTH):
+                if event < 0 or self._ends[root + event] >= moment:
+                    break
                 event = tree.parents[event]
+            else:
+                raise TooDeep(f"has more than {MOST_DEPTH} calls in each other, which no program has")
             if event >= 0:
-                return tree, event, self.numbers[place]
+                return tree, event, self._numbers[place]
         return None
 
 
@@ -132,49 +159,54 @@ class Forest:
 
         *steps* are the times at which they begin; what lies before the first belongs to it.
         """
-        self.trees: dict[tuple[int, ...], Tree] = {}
+        self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
         self._meanings = meanings
         self._names = names
         self._later_steps = [*steps[1:], _NEVER]
 
-    def grow(self, thread: Rows) -> Spans:
-        """Add the calls of a thread: its rows are start, duration, serial and index of the call.
+    def grow(self, thread: Rows, spans: Spans | None) -> None:
+        """Add the calls of a thread: its rows are start, duration, serial and index of the call; say to *spans* when.
 
         An event is inside the one that runs when it begins and does not end before it.
         """
-        starts: list[int] = []
-        ends: list[int] = []
-        roots: list[int] = []
-        first: list[int] = []
-        trees: list[Tree] = []
-        numbers: list[int] = []
         occurrences: dict[Tree, list[int]] = defaultdict(list)
         is_annotation = [meaning is None for meaning in self._meanings]
         # The innermost event: when it ends, and its index in the tree; -1 outside of all.
         until, node = _NEVER, -1
-        root = step = 0
+        step = 0
+        # Of the tree that is not yet whole.
         key: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
         self_ns: list[int] = []
+
+        def close() -> None:
+            if ends[0] >= 1 << 63:
+                raise OverflowError("a number beyond 64 bits")
+            tree = self._tree(key, starts)
+            own = occurrences[tree]
+            own += self_ns
+            if len(own) > _MOST_UNPACKED:
+                tree.occurrences += packed(own)
+                own.clear()
+            if spans:
+                spans.add(tree, starts, ends)
+
         for start, duration, call in _in_order(thread):
             end = start + duration
             while start >= until or end > until:
                 node = key[2 * node + 2]
-                until = ends[root + node] if node >= 0 else _NEVER
+                until = ends[node] if node >= 0 else _NEVER
             if node >= 0:
                 self_ns[node] -= duration
             elif is_annotation[call]:
                 continue  # around a tree
             else:
                 if key:
-                    trees.append(tree := self._tree(key, starts, root))
-                    numbers.append(tree.count - 1)
-                    occurrences[tree] += self_ns
+                    close()
                 while start >= self._later_steps[step]:
                     step += 1
-                root = len(starts)
-                roots.append(root)
-                first.append(start)
-                key, self_ns = [step], []
+                key, starts, ends, self_ns = [step], [], [], []
             key += (call, node)
             node = len(self_ns)
             self_ns.append(duration)
@@ -182,25 +214,25 @@ class Forest:
             ends.append(end)
             until = end
         if key:
-            trees.append(tree := self._tree(key, starts, root))
-            numbers.append(tree.count - 1)
-            occurrences[tree] += self_ns
+            close()
         for tree, own in occurrences.items():
             tree.occurrences += packed(own)
-        return Spans(packed(starts), packed(ends), trees, packed(numbers), packed(roots), packed(first))
 
-    def _tree(self, key: list[int], starts: list[int], root: int) -> Tree:
+    def _tree(self, key: list[int], starts: list[int]) -> Tree:
         """Return the tree that has the step and the (call, parent) of each event as its *key*, once more."""
-        nodes = tuple(key)
+        # Of a large one numbers would take five times the memory.
+        nodes = tuple(key) if len(key) < _LARGE else packed(key).tobytes()
         tree = self.trees.get(nodes)
         if tree is None:
-            tree = self.trees[nodes] = self._planted(key[0], key[1::2], key[2::2], starts[root:])
+            tree = self.trees[nodes] = self._planted(key[0], key[1::2], key[2::2], starts)
         tree.count += 1
         return tree
 
     def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
         owner = self._owners(calls, parents)
-        inside = Counter(parents)
+        inside = [0] * (len(parents) + 1)  # the last: of none
+        for parent in parents:
+            inside[parent] += 1
         repeats = {
             event: parent
             for event, parent in enumerate(parents)
@@ -209,15 +241,19 @@ class Forest:
             and self._names[calls[event]] == self._names[calls[parent]]
             and owner[event] != event
         }
-        return Tree(step, calls, parents, owner, repeats, starts, packed([]))
+        return Tree(step, packed(calls), packed(parents), packed(owner), repeats, packed(starts), packed([]))
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
         """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
-        ops = [event for event, call in enumerate(calls) if self._meanings[call] is not None]
-        number = {event: index for index, event in enumerate(ops)}
-        number[-1] = -1
-        for event, parent in enumerate(parents):
-            number.setdefault(event, number[parent])
+        ops: list[int] = []
+        number = [-1] * (len(calls) + 1)
+        """Which of the ops an event is, or that around it; the last: around none."""
+        for event, (call, parent) in enumerate(zip(calls, parents)):
+            if self._meanings[call] is None:
+                number[event] = number[parent]
+            else:
+                number[event] = len(ops)
+                ops.append(event)
         meanings = [meaning for call in calls if (meaning := self._meanings[call]) is not None]
         owned = owners([number[parents[event]] for event in ops], range(len(ops)), meanings)
         result = list(range(len(calls)))

@@ -32,11 +32,11 @@ from typing import Any
 from .. import names
 from ..environment import Environment
 from ..errors import TraceError
-from ..kernel_names import canonical, copied_dtypes
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace
 from ..vocabulary import CUDA_COPIES
 from . import Options
 from .durations import Untimed
+from .gpu_rows import by_cupy
 from .place import Place
 from .sqlite import MAGIC, opened, tables
 
@@ -199,18 +199,7 @@ def _kernels(database: _Database) -> Iterator[OpRecord]:
     for step, full, short, device, stream, *numbers, _ in _on_device_groups(database, _KERNEL, columns):
         name, type_ = database.text(full), database.text(short)
         record = _on_device(step, name, type_, device, stream, numbers)
-        yield _by_cupy(record) if type_.startswith("cupy_") else record
-
-
-def _by_cupy(kernel: OpRecord) -> OpRecord:
-    """Return it with the op that it is: CuPy names kernels after NumPy's functions, a copy after both dtypes."""
-    op = canonical(kernel.type)
-    before, after = copied_dtypes(kernel.type) or (None, None)
-    return kernel._replace(
-        op=op if op != kernel.type else kernel.op,
-        input_dtypes=(before,) if before else (),
-        output_dtypes=(after,) if after else (),
-    )
+        yield by_cupy(record) if type_.startswith("cupy_") else record
 
 
 def _copies(database: _Database) -> Iterator[OpRecord]:

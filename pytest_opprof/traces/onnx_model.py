@@ -13,9 +13,7 @@ Seen: onnx 1.23.2, IR 9 and 10, with functions and subgraphs; made by hand, 2 GB
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..environment import Environment
@@ -24,14 +22,12 @@ from ..trace import OpRecord, OpTrace, Shape
 from . import Options
 from .place import Place
 from .static import MOST_OPS, ONCE, Function, executed
+from .wire import BYTES, VARINT, Broken, Data, Field, content, fields, text, varint
 
 TITLE = "ONNX model"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MODEL = {1: _VARINT, 5: _VARINT, **dict.fromkeys([2, 3, 4, 6, 7, 8, 14, 20, 25, 26], _BYTES)}
+_MODEL = {1: VARINT, 5: VARINT, **dict.fromkeys([2, 3, 4, 6, 7, 8, 14, 20, 25, 26], BYTES)}
 _MOST_DEPTH = 64
-_MOST_COMPRESSED = 1 << 28
 _MOST_VALUES = 2_000_000
-_MOST_NAME = 1024
 _GRAPH = "the graph"
 _PLAIN_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
 _DTYPES = dict(
@@ -42,20 +38,6 @@ _DTYPES = dict(
         1,
     )
 )
-
-
-class _Broken(ValueError):
-    """What is wrong with the bytes, and where."""
-
-
-class _Field(NamedTuple):
-    """A field of a message: a number, or bytes from *start* to *end*."""
-
-    number: int
-    wire: int
-    value: int
-    start: int
-    end: int
 
 
 class _Value(NamedTuple):
@@ -69,22 +51,22 @@ def recognises(place: Place) -> bool:
     """Tell whether it begins with fields of a model, among them a version and a graph."""
     found: dict[int, int] = {}
     try:
-        for field in _fields(place.head, 0, len(place.head), cut=True):
+        for field in fields(place.head, 0, len(place.head), cut=True):
             if _MODEL.get(field.number) != field.wire:
                 return False
             found[field.number] = field.value
-    except _Broken:
+    except Broken:
         return False
     return 0 < found.get(1, 0) < 1000 and 7 in found
 
 
 def read(place: Place, options: Options) -> OpTrace:
     """Read it. Raises TraceError. Takes the memory of the ops, at most `MOST_OPS`, and of the names of tensors."""
-    with _bytes(place) as data:
+    with content(place) as data:
         model = _Model(data)
         try:
             model.read()
-        except _Broken as error:
+        except Broken as error:
             raise TraceError(f"{place}: is no whole ONNX model ({error}). Was it copied whole?") from None
         if _GRAPH not in model.functions:
             raise TraceError(f"{place}: has no graph, so it is no ONNX model")
@@ -96,23 +78,8 @@ def read(place: Place, options: Options) -> OpTrace:
     )
 
 
-@contextmanager
-def _bytes(place: Place) -> Iterator[bytes | mmap.mmap]:
-    if place.is_compressed or place.size == 0:
-        yield place.read(_MOST_COMPRESSED)
-        return
-    try:
-        with open(place.path, "rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise TraceError(f"{place}: cannot be read ({error.strerror})") from None
-    with data:
-        yield data
-    place.progress(place.size)
-
-
 class _Model:
-    def __init__(self, data: bytes | mmap.mmap) -> None:
+    def __init__(self, data: Data) -> None:
         self.functions: dict[str, Function] = {}
         self.has_bodies = False
         self._data = data
@@ -120,11 +87,11 @@ class _Model:
         self._ops = 0
 
     def read(self) -> None:
-        """Read the graph, then the functions. Raises _Broken."""
+        """Read the graph, then the functions. Raises Broken."""
         for field in self._all(0, len(self._data)):
-            if (field.number, field.wire) == (7, _BYTES):
+            if (field.number, field.wire) == (7, BYTES):
                 self._graph(self.functions.setdefault(_GRAPH, Function()), field, 0)
-            elif (field.number, field.wire) == (25, _BYTES):
+            elif (field.number, field.wire) == (25, BYTES):
                 self._values.clear()
                 self._function(field)
         # A node of the name of a function is a call of it.
@@ -133,31 +100,26 @@ class _Model:
             function.called.update(record.id for record in function.records if record.id in self.functions)
             function.records = [record._replace(id="") for record in kept]
 
-    def _all(self, start: int, end: int) -> Iterator[_Field]:
-        return _fields(self._data, start, end)
+    def _all(self, start: int, end: int) -> Iterator[Field]:
+        return fields(self._data, start, end)
 
-    def _text(self, field: _Field | None) -> str:
-        if field is None or field.wire != _BYTES:
-            return ""
-        return self._data[field.start : min(field.end, field.start + _MOST_NAME)].decode("utf-8", "replace")
-
-    def _function(self, message: _Field) -> None:
+    def _function(self, message: Field) -> None:
         texts = {
-            field.number: self._text(field)
+            field.number: text(self._data, field)
             for field in self._all(message.start, message.end)
             if field.number in (1, 10, 13)
         }
         function = self.functions.setdefault(_key(texts.get(10, ""), texts.get(1, ""), texts.get(13, "")), Function())
         for field in self._all(message.start, message.end):
-            if (field.number, field.wire) == (7, _BYTES):
+            if (field.number, field.wire) == (7, BYTES):
                 self._node(function, field, 0)
 
-    def _graph(self, function: Function, message: _Field, depth: int) -> None:
+    def _graph(self, function: Function, message: Field, depth: int) -> None:
         if depth > _MOST_DEPTH:
-            raise _Broken(f"graphs {_MOST_DEPTH} deep at byte {message.start}")
-        nodes: list[_Field] = []
+            raise Broken(f"graphs {_MOST_DEPTH} deep at byte {message.start}")
+        nodes: list[Field] = []
         for field in self._all(message.start, message.end):
-            if field.wire != _BYTES:
+            if field.wire != BYTES:
                 continue
             if field.number == 5:
                 self._initializer(field)
@@ -168,20 +130,20 @@ class _Model:
         for node in nodes:
             self._node(function, node, depth)
 
-    def _node(self, function: Function, message: _Field, depth: int) -> None:
+    def _node(self, function: Function, message: Field, depth: int) -> None:
         self._ops += 1
         if self._ops > MOST_OPS:
-            raise _Broken(f"more than {MOST_OPS} nodes at byte {message.start}")
+            raise Broken(f"more than {MOST_OPS} nodes at byte {message.start}")
         inputs: list[str] = []
         outputs: list[str] = []
         texts: dict[int, str] = {}
         to = None
         for field in self._all(message.start, message.end):
             if field.number in (1, 2):
-                (inputs if field.number == 1 else outputs).append(self._text(field))
+                (inputs if field.number == 1 else outputs).append(text(self._data, field))
             elif field.number in (3, 4, 7, 8):
-                texts[field.number] = self._text(field)
-            elif field.number == 5 and field.wire == _BYTES:
+                texts[field.number] = text(self._data, field)
+            elif field.number == 5 and field.wire == BYTES:
                 to = self._attribute(function, field, depth) or to
         domain, type_ = texts.get(7, ""), texts.get(4, "")
         if type_ == "Cast" and to and len(outputs) == 1:
@@ -198,57 +160,57 @@ class _Model:
             )
         )
 
-    def _attribute(self, function: Function, message: _Field, depth: int) -> str | None:
+    def _attribute(self, function: Function, message: Field, depth: int) -> str | None:
         """Count the nodes of the attribute's graphs; return the dtype it names, if it is a ``to``."""
         name, number = "", 0
         for field in self._all(message.start, message.end):
             if field.number == 1:
-                name = self._text(field)
+                name = text(self._data, field)
             elif field.number == 3:
                 number = field.value
-            elif field.number in (6, 11) and field.wire == _BYTES:
+            elif field.number in (6, 11) and field.wire == BYTES:
                 self.has_bodies = True
                 self._graph(function, field, depth + 1)
         return _DTYPES.get(number) if name == "to" else None
 
-    def _initializer(self, message: _Field) -> None:
+    def _initializer(self, message: Field) -> None:
         name, dtype, shape = "", "", []
         for field in self._all(message.start, message.end):
             if field.number == 1:
-                shape += [field.value] if field.wire == _VARINT else self._packed(field)
+                shape += [field.value] if field.wire == VARINT else self._packed(field)
             elif field.number == 2:
                 dtype = _DTYPES.get(field.value, "")
             elif field.number == 8:
-                name = self._text(field)
+                name = text(self._data, field)
         self._state(name, dtype, tuple(shape))
 
-    def _packed(self, message: _Field) -> list[int]:
+    def _packed(self, message: Field) -> list[int]:
         numbers, at = [], message.start
         while at < message.end:
-            number, at = _varint(self._data, at, message.end)
+            number, at = varint(self._data, at, message.end)
             numbers.append(number)
         return numbers
 
-    def _value_info(self, message: _Field) -> None:
-        fields = {field.number: field for field in self._all(message.start, message.end)}
+    def _value_info(self, message: Field) -> None:
+        found = {field.number: field for field in self._all(message.start, message.end)}
         # TypeProto.tensor_type, then its elem_type and shape.
-        tensor = self._inside(self._inside(fields.get(2)).get(1))
+        tensor = self._inside(self._inside(found.get(2)).get(1))
         shape: Shape | None = None
         if 2 in tensor:
             dimensions = [self._inside(field).get(1) for field in self._all(tensor[2].start, tensor[2].end)]
             known = [field.value for field in dimensions if field is not None]
             shape = tuple(known) if len(known) == len(dimensions) else None
         if 1 in tensor:
-            self._state(self._text(fields.get(1)), _DTYPES.get(tensor[1].value, ""), shape)
+            self._state(text(self._data, found.get(1)), _DTYPES.get(tensor[1].value, ""), shape)
 
-    def _inside(self, message: _Field | None) -> dict[int, _Field]:
-        if message is None or message.wire != _BYTES:
+    def _inside(self, message: Field | None) -> dict[int, Field]:
+        if message is None or message.wire != BYTES:
             return {}
         return {field.number: field for field in self._all(message.start, message.end)}
 
     def _state(self, name: str, dtype: str, shape: Shape | None) -> None:
         if len(self._values) >= _MOST_VALUES:
-            raise _Broken(f"more than {_MOST_VALUES} tensors")
+            raise Broken(f"more than {_MOST_VALUES} tensors")
         self._values[name] = _Value(dtype, shape)
 
     def _known(self, names: list[str]) -> list[_Value]:
@@ -270,40 +232,3 @@ class _Model:
 
 def _key(domain: str, name: str, overload: str) -> str:
     return f"{domain}::{name}::{overload}"
-
-
-def _fields(data: bytes | mmap.mmap, at: int, end: int, cut: bool = False) -> Iterator[_Field]:
-    """Yield the fields of the message between *at* and *end*; with *cut*, the last may be longer. Raises _Broken."""
-    while at < end:
-        begin = at
-        tag, at = _varint(data, at, end)
-        number, wire = tag >> 3, tag & 7
-        value, start = 0, at
-        if wire == _VARINT:
-            value, at = _varint(data, at, end)
-        elif wire == _BYTES:
-            size, start = _varint(data, at, end)
-            at = start + size
-        elif wire in (_FIXED32, _FIXED64):
-            at += 4 if wire == _FIXED32 else 8
-        else:
-            raise _Broken(f"a field of wire type {wire} at byte {begin}")
-        if at > end and not cut:
-            raise _Broken(f"field {number} at byte {begin} ends {at - end} bytes behind its message")
-        if not number:
-            raise _Broken(f"a field without a number at byte {begin}")
-        yield _Field(number, wire, value, start, at)
-
-
-def _varint(data: bytes | mmap.mmap, at: int, end: int) -> tuple[int, int]:
-    """Return the number at *at*, at most 10 bytes, and where it ends."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= end:
-            raise _Broken(f"a number cut at byte {at}")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise _Broken(f"a number of more than 10 bytes at byte {at}")

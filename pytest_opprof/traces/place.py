@@ -28,6 +28,8 @@ class Place:
     path: Path
     progress: Callable[[int], None] = field(default=lambda size: None, compare=False)
     """Called with the number of bytes taken from the disk, as they are."""
+    begin: int = 0
+    """The bytes, inflated, that are not looked at: what a program printed before its table."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -75,8 +77,11 @@ class Place:
             counted = _Counted(raw, self.progress)
             if self.is_compressed:
                 with gzip.GzipFile(fileobj=cast(BinaryIO, counted)) as inflated:
-                    yield cast(BinaryIO, _Bounded(self.path, inflated))
+                    bounded = cast(BinaryIO, _Bounded(self.path, inflated))
+                    bounded.read(self.begin)
+                    yield bounded
             else:
+                counted.read(self.begin)
                 yield cast(BinaryIO, counted)
 
     def read(self, most: int) -> bytes:

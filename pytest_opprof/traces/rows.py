@@ -26,16 +26,17 @@ class Rows:
     """Rows of a fixed number of columns."""
 
     def __init__(self, width: int) -> None:
-        self._width = width
-        self._numbers = array("q")
+        self._columns = tuple(array("q") for _ in range(width))
 
     def __len__(self) -> int:
-        return len(self._numbers) // self._width
+        return len(self._columns[0])
 
     def add(self, numbers: Sequence[int]) -> None:
         """Add rows, one behind the other. Raises OverflowError."""
-        self._numbers += packed(numbers)
+        rows = packed(numbers)
+        for index, column in enumerate(self._columns):
+            column += rows[index :: len(self._columns)]
 
-    def columns(self) -> list[array[int]]:
-        """Return a copy of each column."""
-        return [self._numbers[column :: self._width] for column in range(self._width)]
+    def columns(self) -> tuple[array[int], ...]:
+        """Return the columns themselves: a copy would take as much memory again."""
+        return self._columns

@@ -22,15 +22,14 @@ from ..errors import TraceError
 from ..trace import OpTrace
 from . import Options
 from .place import Place
-from .static import MOST_OPS, ONCE, REDUCTIONS, Function, Types, dot_operations, executed, lines, op_record
+from .static import ONCE, REDUCTIONS, STRING, Function, Size, Types, dot_operations, executed, lines, op_record
 
 TITLE = "StableHLO text (XLA)"
 _BEGIN = re.compile(rb"\s*(?:(?://|#)[^\n]*\n\s*)*module\b[^\n]*\{")
 _DIALECT = re.compile(rb"\b(?:stablehlo|mhlo|chlo|func\.func)\b")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _QUOTED_OP = re.compile(r'"([a-z]\w*\.[\w.]+)"(?=\()')
 _FUNCTION = re.compile(r"\s*func\.func\b[^@]*@([\w.$\-]+)")
-_OP = re.compile(r"\s*(?:(%[\w.\-]+)[^=]*= )?(\w+)\.(\w+)\b")
+_OP = re.compile(r"\s*(?:(%[\w.\-]+)(?![\w.\-])[^=]*= )?(\w+)\.(\w+)\b")
 _CALL = re.compile(r"(?:^\s*|= |func\.)call @([\w.$\-]+)")
 _VALUE = re.compile(r"%[\w.\-]+(?:#\d+)?")
 _TENSOR = re.compile(r"tensor<((?:(?:\d{1,18}|\?)x)*)([a-zA-Z]\w*(?:<\w+>)?)")
@@ -52,7 +51,7 @@ def recognises(place: Place) -> bool:
 
 
 def read(place: Place, options: Options) -> OpTrace:
-    """Read it. Raises TraceError. Takes the memory of the ops, at most `MOST_OPS`, and of one line."""
+    """Read it. Raises TraceError. Takes the memory of the ops, at most `static.Size`, and of one line."""
     module = _Module(place)
     for number, line in enumerate(lines(place), 1):
         module.take(_plain(line), number)
@@ -67,7 +66,7 @@ def read(place: Place, options: Options) -> OpTrace:
 
 def _plain(line: str) -> str:
     """Return *line* without comments and texts, but for the op names that stand in quotes."""
-    return _STRING.sub("", _QUOTED_OP.sub(r"\1", line)).partition(" // ")[0]
+    return STRING.sub("", _QUOTED_OP.sub(r"\1", line)).partition(" // ")[0]
 
 
 class _Module:
@@ -78,7 +77,7 @@ class _Module:
         self._function = Function()
         self._regions: list[tuple[bool, str]] = []
         """Those that are open: whether it works on single elements, and the op whose types stand behind it."""
-        self._ops = 0
+        self._size = Size()
 
     def take(self, line: str, number: int) -> None:
         """Read the next line."""
@@ -125,10 +124,9 @@ class _Module:
         return TraceError(f"{self._place}: line {number}: {what}. Was it copied whole?")
 
     def _add(self, line: str, number: int) -> None:
-        self._ops += 1
-        if self._ops > MOST_OPS:
-            raise self._error(number, f"more than {MOST_OPS} ops, which no program has")
-        name, dialect, op = _OP.findall(line)[0]
+        if excess := self._size.exceeded(line):
+            raise self._error(number, excess)
+        name, dialect, op = next(_OP.finditer(line)).groups("")
         head, _, types = line.partition(" loc(")[0].rpartition(" : ")
         signature = _signature if len(types) < _MOST_CACHED else _signature.__wrapped__
         operands = len(_VALUE.findall(head.partition(" = ")[2] if name else head))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,12 @@ from .place import Place
 
 MOST_OPS = 500_000
 """Ops of one program, 0.5 KB each: the largest models have some 10**5."""
+MOST_TEXT = 1 << 28
+"""Characters of the lines of which something is kept: 256 MiB."""
+# No pattern for a line looks at a character again for each one before it: a line of 4 MiB would take hours. A text
+# without an end goes on to the end of the line.
+STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?')
+"""A quoted text."""
 ONCE = "the body of {} is counted once: how often it runs is not in the file"
 REDUCTIONS = {"add": "ReduceSum", "multiply": "ReduceProd", "maximum": "ReduceMax", "minimum": "ReduceMin"}
 """What XLA's reduce is, by the op it applies."""
@@ -28,6 +35,22 @@ class Function:
 
     records: list[OpRecord] = field(default_factory=list)
     called: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Size:
+    """How much was read of a program, beside which the memory that it takes is small."""
+
+    ops: int = 0
+    text: int = 0
+
+    def exceeded(self, line: str, is_op: bool = True) -> str:
+        """Add a line of which something is kept; return what there is more of than any program has, or nothing."""
+        self.ops += is_op
+        self.text += len(line)
+        if self.ops > MOST_OPS:
+            return f"more than {MOST_OPS} ops, which no program has"
+        return f"more than {MOST_TEXT >> 20} MiB of ops, which no program has" if self.text > MOST_TEXT else ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import nan
 from operator import itemgetter
@@ -26,6 +26,7 @@ from .place import Place
 MOST_ROW = 1 << 20
 """Bytes of one row, 1 MiB: call stacks take some 10 KiB."""
 MOST_COLUMNS = 4096
+_MOST_LINES_BEFORE = 100
 _BLOCK = 1 << 20
 _MISSING = frozenset(["", "N/A", "NA", "NULL", "NONE", "-"])
 _UNIT = re.compile(r"\s*\(([A-Za-z%/]{1,5})\)\s*$")
@@ -122,6 +123,21 @@ def head(place: Place) -> tuple[str, ...]:
     return _header(line.decode("utf-8", "replace"))
 
 
+def located(place: Place, aliases: Mapping[str, str], *needed: frozenset[str]) -> Place | None:
+    """Return the file from the first line on that has all columns of one of *needed*; None where none does.
+
+    Programs that print their table to the terminal print other lines before it.
+    """
+    begin = 0
+    for line in place.head.splitlines(keepends=True)[:_MOST_LINES_BEFORE]:
+        if line.count(b",") < MOST_COLUMNS and b"\0" not in line:
+            found = columns(_header(line.decode("utf-8", "replace")), aliases).keys()
+            if any(each <= found for each in needed):
+                return replace(place, begin=place.begin + begin)
+        begin += len(line)
+    return None
+
+
 def columns(header: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, int]:
     """Return where each column is, the first one of a name."""
     found: dict[str, int] = {}
@@ -155,6 +171,26 @@ def number(table: Table, row: int, column: str, cell: str) -> float | None:
         f"{table.place}: row {row} has {cell[:40]!r} in the column {table.header[table.columns[column]]!r};"
         " expected a number that is not negative"
     )
+
+
+def count(table: Table, row: int, column: str, cell: str) -> int:
+    """Return the whole number in a cell of *row*. Raises TraceError."""
+    text = known(cell)
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        return int(text)  # exact: times since the machine started are longer than a float is
+    value = number(table, row, column, cell)
+    if value is not None and value == int(value):
+        return int(value)
+    raise TraceError(f"{table.place}: row {row} has {cell[:40]!r} for a count; expected a whole number")
+
+
+def unit(table: Table, column: str, units: Mapping[str, int]) -> int:
+    """Return what the unit in the header of *column* stands for. Raises TraceError for one that is not in *units*."""
+    unit = table.unit(column)
+    if unit not in units:
+        header = table.header[table.columns[column]]
+        raise TraceError(f"{table.place}: has no unit in the header {header!r}; expected one of {', '.join(units)}")
+    return units[unit]
 
 
 def duration(table: Table, row: int, column: str, cell: str, untimed: Untimed) -> float:

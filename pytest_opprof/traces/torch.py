@@ -1,8 +1,8 @@
 """PyTorch: the Chrome trace of `torch.profiler` (Kineto), `export_chrome_trace` or `tensorboard_trace_handler`.
 
-An object with ``schemaVersion``, ``deviceProperties``, ``distributedInfo`` and ``traceEvents``; gzip or not. ``ts`` and
-``dur`` are us: integers up to 2023, with ns as decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in
-brackets):
+An object with ``schemaVersion`` (a trace without was not written by PyTorch), ``deviceProperties``,
+``distributedInfo`` and ``traceEvents``; gzip or not. ``ts`` and ``dur`` are us: integers up to 2023, with ns as
+decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in brackets):
 
 - ``cpu_op`` (``Operator``): an op, nested in time on its ``pid`` and ``tid``. ``args``: ``External id`` (grows with
   time), and with record_shapes ``Input Dims`` and ``Input type``.
@@ -42,13 +42,14 @@ from ..vocabulary import COPY
 from . import Options, as_number
 from .durations import Untimed
 from .events import CUT, head, read_events
-from .nesting import Forest, Tree
+from .nesting import Forest, Spans, TooDeep, Tree
 from .place import Place
 
 if TYPE_CHECKING:
     from .kineto import Call, Events, Kernel
 
 TITLE = "PyTorch profiler trace"
+_UNKNOWN = "Chrome trace of an unknown profiler"
 _Home = tuple[int, "Tree | None", int]
 """The step, tree and call that something was launched from."""
 NO_OP = "(no op)"
@@ -103,6 +104,8 @@ def read(place: Place, options: Options) -> OpTrace:
             return _Reading(events, header, remarks, any(remark.startswith(CUT) for remark in remarks)).trace()
     except OverflowError:
         raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
+    except TooDeep as error:
+        raise TraceError(f"{place}: {error}") from None
     raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")
 
 
@@ -195,6 +198,7 @@ class _Reading:
         self.header = header
         self.remarks = remarks
         self.steps = _Steps.of(events)
+        self.by_pytorch = "schemaVersion" in header
         self.driver_types = [_driver_type(name) for name in events.launch_names]
         self.devices = {kernel.device for kernel in events.kernels}
         started = any(map(starts_device_work, self.driver_types))
@@ -211,7 +215,10 @@ class _Reading:
         self.lost = 0
         meanings = [call.meaning for call in events.calls]
         self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts)
-        self.spans = [self.forest.grow(thread) for thread in events.threads]
+        self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
+        for number, thread in enumerate(events.threads):
+            self.forest.grow(thread, self.spans.get(number))
+        events.threads.clear()  # what was made of them takes as much memory again
         self.homes = {tree: self._homes(tree) for tree in self.forest.trees.values()}
         self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
 
@@ -225,8 +232,8 @@ class _Reading:
         self._remark()
         rows = sorted(self.rows.items(), key=lambda item: (item[1].first_ns, item[1].name, repr(item[0])))
         return OpTrace(
-            source=TITLE,
-            environment=Environment((("torch", ""),), device=self._device(), arch=""),
+            source=TITLE if self.by_pytorch else _UNKNOWN,
+            environment=Environment((("torch", ""),) if self.by_pytorch else (), device=self._device(), arch=""),
             records=tuple(self._record(row) for _, row in rows),
             steps=(*(self.steps.labels or ("",)), *((OUTSIDE,) if self.outside else ())),
             step_ns=self.steps.durations or None,
@@ -473,6 +480,11 @@ class _Reading:
         return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
 
     def _remark(self) -> None:
+        if not self.by_pytorch:
+            self.remarks.append(
+                "it does not say who wrote it (PyTorch's traces have a schemaVersion): events of category cpu_op are"
+                " taken for ops, those of kernel, gpu_memcpy and gpu_memset for what a device did"
+            )
         unlinked = sum(calls for (_, op, _), (calls, _, _) in self.launched.items() if op == UNLINKED)
         if unlinked:
             outside = f", those from before it in no step but {OUTSIDE!r}" if self.outside else ""
@@ -501,8 +513,9 @@ class _Reading:
         devices = [kernel.device for kernel in self.events.kernels]
         until: dict[int | str, int] = {}
         busy = 0
-        for start, duration, number in sorted(zip(starts, durations, numbers)):
-            device, end = devices[number], start + duration
+        for index in sorted(range(len(starts)), key=starts.__getitem__):
+            start, device = starts[index], devices[numbers[index]]
+            end = start + durations[index]
             before = until.get(device, start)
             if end > before:
                 busy += end - (start if start > before else before)

@@ -219,6 +219,11 @@ def test_odd_values_cost_only_themselves_and_are_told(
     assert remark is None or (len(remarks) == 1 and remarks[0].startswith(remark))
 
 
+def test_a_text_of_a_million_quotes_without_an_end_does_not_take_the_square_of_them(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="Unterminated string"):
+        read(place(tmp_path, '[{"name":" nan ' + '\\"' * 1_000_000))
+
+
 def test_an_event_larger_than_the_bound_ends_the_reading(tmp_path: Path) -> None:
     where = place(tmp_path, '[{"name":"a"},{"name":"' + "},{" * (3 << 20) + '"},{"name":"b"}]')
     with pytest.raises(TraceError, match=r"behind event 1: Unterminated string .* at byte 22\."):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,8 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.trace import OpTrace
-from pytest_opprof.traces import Options, hlo, jax, stablehlo
+from pytest_opprof.traces import Options, hlo, jax, stablehlo, static
 from pytest_opprof.traces.place import Place
-
-from ..conftest import shared
 
 DATA = Path(__file__).parents[1] / "data" / "jax-cpu"
 COUNTS = json.loads((DATA / "op_counts.json").read_bytes())
@@ -228,6 +227,46 @@ def test_a_program_that_was_cut_anywhere_is_an_error(name: str) -> None:
     check()
 
 
+MILLION = 1_000_000
+MLIR = "module @m {{\n  func.func public @main(%a: tensor<2xf32>) {{\n    {}\n    return\n  }}\n}}\n"
+HLO = "HloModule m\n\nENTRY main {{\n  {}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("reader", "text", "message"),
+    [
+        (stablehlo, MLIR.format(f"%0 = stablehlo.add %{'a' * MILLION}, %b : tensor<2xf32>"), ""),
+        (stablehlo, MLIR.format(f"%{'a' * MILLION} = stablehlo.add %a, %b : tensor<2xf32>"), ""),
+        (stablehlo, MLIR.format("%" + "a" * MILLION), "is no op"),
+        (stablehlo, MLIR.format("stablehlo.add %a, %b : tensor<2xf32>" + '"' + '\\"' * MILLION), ""),
+        (hlo, HLO.format("a = f32[] add(f32[] %b), metadata={" + '"' + '\\"' * MILLION), ""),
+        (hlo, HLO.format(f"a = {'a' * MILLION} add(f32[] %b)"), ""),
+        (hlo, HLO.format("a = f32[] add(f32[] %b), " + "calls={" * (MILLION // 6)), ""),
+        (hlo, "HloModule m\n\nmain (" + ") -> " * (MILLION // 5) + "{{\n", "without an ENTRY"),
+    ],
+    ids=["operand", "name", "no-op", "mlir-text", "hlo-text", "shape", "calls", "signature"],
+)  # fmt: skip
+def test_a_line_of_a_million_characters_does_not_take_the_square_of_them(
+    written: Write, reader: Any, text: str, message: str
+) -> None:
+    """The square would be hours."""
+    if message:
+        with pytest.raises(TraceError, match=message):
+            reader.read(written(text), Options())
+    else:
+        assert sum(counts(reader.read(written(text), Options())).values()) == 1
+
+
+def test_a_program_of_more_text_than_any_has_is_an_error(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "MOST_TEXT", 1 << 20)
+    lines = "    stablehlo.add %a, %b : tensor<2xf32>\n" * (1 << 15)
+    with pytest.raises(TraceError, match=r"line 26[0-9]+: more than 1 MiB of ops"):
+        stablehlo.read(written(MLIR.format(lines)), Options())
+    lines = "  a = f32[] add(f32[] %b)\n" * (1 << 16)
+    with pytest.raises(TraceError, match=r"line 4[0-9]+: more than 1 MiB of ops"):
+        hlo.read(written(HLO.format(lines)), Options())
+
+
 # What the profiler saw.
 
 
@@ -339,13 +378,6 @@ def test_each_format_is_recognised_by_its_reader_alone() -> None:
     files = {"train_step.trace.json.gz": jax, "train_step.hlo.txt.gz": hlo, "step_debug_info.mlir.gz": stablehlo}
     for name, owner in files.items():
         assert [reader for reader in (jax, hlo, stablehlo) if reader.recognises(Place(DATA / name))] == [owner]
-
-
-def test_xplane_is_answered_with_the_file_to_give_instead() -> None:
-    place = Place(shared("jax-cpu/train_step.xplane.pb.gz"))
-    assert not any(reader.recognises(place) for reader in (jax, hlo, stablehlo))
-    with pytest.raises(TraceError, match=r"give the \.trace\.json\.gz beside it"):
-        jax.read(place, Options())
 
 
 def test_a_trace_without_ops_is_an_error(written: Write) -> None:

@@ -18,6 +18,8 @@ from pytest_opprof.trace import OpTrace
 from pytest_opprof.traces import Options, onnx_model, onnxruntime
 from pytest_opprof.traces.place import Place
 
+from .protobuf import field, varint
+
 DATA = Path(__file__).parents[1] / "data" / "onnxruntime-cpu"
 
 
@@ -223,15 +225,6 @@ def test_weights_are_not_read(tmp_path: Path) -> None:
         except OSError:
             pytest.skip("this file system has no sparse files of 1 TiB")
     assert counts(model(path)) == {"Relu": 3}
-
-
-def varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
-
-
-def field(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def nested(depth: int) -> bytes:

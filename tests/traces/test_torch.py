@@ -76,6 +76,13 @@ def trace_of(folder: Path, *made: dict[str, Any], **header: Any) -> OpTrace:
     return read(write(folder, {"schemaVersion": 1, **header, "traceEvents": list(made)}))
 
 
+def test_a_trace_that_does_not_say_that_pytorch_wrote_it_is_not_called_pytorchs(tmp_path: Path) -> None:
+    trace = read(write(tmp_path, {"traceEvents": [op("my_op", 0, 2), kernel(1, 0, 1)]}))
+    assert (trace.source, trace.environment.frameworks) == ("Chrome trace of an unknown profiler", ())
+    assert "events of category cpu_op are taken for ops" in trace.remarks[0]
+    assert trace_of(tmp_path, op("my_op", 0, 2)).source == torch.TITLE
+
+
 def test_a_cpu_trace_has_the_counts_and_self_times_of_key_averages() -> None:
     trace = read(CPU)
     calls, times = sums(trace, "calls"), sums(trace, "device_ns")
@@ -513,6 +520,14 @@ def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_an
     assert trace.remarks == (
         "2 durations are missing or no numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
     )
+
+
+def test_calls_in_each_other_are_looked_through_for_a_launch_only_so_deep(tmp_path: Path) -> None:
+    """Each launch looks through them: 10**6 of both would take days."""
+    deep = [op("aten::mm", n, 9000 if n == 0 else 5000 - n) for n in range(1100)]
+    assert trace_of(tmp_path, *deep[:900], launch(1, 6000), kernel(1, 7000, 1)).kernels
+    with pytest.raises(TraceError, match="has more than 1000 calls in each other"):
+        trace_of(tmp_path, *deep, launch(1, 6000), kernel(1, 7000, 1))
 
 
 @pytest.mark.parametrize(

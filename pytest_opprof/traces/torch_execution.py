@@ -1,0 +1,119 @@
+"""PyTorch's execution trace: what `torch.profiler.ExecutionTraceObserver` writes, the input of MLCommons Chakra.
+
+``{"schema": "1.1.1-chakra.0.0.4", "pid": ..., "nodes": [...]}``; a node is a call: ``id`` (grows in the order in which
+calls begin), ``name``, ``ctrl_deps`` (the id of the call around it), ``inputs`` (``values``, ``shapes``, ``types``:
+``Tensor(float)``, ``GenericList[Tensor(float),Tensor(float)]``; a value that is a tensor ends in its device) and
+``attrs``, among them ``scope`` (7: a range of `record_function`). In schema 1.0 ``parent``, ``inputs``,
+``input_shapes``, ``input_types`` and ``scope`` stand in the node itself.
+
+It says what ran, on what and in which call, not how long: ops have counts, dtypes and shapes, and no times. They count
+as in the profiler's trace of the same run (`torch`); a copy between devices is told by the devices of its tensors.
+Kernels are not in it. Seen: PyTorch 2.13, CPU. Schema 1.0 and devices after PyTorch's source, not seen.
+
+Memory: twice the file, which is limited to 512 MiB (500,000 calls).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ..attribution import owners
+from ..environment import Environment
+from ..errors import TraceError
+from ..names import Meaning, meaning, stable
+from ..trace import OpRecord, OpTrace
+from . import Options
+from .place import Place
+
+if TYPE_CHECKING:
+    from .kineto import Call
+    from .torch_execution_json import Node
+
+TITLE = "PyTorch execution trace (Chakra)"
+MOST_BYTES = 512 << 20
+_BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[\d.]+(?:-chakra[\d.]*)?"\s*,\s*"pid"\s*:')
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_USER_SCOPE = 7
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it begins as an execution trace does."""
+    return _BEGIN.match(place.head) is not None
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read it. Raises TraceError."""
+    # Imported here: it imports msgspec, which detecting a format does not need.
+    from .torch_execution_json import decoded
+
+    with decoded(place, MOST_BYTES) as nodes:
+        return _trace(place, sorted(nodes, key=lambda node: node.id))
+
+
+def _trace(place: Place, nodes: list[Node]) -> OpTrace:
+    from .kineto import Call
+
+    steps = [(node.id, match[1]) for node in nodes if (match := _STEP.fullmatch(node.name))]
+    begins = [begin for begin, _ in steps]
+    calls: dict[tuple[str, bytes, bytes], Call] = {}
+    ops: list[tuple[Node, Call]] = []
+    index_of: dict[int, int] = {}
+    """The op that a node is, or that is around it; -1 for none."""
+    parents: list[int] = []
+    for node in nodes:
+        around = index_of.get(node.parent, -1)
+        index_of[node.id] = around
+        if node.scope != _USER_SCOPE:
+            shapes, types = node.tensors()
+            call = calls.setdefault((node.name, shapes, types), Call(node.name, "cpu_op", shapes, types))
+            index_of[node.id] = len(ops)
+            ops.append((node, call))
+            parents.append(around)
+    if not ops:
+        raise TraceError(f"{place}: has no ops; did anything run between start() and stop() of the observer?")
+    meanings = [_meaning(node, call) for node, call in ops]
+    different = {found: number for number, found in enumerate(dict.fromkeys(meanings))}
+    owned = owners(parents, [different[found] for found in meanings], list(different))
+    rows: dict[tuple[Call, str, int], list[int]] = {}
+    for number, ((node, call), owner) in enumerate(zip(ops, owned)):
+        step = max(bisect_right(begins, node.id) - 1, 0)
+        row = rows.setdefault((call, meanings[owner].op, step), [0, 0])
+        row[0] += 1
+        row[1] += owner == number
+    return OpTrace(
+        TITLE,
+        Environment((("torch", ""),), "", ""),
+        tuple(_record(*key, *row) for key, row in rows.items()),
+        steps=tuple(label for _, label in steps) or ("",),
+    )
+
+
+def _meaning(node: Node, call: Call) -> Meaning:
+    """Return what the call counts as."""
+    if call.is_copy and len(devices := node.devices()) == 2 and devices[0] != devices[1]:
+        to, from_ = ("H" if device == "cpu" else "D" for device in devices)
+        return meaning(f"Memcpy{from_}to{to}")
+    found = call.meaning
+    assert found is not None  # of an op
+    return found
+
+
+def _record(call: Call, op: str, step: int, number: int, counted: int) -> OpRecord:
+    shapes, dtypes = zip(*call.tensors) if call.tensors else ((), ())
+    known = None not in shapes
+    # A copy's first argument is where it goes.
+    ends = 1 if call.is_copy and len(shapes) > 1 else 0
+    return OpRecord(
+        call.name,
+        stable(call.name),
+        step=step,
+        calls=number,
+        input_shapes=shapes[ends : 2 * ends or None] if known else None,
+        output_shapes=shapes[:ends] if known and ends else None,
+        input_dtypes=dtypes[ends : 2 * ends or None],
+        output_dtypes=dtypes[:ends],
+        op=op,
+        counted=counted,
+    )
