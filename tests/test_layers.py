@@ -18,7 +18,7 @@ SHARED_BY_FORMATS = (
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files", "own"},
     {"units", "names", "samples", "conditions", "worktree"},
-    {"attribution", "environment", "judge", "kernel_names", "kernels"},
+    {"attribution", "torch_events", "environment", "judge", "kernel_names", "kernels"},
     {"model"},
     {"ranges"},
     {"trace"},

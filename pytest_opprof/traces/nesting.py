@@ -9,12 +9,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import add
 
-from ..attribution import owners
+from ..attribution import NOBODY, owners
 from ..names import Meaning
 from .rows import Rows, packed
 
@@ -46,7 +46,9 @@ class Tree:
     parents: list[int]
     """-1 for the outermost."""
     owners: list[int]
-    """Which of them each counts as (`attribution.owners`)."""
+    """Which of them each counts as (`attribution.owners`); itself where it is no op."""
+    nothing: set[int]
+    """Those that are no op."""
     repeats: dict[int, int]
     """Events that are the only one inside one of their own name, and that one: PyTorch takes both for one call."""
     first_ns: list[int]
@@ -77,6 +79,13 @@ class Spans:
     """The indices of those."""
     first: Sequence[int]
     """When they began."""
+    compiled: Sequence[tuple[int, int]]
+    """When the thread compiled: begins and ends, in order."""
+
+    def compiles(self, time: int) -> bool:
+        """Tell whether the thread compiled at *time*."""
+        last = bisect_right(self.compiled, (time, _NEVER)) - 1
+        return last >= 0 and time < self.compiled[last][1]
 
     def innermost(self, start: int, end: int) -> tuple[Tree, int] | None:
         """Return the innermost call that ran from *start* to *end*, else at *start*: its tree and index in it."""
@@ -97,15 +106,23 @@ class Spans:
 class Forest:
     """The trees of all threads. Filled by `grow`, one thread after the other."""
 
-    def __init__(self, meanings: Sequence[Meaning | None], names: Sequence[str], steps: Sequence[int]) -> None:
+    def __init__(
+        self,
+        meanings: Sequence[Meaning | None],
+        names: Sequence[str],
+        steps: Sequence[int],
+        compilers: Container[int] = (),
+    ) -> None:
         """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
 
-        *steps* are the times at which they begin; what lies before the first belongs to it.
+        *steps* are the times at which they begin; what lies before the first belongs to it. *compilers* are the calls
+        that compile: what is inside those is left out, but for those of them that are ops.
         """
         self.trees: dict[tuple[int, ...], Tree] = {}
         self._meanings = meanings
         self._names = names
         self._later_steps = [*steps[1:], _NEVER]
+        self._compilers = compilers
 
     def grow(self, thread: Rows) -> Spans:
         """Add the calls of a thread: its rows are start, duration, serial and index of the call.
@@ -124,7 +141,8 @@ class Forest:
         root = step = 0
         key: list[int] = []
         self_ns: list[int] = []
-        for start, duration, call in _in_order(thread):
+        compiled: list[tuple[int, int]] = []
+        for start, duration, call in self._of_program(_in_order(thread), compiled):
             end = start + duration
             while start >= until or end > until:
                 node = key[2 * node + 2]
@@ -154,7 +172,25 @@ class Forest:
             occurrences[tree] += self_ns
         for tree, own in occurrences.items():
             tree.occurrences += packed(own)
-        return Spans(packed(starts), packed(ends), trees, packed(roots), packed(first))
+        return Spans(packed(starts), packed(ends), trees, packed(roots), packed(first), compiled)
+
+    def _of_program(
+        self, events: Iterable[tuple[int, int, int]], compiled: list[tuple[int, int]]
+    ) -> Iterable[tuple[int, int, int]]:
+        """Yield the *events* but for those inside one that compiles; append to *compiled* when that was."""
+        until = op_until = -_NEVER
+        for start, duration, call in events:
+            if call in self._compilers:
+                is_op = self._meanings[call] is not None
+                if start >= until:
+                    until = start + duration
+                    compiled.append((start, until))
+                elif not is_op or start < op_until:
+                    continue
+                op_until = start + duration if is_op else op_until
+            elif start < until:
+                continue
+            yield start, duration, call
 
     def _tree(self, key: list[int], starts: list[int], root: int) -> Tree:
         """Return the tree that has the step and the (call, parent) of each event as its *key*."""
@@ -166,6 +202,8 @@ class Forest:
 
     def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
         owner = self._owners(calls, parents)
+        nothing = {event for event, number in enumerate(owner) if number == NOBODY}
+        owner = [event if number == NOBODY else number for event, number in enumerate(owner)]
         inside = Counter(parents)
         repeats = {
             event: parent
@@ -175,7 +213,7 @@ class Forest:
             and self._names[calls[event]] == self._names[calls[parent]]
             and owner[event] != event
         }
-        return Tree(step, calls, parents, owner, repeats, starts, packed([]))
+        return Tree(step, calls, parents, owner, nothing, repeats, starts, packed([]))
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
         """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
@@ -188,5 +226,5 @@ class Forest:
         owned = owners([number[parents[event]] for event in ops], range(len(ops)), meanings)
         result = list(range(len(calls)))
         for event, owner in zip(ops, owned):
-            result[event] = ops[owner]
+            result[event] = NOBODY if owner == NOBODY else ops[owner]
         return result

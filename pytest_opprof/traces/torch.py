@@ -35,8 +35,9 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import Kind, stable
+from ..torch_events import Role, compiler_kernels
 from ..trace import UNLINKED, KernelRecord, OpRecord, OpTrace, is_nccl
-from ..vocabulary import COPY
+from ..vocabulary import COMPILE, COPY
 from . import Options
 from .events import head, read_events
 from .nesting import Forest, Tree
@@ -186,8 +187,12 @@ class _Reading:
         self.launched: dict[tuple[int, str, int], list[int]] = {}
         """(step, op, number of the kernel) to [calls, ns, first start]."""
         self.lost = 0
+        self.left_out = 0
+        self.compiling: set[int] = set()
+        """The correlations of what torch.compile launched."""
         meanings = [call.meaning for call in events.calls]
-        self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts)
+        compilers = {n for n, call in enumerate(events.calls) if call.role in (Role.COMPILES, Role.FRAME)}
+        self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts, compilers)
         self.spans = [self.forest.grow(thread) for thread in events.threads]
         self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
 
@@ -226,7 +231,8 @@ class _Reading:
             if row is None:
                 row = _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op)
                 self.rows[key] = row
-            row.called(tree.first_ns[event], self_ns[event], tree.owners[event] == event)
+            counts = tree.owners[event] == event and event not in tree.nothing
+            row.called(tree.first_ns[event], self_ns[event], counts)
             rows.append(row)
         return rows
 
@@ -243,6 +249,9 @@ class _Reading:
         found = dict.fromkeys(self.events.activities.columns()[0], -1)
         correlations, starts, durations, threads, numbers = self.events.launches.columns()
         for index, (correlation, name) in enumerate(zip(correlations, numbers)):
+            if self.spans[threads[index]].compiles(starts[index]):
+                self.compiling.add(correlation)
+                continue
             if synchronizes[name]:
                 self._synchronized(names[name], starts[index], durations[index], threads[index])
             if correlation not in found:
@@ -267,6 +276,9 @@ class _Reading:
         _, starts, durations, threads, _ = self.events.launches.columns()
         alike: dict[tuple[_Home | int, int], list[int]] = {}
         for correlation, start, duration, number, nbytes in zip(*self.events.activities.columns()):
+            if correlation in self.compiling:
+                self.left_out += 1
+                continue
             index = launches[correlation]
             home = self.steps.at(start) if index < 0 else self._home(starts[index], durations[index], threads[index])
             found = alike.get((home, number))
@@ -304,7 +316,7 @@ class _Reading:
     def _name_workers(self) -> None:
         """Make a wrapper that launched kernels itself the op of its calls: torch.compile's functions and graphs."""
         meanings = [(row, row.call.meaning) for row in self.rows.values() if row.call]
-        wrappers = [(row, found) for row, found in meanings if found and found.kind is Kind.WRAPPER]
+        wrappers = [(row, found) for row, found in meanings if found and found.kind in (Kind.WRAPPER, Kind.GROUP)]
         working = {row.type for row, _ in wrappers if row.device_ns}
         for row, found in wrappers:
             if row.type in working:
@@ -315,16 +327,17 @@ class _Reading:
         ends = 1 if row.call and row.call.is_copy and len(shapes) > 1 else 0
         known = row.call is not None and bool(row.call.types) and None not in shapes
         on_cpu = not self.on_device
+        compiles = row.op == COMPILE
         host_ns = max(row.host_ns, 0)
         return OpRecord(
             name=row.name,
             type=row.type,
             step=row.step,
             calls=row.calls,
-            device_ns=host_ns if on_cpu else None if row.type == _SYNCHRONIZE else row.device_ns,
+            device_ns=None if compiles or row.type == _SYNCHRONIZE else host_ns if on_cpu else row.device_ns,
             host_ns=host_ns if self.on_device and (row.call or row.type == _SYNCHRONIZE) else None,
-            least_ns=row.least_ns if on_cpu else None,
-            most_ns=row.most_ns if on_cpu else None,
+            least_ns=row.least_ns if on_cpu and not compiles else None,
+            most_ns=row.most_ns if on_cpu and not compiles else None,
             memory=row.nbytes or None,
             # A copy's first argument is where it goes.
             input_shapes=shapes[ends : 2 * ends or None] if known else None,
@@ -362,6 +375,8 @@ class _Reading:
                 f"{unlinked} of {len(self.events.activities)} device activities were launched outside of the"
                 f" recording: they have no op, and are listed as {UNLINKED}"
             )
+        if self.left_out:
+            self.remarks.append(compiler_kernels(self.left_out))
         if self.lost:
             self.remarks.append(
                 f"{self.lost} kernel launches have no kernel in the file: it ended before them, or they were captured"

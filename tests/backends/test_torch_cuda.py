@@ -72,7 +72,8 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
             types = [kind for kind in args.get("Input type", [])[:2] if kind != "Scalar"]
             dtypes = tuple(reversed(types)) if name in ("aten::copy_", "aten::_copy_from") else ()
             key = -number if annotates else serial
-            found.ops.append(Op(name, thread, start, duration, key, dtypes, annotates=annotates))
+            numbered = "Sequence number" in args
+            found.ops.append(Op(name, thread, start, duration, key, dtypes, annotates=annotates, numbered=numbered))
         elif category in ("cuda_runtime", "cuda_driver", "Runtime"):
             kind = DRIVER if category == "cuda_driver" else RUNTIME
             op = serial if linked else 0
@@ -136,9 +137,10 @@ def test_nothing_of_a_step_with_cuda_graphs_and_unlinked_kernels_is_lost() -> No
     assert ours.launches == (5240 + 70,)  # kernels and graphs
     assert ours.stats("(unlinked)").calls == (872,)
     assert ours.stats("MemcpyHtoD").bytes == (sum(a.nbytes for a in session.activities if "HtoD" in a.name),)
-    for op in ("MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "Memset", "Synchronize", "CompiledFunctionBackward"):
+    for op in ("MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "Memset", "Synchronize", "torch::graph"):
         assert sum(ours.stats(op).calls) == sum(theirs.stats(op).calls) > 0
-    assert ours.stats("CompiledFunction").device_ns is not None
+    assert ours.stats("torch::graph").calls == (35 + 35,)
+    assert ours.stats("torch::graph").device_ns is not None
 
 
 RECORDINGS = [
@@ -259,10 +261,37 @@ def test_a_replayed_graph_is_one_launch_of_its_kernels() -> None:
 
 
 def test_a_wrapper_that_launched_kernels_itself_is_an_op() -> None:
-    ops = [op("CompiledFunctionBackward", 0), op("aten::copy_", 5, 20)]
     calls = [call(1, 6), call(2, 50, "cudaGraphLaunch")]
-    profile = profile_of(Recorded(ops, calls, [done(1, 3, "copy"), done(2, 40, "triton_"), done(2, 9)]))
-    assert numbers(profile) == {"Copy": (1, 3), "CompiledFunctionBackward": (1, 49)}
+    for name in ("MineBackward", "aten::_foreach_add_", "my_kernel_0"):
+        ops = [op(name, 0), op("aten::copy_", 5, 20)]
+        profile = profile_of(Recorded(ops, calls, [done(1, 3, "copy"), done(2, 40, "triton_"), done(2, 9)]))
+        assert numbers(profile) == {"Copy": (1, 3), name: (1, 49)}
+
+
+def test_the_graph_of_torch_compile_has_the_kernels_that_no_op_in_it_launched() -> None:
+    ops = [op("Torch-Compiled Region: 0/1", 0), op("aten::mm", 5, 20), op("triton_poi_fused_add_7", 30, 9)]
+    calls = [call(1, 6), call(2, 31), call(3, 50, "cudaGraphLaunch")]
+    profile = profile_of(Recorded(ops, calls, [done(1, 3), done(2, 40, "triton_"), done(3, 9)]))
+    assert numbers(profile) == {"MatMul": (1, 3), "triton_poi_fused_add": (1, 40), "torch::graph": (1, 9)}
+
+
+def test_what_torch_compile_runs_while_it_compiles_is_not_the_programs() -> None:
+    """As PyTorch 2.13 marks it; an older one has no event around."""
+    frame = [op("dynamo", 10, 300), op("dynamo_data: compile_id=0/0", 11, 2, annotates=True)]
+    frame += [op("_compile.compile_inner (dynamo_timed)", 20, 280), op("aten::mm", 30, 90)]
+    autotuned = [op("CachingAutotuner.benchmark_all_configs (dynamo_timed)", 420, 50)]
+    ops = [*frame, op("Torch-Compiled Region: 0/0", 400, 200), *autotuned, op("triton_poi_fused_add_0", 480, 90)]
+    calls = [call(1, 40), call(2, 430), call(3, 450, "cudaDeviceSynchronize"), call(4, 490)]
+    tried = [done(1, 7, "gemm"), done(2, 8, "triton_poi_fused_add_0")]
+    allocated = [Allocation(50, 64, True), Allocation(430, 32, True), Allocation(495, 16, True)]
+    session = Recorded(ops, calls, [*tried, done(4, 5, "triton_poi_fused_add_0")], allocated)
+    profile = profile_of(session)
+    assert numbers(profile) == {"torch::compile": (1, None), "torch::graph": (1, 0), "triton_poi_fused_add": (1, 5)}
+    assert (profile.launches, profile.allocations) == ((1,), (1,))
+    assert profile.remarks[0][1].startswith("2 kernels and copies that torch.compile ran to try or compute something")
+    on_cpu = profile_of(Recorded(ops))
+    assert numbers(on_cpu)["torch::graph"] == (1, 200 - 50 - 90)
+    assert numbers(on_cpu)["torch::compile"] == (1, None)
 
 
 def test_a_collective_is_counted_and_not_timed() -> None:
