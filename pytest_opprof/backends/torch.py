@@ -11,6 +11,7 @@ the functions below.
 
 from __future__ import annotations
 
+import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -186,6 +187,9 @@ def _session(options: Options, on_gpu: bool) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
 
+    # Kineto reads it when its first session starts: without it each prints two lines to stderr (6 is the only value
+    # that silences 2.13).
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     return profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
         record_shapes=True,

@@ -140,11 +140,14 @@ class Call:
         return tuple(found)
 
     @cached_property
+    def annotates(self) -> bool:
+        """Whether it is a `record_function`. In 2021 those had the category of ops; no op has a # in its name."""
+        return self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
+
+    @cached_property
     def role(self) -> Role:
         """What it is."""
-        # In 2021 annotations had the category of ops; no op has a # in its name.
-        annotates = self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
-        return role(self.name, annotates, self.numbered, self.name in self.logged)
+        return role(self.name, self.annotates, self.numbered, self.name in self.logged)
 
     @cached_property
     def meaning(self) -> Meaning | None:

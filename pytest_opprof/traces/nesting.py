@@ -112,17 +112,20 @@ class Forest:
         names: Sequence[str],
         steps: Sequence[int],
         compilers: Container[int] = (),
+        left_out: Container[int] = (),
     ) -> None:
         """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
 
         *steps* are the times at which they begin; what lies before the first belongs to it. *compilers* are the calls
-        that compile: what is inside those is left out, but for those of them that are ops.
+        that compile: what is inside those is left out, but for those of them that are ops. Calls that are *left_out*
+        are as if they were not there.
         """
         self.trees: dict[tuple[int, ...], Tree] = {}
         self._meanings = meanings
         self._names = names
         self._later_steps = [*steps[1:], _NEVER]
         self._compilers = compilers
+        self._left_out = left_out
 
     def grow(self, thread: Rows) -> Spans:
         """Add the calls of a thread: its rows are start, duration, serial and index of the call.
@@ -177,7 +180,7 @@ class Forest:
     def _of_program(
         self, events: Iterable[tuple[int, int, int]], compiled: list[tuple[int, int]]
     ) -> Iterable[tuple[int, int, int]]:
-        """Yield the *events* but for those inside one that compiles; append to *compiled* when that was."""
+        """Yield the *events* but for those left out and inside one that compiles; append to *compiled* when that was."""
         until = op_until = -_NEVER
         for start, duration, call in events:
             if call in self._compilers:
@@ -188,7 +191,7 @@ class Forest:
                 elif not is_op or start < op_until:
                     continue
                 op_until = start + duration if is_op else op_until
-            elif start < until:
+            elif start < until or call in self._left_out:
                 continue
             yield start, duration, call
 

@@ -191,8 +191,10 @@ class _Reading:
         self.compiling: set[int] = set()
         """The correlations of what torch.compile launched."""
         meanings = [call.meaning for call in events.calls]
+        names = [call.name for call in events.calls]
         compilers = {n for n, call in enumerate(events.calls) if call.role in (Role.COMPILES, Role.FRAME)}
-        self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts, compilers)
+        machinery = {n for n, call in enumerate(events.calls) if call.role is Role.ANNOTATION and not call.annotates}
+        self.forest = Forest(meanings, names, self.steps.starts, compilers, machinery)
         self.spans = [self.forest.grow(thread) for thread in events.threads]
         self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
 

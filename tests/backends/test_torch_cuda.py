@@ -600,6 +600,7 @@ def test_a_window_without_device_work_is_one_of_the_cpu_whose_launches_are_known
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     """The two ways to the same table, of one program that runs forward and backward, on the CPU."""
     import torch
@@ -609,8 +610,11 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    compiled = torch.compile(lambda x: (x @ x.T).relu().sum(), backend="aot_eager")
+    weight = torch.ones(4, 4, requires_grad=True)
 
     def step() -> None:
+        compiled(weight).backward()
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
             out = model(torch.ones(2, 3, 8, 8))
@@ -618,6 +622,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
         optimizer.step()
 
     step()
+    torch._dynamo.reset()
     session = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
     with session:
         step()
@@ -627,6 +632,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     ours, theirs = rows.freeze(), tree.freeze()
     assert numbers(ours) == numbers(theirs)
     assert len(numbers(ours)) > 12
+    assert (ours.stats("torch::compile").calls, ours.stats("torch::graph").calls) == ((1,), (2,))
     assert ours.stats("Cast").bytes == theirs.stats("Cast").bytes is not None
 
 

@@ -127,6 +127,7 @@ def test_the_peak_of_memory_is_the_greatest_total() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path: Path) -> None:
     """One session, read from its events in memory and from its file."""
     import torch as pytorch
@@ -139,6 +140,8 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
     layers = [pytorch.nn.Conv2d(3, 4, 3), pytorch.nn.BatchNorm2d(4), pytorch.nn.ReLU(), pytorch.nn.Flatten()]
     model = pytorch.nn.Sequential(*layers, pytorch.nn.Linear(4 * 36, 5))
     optimizer = pytorch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    compiled = pytorch.compile(lambda x: (x @ x.T).relu().sum(), backend="aot_eager")
+    weight = pytorch.ones(4, 4, requires_grad=True)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as session:
         for _ in range(2):
             with record_function("my step"), pytorch.autocast("cpu", pytorch.bfloat16):
@@ -147,6 +150,7 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
             loss.backward()
             optimizer.step()
             pytorch.ones(2, 3).half().clone().t().contiguous()
+            compiled(weight.to(weight.dtype)).backward()
     session.export_chrome_trace(str(tmp_path / "trace.json"))
     log = EventLog(live._environment())
     live._read(session.profiler.kineto_results, log, LiveOptions())
@@ -154,10 +158,14 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
     trace = read(tmp_path / "trace.json")
     assert counts(trace) == {stats.op: stats.most_calls for stats in expected.ops}
     assert len(counts(trace)) > 15
-    total = sum(record.device_ns or 0 for record in trace.records)
+    assert (counts(trace)["torch::compile"], counts(trace)["torch::graph"]) == (1, 2 * 2)
+    (total,) = trace.profile().total.device_ns or (0,)
     assert total == pytest.approx(sum(expected.total.device_ns or ()), rel=1e-3)
     averages = {row.key: row.count for row in session.key_averages() if not row.is_user_annotation}
-    assert sums(trace, "calls") == averages
+    calls = sums(trace, "calls")
+    assert calls["aten::to"] == expected.stats("aten::to").most_calls
+    # Of what the compiler calls as well there are more in the averages.
+    assert all(calls[name] == averages[name] for name in ("aten::conv2d", "aten::square", "aten::batch_norm"))
 
 
 FILES = [
