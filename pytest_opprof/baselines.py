@@ -20,6 +20,8 @@ from .environment import Environment
 from .errors import BaselineError
 from .judge import LEAST_ROUNDS, STORED_RULE
 from .samples import Run
+from .torch_events import called_today
+from .vocabulary import GRAPH
 
 if TYPE_CHECKING:
     from .model import OpProfile
@@ -53,12 +55,18 @@ class Entry:
     calls: Mapping[str, Calls]
     times: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     """By machine: what each process timed."""
+    counts_graphs: bool = True
+    """Whether graphs of torch.compile were counted."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> Entry:
         """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
         run = run_of(profile, threads)
         return cls(calls_of(profile), {machine: (run,)} if run else {})
+
+    def comparable(self, now: Mapping[str, Calls]) -> dict[str, Calls]:
+        """Return the calls *now* without those that this entry could not have."""
+        return {op: calls for op, calls in now.items() if self.counts_graphs or op != GRAPH}
 
     @property
     def runs(self) -> list[Run]:
@@ -150,7 +158,7 @@ def load(path: Path) -> Baselines:
     return Baselines(
         environment_of(document["environment"]),
         {
-            test: {window: _entry(entry) for window, entry in windows.items()}
+            test: {window: _entry(entry, document["environment"]) for window, entry in windows.items()}
             for test, windows in document["tests"].items()
         },
     )
@@ -270,25 +278,34 @@ def _pretty(value: object, indent: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
 
 
-def _entry(plain: Mapping[str, Any]) -> Entry:
+def _entry(plain: Mapping[str, Any], environment: Mapping[str, Any]) -> Entry:
+    # On a GPU a wrapper is an op where it launches kernels itself.
+    today = {op: called_today(op) if environment["device"] == "cpu" else op for op in plain["calls"]}
     # JSON Schema takes 1.0 for an integer.
     calls = {
-        op: Calls(*map(int, c)) if isinstance(c, list) else Calls(int(c), int(c)) for op, c in plain["calls"].items()
+        name: Calls(*map(int, c)) if isinstance(c, list) else Calls(int(c), int(c))
+        for op, c in plain["calls"].items()
+        if (name := today[op]) is not None
     }
-    return Entry(calls, {machine: tuple(_runs(times)) for machine, times in plain.get("times", {}).items()})
+    ran_graphs = any(op.startswith("TorchDynamo ") for op in plain["calls"])
+    times = {machine: tuple(_runs(times, today)) for machine, times in plain.get("times", {}).items()}
+    return Entry(calls, times, GRAPH in calls or not ran_graphs)
 
 
-def _runs(times: Mapping[str, Any]) -> Iterator[Run]:
+def _runs(times: Mapping[str, Any], today: Mapping[str, str | None]) -> Iterator[Run]:
     for number, total in enumerate(times["total_us"]):
         known: dict[str, Any] = {
             name: _nanoseconds(times[key][number]) for key, name in _CONDITIONS.items() if key in times
         }
-        yield Run(
-            _nanoseconds(total),
-            {op: _nanoseconds(processes[number]) for op, processes in times["ops_us"].items()},
-            threads=times["threads"],
-            **known,
-        )
+        ops: dict[str, tuple[int, ...]] = {}
+        for op, processes in times["ops_us"].items():
+            # What is no op takes its time outside of ops.
+            name = OUTSIDE if (called := today.get(op, op)) is None else called
+            taken = _nanoseconds(processes[number])
+            ops[name] = tuple(map(sum, zip(ops[name], taken))) if name in ops else taken
+        if OUTSIDE not in times["ops_us"]:
+            ops.pop(OUTSIDE, None)
+        yield Run(_nanoseconds(total), ops, threads=times["threads"], **known)
 
 
 def _nanoseconds(times_us: Iterable[float]) -> tuple[int, ...]:

@@ -174,7 +174,8 @@ def _undecided(plan: Plan, why: str, window: WindowReport, base: Entry) -> Windo
 
 
 def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:
-    diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
+    now = base.comparable(calls_of(window.profile))
+    diff = compare_counts_first(base.calls, now, timing, plan.limits, plan.top)
     return replace(window, diff=diff)
 
 

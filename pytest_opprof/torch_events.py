@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from .names import Kind, Meaning, meaning, stable
-from .vocabulary import COMPILE, GRAPH
+from .vocabulary import COMPILE, COMPILED, GRAPH
 
 _LOGGED = re.compile(r"(.+)_data: (?:.*, )?compile_id=.*", re.DOTALL)
 _MACHINERY = re.compile(
@@ -68,6 +68,17 @@ def role(name: str, annotates: bool, numbered: bool, is_logged: bool = False) ->
 def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
     """Return the canonical op of an event and how it counts, by its *role*."""
     return Meaning(stable(name), Kind.GROUP) if role is Role.GROUP else meaning(stable(name), dtypes)
+
+
+def called_today(op: str) -> str | None:
+    """Return what an op of an older baseline is called; None for one that counts no more.
+
+    Machinery was counted, as were wrappers and nodes of autograd without an op inside. Graphs of torch.compile were not.
+    """
+    if role(op, annotates=False, numbered=True) in (Role.ANNOTATION, Role.COMPILES):
+        return None
+    found = meaning(op)
+    return None if found.kind in (Kind.WRAPPER, Kind.GRAPH) else found.op if found.op in COMPILED else op
 
 
 def compiler_kernels(number: int) -> str:

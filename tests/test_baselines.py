@@ -15,6 +15,7 @@ from pytest_opprof.baselines import OUTSIDE, Baselines, Calls, Entry, run_of
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BaselineError
 from pytest_opprof.samples import Run
+from pytest_opprof.torch_events import called_today
 
 from .conftest import ENVIRONMENT, profile_of
 
@@ -354,7 +355,7 @@ def test_an_update_without_times_keeps_those_there_are() -> None:
     assert OLD.updated(Entry(OLD.calls), HERE, times_changed=True) == OLD
 
 
-names = st.text(max_size=12)
+names = st.text(max_size=12).filter(lambda name: called_today(name) == name)
 calls = st.builds(lambda least, more: Calls(least, least + more), st.integers(1, 10**6), st.integers(0, 9))
 
 
@@ -394,3 +395,43 @@ def test_any_bytes_are_a_baseline_or_a_baseline_error(tmp_path_factory: pytest.T
     path.write_bytes(content)
     with pytest.raises(BaselineError):
         baselines.load(path)
+
+
+def kept_as(path: Path, environment: Environment, calls: dict[str, int], **ops_us: list[float]) -> Entry:
+    """Return the entry of a file that has these calls, and one process of one round if there are times."""
+    total = [[sum(us for (us,) in ops_us.values())]]
+    timed = {"threads": 1, "total_us": total, "ops_us": {op: [us] for op, us in ops_us.items()}}
+    window = {"calls": calls, **({"times": {HERE: timed}} if ops_us else {})}
+    document = {"schema": 2, "tests": {"test_a": {"body": window}}}
+    path.write_text(json.dumps(document | {"environment": baselines.plain_environment(environment)}))
+    return baselines.load(path).tests["test_a"]["body"]
+
+
+def test_ops_of_older_files_that_are_none_any_more_are_not_missed(tmp_path: Path) -> None:
+    nothing = {"aten::to": 39, "aten::result_type": 2, "AddmmBackward0": 1, "PythonDispatchMode": 4}
+    machinery = {"TorchDynamo Cache Lookup": 2, "AOTAutogradCache.inductor_load (dynamo_timed)": 1}
+    compiled = {"CompiledFxGraph": 4, "_compile.compile_inner (dynamo_timed)": 1}
+    kept = {"MatMul": 3, "aten::empty": 1, "mine::op": 1, "aten::_foreach_add_": 1}
+    entry = kept_as(tmp_path / "a.json", TORCH, kept | nothing | machinery | compiled)
+    expected = kept | {"torch::graph": 4, "torch::compile": 1}
+    assert entry == Entry({op: Calls(count, count) for op, count in expected.items()})
+    on_gpu = replace(TORCH, device="NVIDIA H100", timing="async")
+    assert kept_as(tmp_path / "a.json", on_gpu, {"AddmmBackward0": 1}).calls == {"AddmmBackward0": Calls(1, 1)}
+
+
+def test_the_time_of_what_is_no_op_any_more_is_outside_of_ops(tmp_path: Path) -> None:
+    calls = {"MatMul": 1, "aten::to": 39, "CompiledFxGraph": 1}
+    times: dict[str, list[float]] = {"MatMul": [10], "aten::to": [4], "CompiledFxGraph": [2], OUTSIDE: [20]}
+    (run,) = kept_as(tmp_path / "a.json", TORCH, calls, **times).runs
+    assert (run.total_ns, run.ops_ns) == (
+        (36_000,),
+        {"MatMul": (10_000,), "torch::graph": (2_000,), OUTSIDE: (24_000,)},
+    )
+
+
+def test_graphs_are_not_compared_with_a_file_that_has_none_of_those_that_ran(tmp_path: Path) -> None:
+    now = {"Relu": Calls(1, 1), "torch::graph": Calls(2, 2)}
+    assert kept_as(tmp_path / "a.json", TORCH, {"Relu": 1, "TorchDynamo Cache Lookup": 1}).comparable(now).keys() == {
+        "Relu"
+    }
+    assert kept_as(tmp_path / "a.json", TORCH, {"Relu": 1}).comparable(now) == now

@@ -180,7 +180,7 @@ class Forest:
     def _of_program(
         self, events: Iterable[tuple[int, int, int]], compiled: list[tuple[int, int]]
     ) -> Iterable[tuple[int, int, int]]:
-        """Yield the *events* but for those left out and inside one that compiles; append to *compiled* when that was."""
+        """Yield *events*, but not what is left out or inside one that compiles; append to *compiled* when that was."""
         until = op_until = -_NEVER
         for start, duration, call in events:
             if call in self._compilers:
