@@ -19,9 +19,10 @@ from .vocabulary import COMPILE, COMPILED, GRAPH
 _LOGGED = re.compile(r"(.+)_data: (?:.*, )?compile_id=.*", re.DOTALL)
 _MACHINERY = re.compile(
     r"TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|PythonDispatchMode|PythonSubclass|record_param_comms"
+    r"|BackwardHookFunction|CheckpointFunction"
 )
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
-collective is called with."""
+collective is called with, hooks of modules, `torch.utils.checkpoint`."""
 
 _KERNEL = re.compile(r"(?:cpp|triton)_\w+")
 """Of inductor, without its number."""
@@ -73,7 +74,7 @@ def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
 def called_today(op: str) -> str | None:
     """Return what an op of an older baseline is called; None for one that counts no more.
 
-    Machinery was counted, as were wrappers and nodes of autograd without an op inside. Graphs of torch.compile were not.
+    Machinery was counted, as were wrappers and nodes of autograd without an op inside; graphs of torch.compile not.
     """
     if role(op, annotates=False, numbered=True) in (Role.ANNOTATION, Role.COMPILES):
         return None
