@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import add
@@ -111,8 +111,8 @@ class Forest:
         meanings: Sequence[Meaning | None],
         names: Sequence[str],
         steps: Sequence[int],
-        compilers: Container[int] = (),
-        left_out: Container[int] = (),
+        compilers: Collection[int],
+        left_out: Collection[int],
     ) -> None:
         """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
 
@@ -145,7 +145,10 @@ class Forest:
         key: list[int] = []
         self_ns: list[int] = []
         compiled: list[tuple[int, int]] = []
-        for start, duration, call in self._of_program(_in_order(thread), compiled):
+        events = _in_order(thread)
+        if self._compilers or self._left_out:
+            events = self._of_program(events, compiled)
+        for start, duration, call in events:
             end = start + duration
             while start >= until or end > until:
                 node = key[2 * node + 2]

@@ -251,7 +251,7 @@ class _Reading:
         found = dict.fromkeys(self.events.activities.columns()[0], -1)
         correlations, starts, durations, threads, numbers = self.events.launches.columns()
         for index, (correlation, name) in enumerate(zip(correlations, numbers)):
-            if self.spans[threads[index]].compiles(starts[index]):
+            if correlation and self.spans[threads[index]].compiles(starts[index]):
                 self.compiling.add(correlation)
                 continue
             if synchronizes[name]:
@@ -316,7 +316,7 @@ class _Reading:
         row.device_ns += ns
 
     def _name_workers(self) -> None:
-        """Make a wrapper that launched kernels itself the op of its calls: torch.compile's functions and graphs."""
+        """Make a wrapper that launched kernels itself the op of its calls: functions of autograd, `_foreach` ops."""
         meanings = [(row, row.call.meaning) for row in self.rows.values() if row.call]
         wrappers = [(row, found) for row, found in meanings if found and found.kind in (Kind.WRAPPER, Kind.GROUP)]
         working = {row.type for row, _ in wrappers if row.device_ns}
