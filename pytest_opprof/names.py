@@ -47,9 +47,6 @@ class Meaning:
     kind: Kind
 
 
-_AUTOGRAD_NODE = re.compile(
-    r"autograd::engine::evaluate_function: .*|torch::autograd::.*|(?:torch::jit::.*::)?\w+Backward\d*"
-)
 _STARTS_DEVICE_WORK = re.compile(r"cu(?:da)?(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
 _ALLOCATES = re.compile(r"cudaMalloc(?!Host)\w*|cuMemAlloc(?!Host)\w*|cuMemCreate|cu(?:Mipmapped)?Array(?:3D)?Create")
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
@@ -147,7 +144,7 @@ def _is_in(raw: str, names: Collection[str]) -> bool:
 def _kind(raw: str, op: str | None) -> Kind:
     if op == vocabulary.GRAPH:
         return Kind.GRAPH if raw in vocabulary.GRAPHS else Kind.UNKNOWN
-    if _is_in(raw, vocabulary.WRAPPERS) or raw in vocabulary.QUESTIONS or _AUTOGRAD_NODE.fullmatch(raw):
+    if _is_in(raw, vocabulary.WRAPPERS) or raw in vocabulary.QUESTIONS:
         return Kind.WRAPPER
     if starts_device_work(raw) or raw == UNLINKED:
         return Kind.WRAPPER

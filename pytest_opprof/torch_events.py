@@ -24,6 +24,7 @@ _MACHINERY = re.compile(
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
 collective is called with, hooks of modules, `torch.utils.checkpoint`."""
 
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*|torch::autograd::.*|(?:torch::jit::.*::)?\w+Backward\d*")
 _KERNEL = re.compile(r"(?:cpp|triton)_\w+")
 """Of inductor, without its number."""
 
@@ -33,8 +34,10 @@ class Role(Enum):
 
     OP = auto()
     """An op, or a part of one."""
+    NODE = auto()
+    """Of autograd: no op, but stands for those inside."""
     GROUP = auto()
-    """Stands around ops: an op only if there is none inside."""
+    """Stands around ops as well, but is an op if there is none inside."""
     ANNOTATION = auto()
     """No op: what is inside is as if this were not there."""
     COMPILES = auto()
@@ -62,13 +65,20 @@ def role(name: str, annotates: bool, numbered: bool, is_logged: bool = False) ->
         return Role.COMPILES
     if _MACHINERY.fullmatch(name) or (annotates and found.op != GRAPH):
         return Role.ANNOTATION
-    is_known = found.op != raw or found.kind is not Kind.UNKNOWN
-    return Role.OP if is_known or numbered or "::" in name or _KERNEL.fullmatch(raw) else Role.GROUP
+    if found.op != raw or found.kind is not Kind.UNKNOWN:
+        return Role.OP
+    if _NODE.fullmatch(name):
+        return Role.NODE
+    return Role.OP if numbered or "::" in name or _KERNEL.fullmatch(raw) else Role.GROUP
+
+
+KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}
+"""How what its name does not tell counts."""
 
 
 def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
     """Return the canonical op of an event and how it counts, by its *role*."""
-    return Meaning(stable(name), Kind.GROUP) if role is Role.GROUP else meaning(stable(name), dtypes)
+    return Meaning(stable(name), KINDS[role]) if role in KINDS else meaning(stable(name), dtypes)
 
 
 def called_today(op: str) -> str | None:
@@ -76,7 +86,7 @@ def called_today(op: str) -> str | None:
 
     Machinery was counted, as were wrappers and nodes of autograd without an op inside; graphs of torch.compile not.
     """
-    if role(op, annotates=False, numbered=True) in (Role.ANNOTATION, Role.COMPILES):
+    if role(op, annotates=False, numbered=True) in (Role.NODE, Role.ANNOTATION, Role.COMPILES):
         return None
     found = meaning(op)
     return None if found.kind in (Kind.WRAPPER, Kind.GRAPH) else found.op if found.op in COMPILED else op

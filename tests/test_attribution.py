@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.attribution import NOBODY, owners
 from pytest_opprof.names import Kind, Meaning, meaning
+from pytest_opprof.torch_events import meaning_as, role
 
 Tree = list["str | tuple[str, Tree]"]
 
@@ -21,9 +22,9 @@ def counted(*tree: object) -> dict[str, int]:
 
 
 def _meaning(raw: object) -> Meaning:
-    if isinstance(raw, Meaning):
-        return raw
-    return meaning(*raw) if isinstance(raw, tuple) else meaning(str(raw))
+    if isinstance(raw, tuple):
+        return meaning(*raw)
+    return meaning_as(role(str(raw), annotates=False, numbered=False), str(raw))
 
 
 def _flat(tree: object, parent: int, parents: list[int], raws: list[object]) -> tuple[list[int], list[object]]:
@@ -117,20 +118,16 @@ def test_optimizers_of_many_tensors_are_the_ops_of_each_or_one_op() -> None:
     assert counted("aten::_foreach_add_") == {"aten::_foreach_add_": 1}
 
 
-def group(name: str) -> Meaning:
-    return Meaning(name, Kind.GROUP)
-
-
 def test_a_group_is_an_op_only_if_none_is_inside() -> None:
-    assert counted([group("forward"), ["aten::t", "aten::transpose"], "aten::mm", "mine::op"]) == {
+    assert counted(["forward", ["aten::t", "aten::transpose"], "aten::mm", "mine::op"]) == {
         "Transpose": 1,
         "MatMul": 1,
         "mine::op": 1,
     }
-    assert counted([group("forward"), [group("inner"), "aten::t"]]) == {"Transpose": 1}
-    assert counted([group("forward"), [group("inner"), "aten::to"]]) == {"inner": 1}
-    assert counted(["mine::op", group("inner")], [group("my_kernel"), "aten::empty"]) == {"mine::op": 1, "my_kernel": 1}
-    assert counted(["MineBackward", group("my_kernel")]) == {"my_kernel": 1}
+    assert counted(["forward", ["inner", "aten::t"]]) == {"Transpose": 1}
+    assert counted(["forward", ["inner", "aten::to"]]) == {"inner": 1}
+    assert counted(["mine::op", "inner"], ["my_kernel", "aten::empty"]) == {"mine::op": 1, "my_kernel": 1}
+    assert counted(["MineBackward", "my_kernel"]) == {"my_kernel": 1}
 
 
 REGION, COMPILED, FRAME = "Torch-Compiled Region", "CompiledFxGraph", "_compile.compile_inner (dynamo_timed)"
@@ -172,7 +169,7 @@ def test_an_op_outside_the_vocabulary_counts_beside_what_is_inside_it() -> None:
 
 def test_self_time_of_a_wrapper_goes_to_the_op_inside_that_works_not_to_a_view() -> None:
     raws = ["AddmmBackward0", "aten::t", "aten::mm"]
-    assert owners([-1, 0, 0], [0, 1, 2], [meaning(raw) for raw in raws]) == [2, 1, 2]
+    assert owners([-1, 0, 0], [0, 1, 2], [_meaning(raw) for raw in raws]) == [2, 1, 2]
 
 
 def test_an_allocation_in_a_wrapper_goes_where_the_wrapper_goes() -> None:

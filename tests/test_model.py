@@ -262,7 +262,7 @@ def test_a_time_or_a_flop_count_that_only_some_calls_have_is_unknown() -> None:
 
 def test_a_wrapper_that_works_itself_is_an_op_where_its_backend_says_so() -> None:
     log = EventLog(ENVIRONMENT)
-    for kind in (None, Kind.GRAPH):
+    for kind in (Kind.WRAPPER, Kind.GRAPH):
         outside = log.add(log.name("MineBackward", kind=kind), 90)
         log.add(log.name("aten::mm"), 40, outside)
         log.add(log.name("aten::t"), 10, outside)

@@ -12,8 +12,11 @@ from pytest_opprof.torch_events import Role, called_today, logged, meaning_as, r
         ("aten::mm", False, False, Role.OP),
         ("mylib::fused", False, False, Role.OP),
         ("Mine", False, True, Role.OP),
-        ("MineBackward", False, True, Role.OP),
-        ("autograd::engine::evaluate_function: MineBackward", False, True, Role.OP),
+        ("MineBackward", False, True, Role.NODE),
+        ("autograd::engine::evaluate_function: MineBackward", False, True, Role.NODE),
+        ("torch::autograd::AccumulateGrad", False, False, Role.NODE),
+        ("torch::autograd::CppNode<(anonymous namespace)::Mine>", False, True, Role.NODE),
+        ("torch::jit::(anonymous namespace)::DifferentiableGraphBackward", False, True, Role.NODE),
         ("detach", False, False, Role.OP),
         ("graph_0_cpp_fused_add_0", False, False, Role.OP),
         ("triton_poi_fused_add_7", False, False, Role.OP),
@@ -47,6 +50,7 @@ def test_what_torch_compile_has_in_its_log_is_compiling() -> None:
 
 def test_a_group_is_called_as_it_is() -> None:
     assert meaning_as(Role.GROUP, "forward") == Meaning("forward", Kind.GROUP)
+    assert meaning_as(Role.NODE, "MineBackward") == Meaning("MineBackward", Kind.WRAPPER)
     assert meaning_as(Role.OP, "aten::mm") == Meaning("MatMul", Kind.COMPUTE)
 
 

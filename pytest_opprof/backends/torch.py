@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
-from ..names import Kind
-from ..torch_events import Role, logged, role
+from ..torch_events import KINDS, Role, logged, role
 from . import Options
 
 if TYPE_CHECKING:
@@ -344,7 +343,7 @@ class _Reader:
                 if what is Role.ANNOTATION:
                     index = parent
                 else:
-                    names[raw] = log.name(raw, kind=Kind.GROUP if what is Role.GROUP else None)
+                    names[raw] = log.name(raw, kind=KINDS.get(what))
                     index = log.add(names[raw], event.duration_time_ns, parent, interval)
             if with_flops and index != parent:
                 self.correlations[event.correlation_id] = index

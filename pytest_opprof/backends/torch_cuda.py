@@ -29,7 +29,7 @@ from ..attribution import owners
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
 from ..names import Kind
-from ..torch_events import Role, compiler_kernels, logged, meaning_as, role
+from ..torch_events import KINDS, Role, compiler_kernels, logged, meaning_as, role
 from ..trace import is_nccl
 from ..vocabulary import CASTS, COPY
 from . import cuda_events
@@ -404,7 +404,7 @@ class _Host:
             is_outermost = parent == _NOBODY
             intervals.append(bisect_right(marks, op.start) if is_outermost else intervals[parent])
             what = self._roles[op.name]
-            kind = Kind.GRAPH if op.name in self._workers else Kind.GROUP if what is Role.GROUP else None
+            kind = Kind.GRAPH if op.name in self._workers else KINDS.get(what)
             name = log.name(op.name, op.dtypes, self._does[index], kind)
             time = ABSENT if what is Role.FRAME else time
             nbytes = ABSENT if self._does[index] else op.nbytes  # those of a memcpy are said of the memcpy
