@@ -19,10 +19,10 @@ from .vocabulary import COMPILE, COMPILED, GRAPH
 _LOGGED = re.compile(r"(.+)_data: (?:.*, )?compile_id=.*", re.DOTALL)
 _MACHINERY = re.compile(
     r"TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|PythonDispatchMode|PythonSubclass|record_param_comms"
-    r"|BackwardHookFunction|CheckpointFunction"
+    r"|CheckpointFunction"
 )
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
-collective is called with, hooks of modules, `torch.utils.checkpoint`."""
+collective is called with, `torch.utils.checkpoint`."""
 
 _NODE = re.compile(r"autograd::engine::evaluate_function: .*|torch::autograd::.*|(?:torch::jit::.*::)?\w+Backward\d*")
 _KERNEL = re.compile(r"(?:cpp|triton)_\w+")

@@ -194,7 +194,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Identity": {
         "torch": """aten::detach detach aten::detach_ detach_ aten::alias aten::lift_fresh aten::lift
             aten::resolve_conj aten::resolve_neg aten::positive aten::view_as_real aten::view_as_complex
-            aten::conj aten::_conj aten::real aten::imag aten::requires_grad_ aten::set_data""",
+            aten::conj aten::_conj aten::real aten::imag aten::requires_grad_ aten::set_data
+            BackwardHookFunction""",
     },
     "InstanceNormalization": {"torch": "aten::instance_norm"},
     "Inverse": {
