@@ -53,7 +53,7 @@ _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _LAUNCH = re.compile(r"cu(?:da)?(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 _UNSTABLE = (
     # torch.compile numbers graphs and kernels and hashes its cache: names that change from run to run.
-    (re.compile(r"graph_\d+_(cpp_fused_\w*?)(?:_\d+)?"), r"\1"),
+    (re.compile(r"graph_\d+_(\w*?)(?:_\d+)?"), r"\1"),
     (re.compile(r"(triton_[a-z]+_fused_\w*?)(?:_\d+)?"), r"\1"),
     (re.compile(r"## Call CompiledFxGraph .*"), "CompiledFxGraph"),
     (re.compile(r"(Torch-Compiled Region): .*"), r"\1"),

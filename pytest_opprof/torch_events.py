@@ -25,8 +25,8 @@ _MACHINERY = re.compile(
 collective is called with, `torch.utils.checkpoint`."""
 
 _NODE = re.compile(r"autograd::engine::evaluate_function: .*|torch::autograd::.*|(?:torch::jit::.*::)?\w+Backward\d*")
-_KERNEL = re.compile(r"(?:cpp|triton)_\w+")
-"""Of inductor, without its number."""
+_KERNEL = re.compile(r"(?:graph_\d+|cpp|triton)_\w+")
+"""Of inductor."""
 
 
 class Role(Enum):
@@ -69,7 +69,7 @@ def role(name: str, annotates: bool, numbered: bool, is_logged: bool = False) ->
         return Role.OP
     if _NODE.fullmatch(name):
         return Role.NODE
-    return Role.OP if numbered or "::" in name or _KERNEL.fullmatch(raw) else Role.GROUP
+    return Role.OP if numbered or "::" in name or _KERNEL.fullmatch(name) else Role.GROUP
 
 
 KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}

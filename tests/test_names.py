@@ -53,6 +53,7 @@ def test_the_users_aliases_win_over_the_vocabulary() -> None:
     [
         ("graph_1_cpp_fused__softmax__to_copy_add_gelu_sum_0", "cpp_fused__softmax__to_copy_add_gelu_sum"),
         ("graph_12_cpp_fused_add_31", "cpp_fused_add"),
+        ("graph_0_gemm_m32n64k64_kernel", "gemm_m32n64k64_kernel"),
         ("triton_poi_fused_add_relu_7", "triton_poi_fused_add_relu"),
         ("## Call CompiledFxGraph fz5w72z7gtgap5yhg ##", "CompiledFxGraph"),
         ("Torch-Compiled Region: 3/1", "Torch-Compiled Region"),

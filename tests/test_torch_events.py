@@ -19,6 +19,7 @@ from pytest_opprof.torch_events import Role, called_today, logged, meaning_as, r
         ("torch::jit::(anonymous namespace)::DifferentiableGraphBackward", False, True, Role.NODE),
         ("detach", False, False, Role.OP),
         ("graph_0_cpp_fused_add_0", False, False, Role.OP),
+        ("graph_0_gemm_m32n64k64_kernel", False, False, Role.OP),
         ("triton_poi_fused_add_7", False, False, Role.OP),
         ("Torch-Compiled Region: 0/1", False, False, Role.OP),
         ("## Call CompiledFxGraph fabc ##", True, False, Role.OP),
