@@ -1,6 +1,8 @@
 # Two commands do all set-up on a fresh machine: make demo, make test. Needs Python 3.10 or newer (make PYTHON=python3.12).
+# TORCH=no leaves PyTorch out of the tests, which on Linux is gigabytes of CUDA unless its CPU build is installed before.
 PYTHON ?= python3
 VENV ?= .venv
+TORCH ?= yes
 BIN = $(VENV)/bin
 PIP = python -m pip --disable-pip-version-check --quiet
 RUN = python
@@ -10,7 +12,7 @@ RUN = python
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/installed-test
+test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
 	$(BIN)/$(RUN) -m pytest $(ARGS)
 
 lint: $(VENV)/installed-lint
@@ -47,6 +49,10 @@ $(VENV)/installed: $(VENV)/python pyproject.toml
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/python pyproject.toml
+	$(BIN)/$(PIP) install --editable ".[test,test-torch]"
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-test-without-torch: $(VENV)/python pyproject.toml
 	$(BIN)/$(PIP) install --editable ".[test]"
 	@touch $@ $(VENV)/installed
 

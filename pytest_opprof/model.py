@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import names
-from .attribution import owners
+from .attribution import NOBODY, owners
 from .environment import Environment
 from .errors import UsageError
 from .kernels import Events, Kernels, KernelStats, of_events, together
@@ -53,13 +53,14 @@ class EventLog:
         self.disturbed: list[str] = []
         """What else decided how long the device took: it was throttled, or others used it."""
         self._on_mark = on_mark
-        self._names: dict[tuple[str, tuple[str, ...], str], int] = {}
+        self._names: dict[tuple[str, tuple[str, ...], str, names.Kind | None], int] = {}
         self._name: list[int] = []
         self._parent: list[int] = []
         self._interval: list[int] = []
         self._duration_ns: list[int] = []
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
+        self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
         self._remarks: list[tuple[int, str]] = []
 
@@ -74,13 +75,13 @@ class EventLog:
         if self._on_mark:
             self._on_mark()
 
-    def name(self, raw: str, dtypes: tuple[str, ...] = (), op: str = "") -> int:
+    def name(self, raw: str, dtypes: tuple[str, ...] = (), op: str = "", kind: names.Kind | None = None) -> int:
         """Return the index to give to `add` for events called *raw* (with these source and destination dtypes).
 
         *op* is what *raw* does where a table of names cannot tell, but the backend can; *raw* itself says that it is
-        an op by itself, whatever it is elsewhere.
+        an op by itself, whatever it is elsewhere. *kind* is how such an op by itself counts.
         """
-        return self._names.setdefault((raw, dtypes, op), len(self._names))
+        return self._names.setdefault((raw, dtypes, op, kind), len(self._names))
 
     def add(
         self, name: int, duration_ns: int, parent: int = -1, interval: int | None = None, nbytes: int = ABSENT
@@ -113,6 +114,10 @@ class EventLog:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
 
+    def compiling(self, event: int, ns: int) -> None:
+        """Say that *ns* of *event* went into compiling, which is work of the host, and of no op."""
+        self._compiling.append((event, ns))
+
     def allocated(self, size: int | None, interval: int | None = None) -> None:
         """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
@@ -123,10 +128,12 @@ class EventLog:
 
     def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
-        raws = [names.stable(raw) for raw, _, _ in self._names]
-        meanings = [_meaning(raw, dtypes, op, aliases) for raw, (_, dtypes, op) in zip(raws, self._names)]
-        name = np.array(self._name, np.int32)
+        raws = [names.stable(raw) for raw, _, _, _ in self._names]
+        meanings = [_meaning(raw, dtypes, op, kind, aliases) for raw, (_, dtypes, op, kind) in zip(raws, self._names)]
+        name, event = np.array(self._name, np.int32), np.arange(len(self))
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
+        counted = owner == event
+        owner = np.where(owner == NOBODY, event, owner)
         op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
         raw_names, raw_of_name = numbered(raws)
         op, raw, step = op_of_meaning[name[owner]], raw_of_name[name], np.array(self._interval, np.int32)
@@ -136,7 +143,7 @@ class EventLog:
             raw_names=raw_names,
             op=op,
             raw=raw,
-            counted=(owner == np.arange(len(name))).astype(np.int64),
+            counted=counted.astype(np.int64),
             events=np.ones(len(name), np.int64),
             device_ns=self._self_ns(),
             bytes=np.array(self._bytes, np.int64),
@@ -158,6 +165,8 @@ class EventLog:
         inside = np.zeros_like(duration)
         has_parent = parent >= 0
         np.add.at(inside, parent[has_parent], np.maximum(duration[has_parent], 0))
+        for event, ns in self._compiling:
+            inside[event] += ns
         # A profiler's rounding may make the inside longer than the outside by some ns.
         return np.where(duration == ABSENT, ABSENT, np.maximum(duration - inside, 0))
 
@@ -176,10 +185,13 @@ class EventLog:
         }
 
 
-def _meaning(raw: str, dtypes: tuple[str, ...], op: str, aliases: Mapping[str, str] | None) -> names.Meaning:
+def _meaning(
+    raw: str, dtypes: tuple[str, ...], op: str, kind: names.Kind | None, aliases: Mapping[str, str] | None
+) -> names.Meaning:
     if raw in (aliases or {}):
         return names.meaning(raw, dtypes, aliases)
-    return names.Meaning(raw, names.Kind.UNKNOWN) if op == raw else names.meaning(op or raw, dtypes, aliases)
+    by_itself = op == raw or kind is not None
+    return names.Meaning(raw, kind or names.Kind.UNKNOWN) if by_itself else names.meaning(op or raw, dtypes, aliases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +297,9 @@ class OpProfile:
 
     @cached_property
     def total(self) -> OpStats:
-        """The numbers of the whole window."""
-        return self._stats("total", np.ones(len(self.op), bool), partly=True)
+        """The numbers of all ops; a conversion that converted nothing is none, and took its time outside of them."""
+        is_op = np.bincount(self.op, self.counted, len(self.op_names)) > 0
+        return self._stats("total", is_op[self.op], partly=True)
 
     @property
     def allocations(self) -> tuple[int, ...] | None:

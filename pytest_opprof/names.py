@@ -10,6 +10,7 @@ from functools import cache
 
 from . import vocabulary, vocabulary_files
 from .errors import UsageError
+from .vocabulary import COMPILE, COMPILED
 
 UNLINKED = "(unlinked)"
 """Stands for what launched a kernel where that is not known."""
@@ -27,9 +28,13 @@ class Kind(Enum):
     VIEW = auto()
     """Moves no data: part of whatever is around it."""
     WRAPPER = auto()
-    """Does nothing itself: stands for the op inside that does the work."""
+    """Does nothing itself: stands for the op inside that does the work, and is nothing where there is none."""
+    GROUP = auto()
+    """Stands for the ops inside as well, but is an op where there are none."""
+    GRAPH = auto()
+    """As a graph of torch.compile: counts wherever it happens, as does what is inside; nothing if that is empty."""
     ALLOCATION = auto()
-    """Only gets memory or asks a question."""
+    """Only gets memory."""
     UNKNOWN = auto()
     """Not in the vocabulary: an op under its raw name, and what is inside counts as well."""
 
@@ -42,18 +47,18 @@ class Meaning:
     kind: Kind
 
 
-_AUTOGRAD_NODE = re.compile(r"(?:autograd::engine::evaluate_function: .*|\w+Backward\d*|aten::_foreach_\w+)")
-_TORCH_COMPILE = re.compile(r"(?:Torch-Compiled Region|Pregraph bytecode|AOTDispatcher .*|TorchDynamo .*)")
 _STARTS_DEVICE_WORK = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
 _ALLOCATES = re.compile(r"cudaMalloc(?!Host)\w*|cuMemAlloc(?!Host)\w*|cuMemCreate|cu(?:Mipmapped)?Array(?:3D)?Create")
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _LAUNCH = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 _UNSTABLE = (
     # torch.compile numbers graphs and kernels and hashes its cache: names that change from run to run.
-    (re.compile(r"graph_\d+_(cpp_fused_\w*?)(?:_\d+)?"), r"\1"),
+    (re.compile(r"graph_\d+_(\w*?)(?:_\d+)?"), r"\1"),
     (re.compile(r"(triton_[a-z]+_fused_\w*?)(?:_\d+)?"), r"\1"),
-    (re.compile(r"## Call CompiledFxGraph \w+ ##"), "CompiledFxGraph"),
-    (re.compile(r"(Torch-Compiled Region): \d+/\d+"), r"\1"),
+    (re.compile(r"## Call CompiledFxGraph .*"), "CompiledFxGraph"),
+    (re.compile(r"(Torch-Compiled Region): .*"), r"\1"),
+    # PyTorch 2.0 to 2.5.
+    (re.compile(r"_compile(?:\.<locals>\.compile_inner)? \(dynamo_timed\)"), COMPILED[COMPILE][0]),
 )
 
 
@@ -123,7 +128,7 @@ def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] |
 
 
 def _canonical(raw: str) -> str | None:
-    if raw in _meanings() or raw in vocabulary.DATA_MOVEMENT:
+    if raw in _meanings() or raw in vocabulary.DATA_MOVEMENT or raw in vocabulary.COMPILED:
         return raw
     table = _ops_by_raw_name()
     if raw in table:
@@ -137,15 +142,19 @@ def _is_in(raw: str, names: Collection[str]) -> bool:
 
 
 def _kind(raw: str, op: str | None) -> Kind:
-    if _is_in(raw, vocabulary.WRAPPERS) or _AUTOGRAD_NODE.fullmatch(raw) or _TORCH_COMPILE.fullmatch(raw):
+    if op == vocabulary.GRAPH:
+        return Kind.GRAPH if raw in vocabulary.GRAPHS else Kind.UNKNOWN
+    if _is_in(raw, vocabulary.WRAPPERS) or raw in vocabulary.QUESTIONS:
         return Kind.WRAPPER
     if starts_device_work(raw) or raw == UNLINKED:
         return Kind.WRAPPER
+    if raw.startswith("aten::_foreach_"):
+        return Kind.GROUP  # on a CPU it calls the op of each tensor, on a GPU kernels of its own
     if raw in vocabulary.ALLOCATIONS:
         return Kind.ALLOCATION
     if op is None:
         return Kind.UNKNOWN
-    if op in vocabulary.DATA_MOVEMENT or raw in vocabulary.ALWAYS_COPIES:
+    if op in vocabulary.DATA_MOVEMENT or op == vocabulary.COMPILE or raw in vocabulary.ALWAYS_COPIES:
         return Kind.MOVE
     if op == vocabulary.COPY:
         return Kind.COPY
@@ -164,7 +173,8 @@ def _meanings() -> dict[str, dict[str, str]]:
 
 @cache
 def _ops_by_raw_name() -> dict[str, str]:
-    return {
+    compiled = {raw: op for op, raws in vocabulary.COMPILED.items() for raw in raws}
+    return compiled | {
         raw: op for op, by_framework in _meanings().items() for raws in by_framework.values() for raw in raws.split()
     }
 
@@ -214,12 +224,12 @@ def is_dtype(raw: str) -> bool:
 
 def raw_names() -> Collection[str]:
     """Return every raw name of the vocabulary."""
-    return {*_ops_by_raw_name(), *_casts(), *vocabulary.WRAPPERS, *vocabulary.ALLOCATIONS}
+    return {*_ops_by_raw_name(), *_casts(), *vocabulary.WRAPPERS, *vocabulary.ALLOCATIONS, *vocabulary.QUESTIONS}
 
 
 def canonical_ops() -> list[str]:
     """Return every canonical op, sorted."""
-    return sorted({*_meanings(), *vocabulary.DATA_MOVEMENT})
+    return sorted({*_meanings(), *vocabulary.DATA_MOVEMENT, *vocabulary.COMPILED})
 
 
 def possible_ops(name: str) -> set[str]:
@@ -236,6 +246,7 @@ def is_known(name: str, aliases: Mapping[str, str] | None = None) -> bool:
         _canonical(name) is not None
         or name in vocabulary.WRAPPERS
         or name in vocabulary.ALLOCATIONS
+        or name in vocabulary.QUESTIONS
         or name in aliases
         or name in aliases.values()
     )
@@ -249,6 +260,8 @@ def rows() -> Iterator[tuple[str, str, str]]:
 
 
 def _raw_names(op: str) -> Mapping[str, str]:
+    if op in vocabulary.COMPILED:
+        return {"torch": " ".join(raw if raw.isidentifier() else repr(raw) for raw in vocabulary.COMPILED[op])}
     raws = _meanings().get(op, {})
     if op == vocabulary.CAST:
         casts = {name: f"{raws} (where the dtype changes)" for name, raws in vocabulary.CASTS.items()}

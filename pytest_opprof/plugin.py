@@ -80,8 +80,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Set what PyTorch and CUDA read when they are first imported, which a conftest.py may do."""
     if _is_active(early_config.known_args_namespace, early_config):
-        # Without it each profiler session prints two lines to stderr (6 is the only value that silences 2.13).
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         # Without it the C++ kernels that torch.compile makes are not in any profile.
         os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
         if (early_config.known_args_namespace.opprof_timing or early_config.getini("opprof_timing")) == "sync":

@@ -9,10 +9,12 @@ Sources: the operators registered by PyTorch 2.13, NumPy 2.4's public functions,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 CAST = "Cast"
 COPY = "Copy"
+COMPILE = "torch::compile"
+GRAPH = "torch::graph"
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Abs": {"numpy": "numpy.absolute numpy.fabs", "torch": "aten::abs aten::absolute"},
@@ -192,7 +194,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Identity": {
         "torch": """aten::detach detach aten::detach_ detach_ aten::alias aten::lift_fresh aten::lift
             aten::resolve_conj aten::resolve_neg aten::positive aten::view_as_real aten::view_as_complex
-            aten::conj aten::_conj aten::real aten::imag aten::requires_grad_ aten::set_data""",
+            aten::conj aten::_conj aten::real aten::imag aten::requires_grad_ aten::set_data
+            BackwardHookFunction""",
     },
     "InstanceNormalization": {"torch": "aten::instance_norm"},
     "Inverse": {
@@ -423,12 +426,17 @@ VIEWS = frozenset("""Expand Identity Reshape Slice Split Squeeze Transpose Unsqu
 
 ALLOCATIONS = frozenset(
     """aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided
-    aten::empty_permuted aten::resize_ aten::resize_as_ aten::set_ aten::as_strided_ aten::_nnpack_available
-    aten::cudnn_is_acceptable aten::result_type aten::is_floating_point aten::is_complex aten::is_conj
-    aten::is_neg aten::is_contiguous aten::_has_compatible_shallow_copy_type aten::_version aten::output_nr
+    aten::empty_permuted aten::resize_ aten::resize_as_ aten::set_ aten::as_strided_""".split()
+)
+"""Raw names that only get memory: part of the op around them."""
+
+QUESTIONS = frozenset(
+    """aten::_nnpack_available aten::cudnn_is_acceptable aten::result_type aten::is_floating_point
+    aten::is_complex aten::is_conj aten::is_neg aten::is_contiguous aten::is_same_size
+    aten::_has_compatible_shallow_copy_type aten::_has_same_storage_numel aten::_version aten::output_nr
     aten::can_cast aten::_use_cudnn_rnn_flatten_weight""".split()
 )
-"""Raw names that only allocate or ask: part of the op around them."""
+"""Raw names that only ask: no ops."""
 
 WRAPPERS = frozenset(
     """aten::to aten::_to_copy aten::contiguous aten::type_as aten::_autocast_to_reduced_precision
@@ -443,11 +451,19 @@ WRAPPERS = frozenset(
     aten::cdist aten::cross aten::fake_quantize_per_tensor_affine
     aten::stft aten::istft aten::linalg_matrix_power aten::matrix_power aten::linalg_cond
     aten::linalg_matrix_rank aten::isclose aten::allclose aten::diag aten::pad_sequence
-    aten::_pack_padded_sequence aten::_pad_packed_sequence aten::_weight_norm aten::norm_except_dim
-    torch::autograd::AccumulateGrad torch::autograd::CopySlices torch::autograd::CopyBackwards
-    torch::autograd::GraphRoot CompiledFunction CompiledFunctionBackward""".split()
+    aten::_pack_padded_sequence aten::_pad_packed_sequence aten::_weight_norm aten::norm_except_dim""".split()
 )
-"""Raw names of wrappers: the ops inside do the work. One that finds nothing inside stays an op of its own."""
+"""Raw names of wrappers: the ops inside do the work. One that finds nothing inside did nothing."""
+
+COMPILED: Mapping[str, Sequence[str]] = {
+    COMPILE: ["_compile.compile_inner (dynamo_timed)"],
+    GRAPH: ["Torch-Compiled Region", "CompiledFunctionBackward", "CompiledFunction", "CompiledFxGraph"],
+}
+"""torch.compile: a frame of Python code that it compiles, and a run of a graph that it made. The last two names of a
+graph are a part of the first two where those are around them."""
+
+GRAPHS = frozenset(COMPILED[GRAPH][:2])
+"""Raw names of a graph that is one more also inside another: one calls the other where it is broken."""
 
 CUDA_COPIES: Mapping[int, str] = {
     **dict.fromkeys([1, 3, 11], "MemcpyHtoD"),

@@ -5,7 +5,6 @@ The frameworks are imported where their work is made.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -200,7 +199,6 @@ def _on_cuda() -> Iterator[Work]:
 
 
 def _imported(framework: str) -> Any:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # two lines of torch's own a session; read at its import only
     try:
         return import_module(framework)
     except Exception as error:  # a broken installation may fail in any way

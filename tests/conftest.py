@@ -8,10 +8,12 @@ import json
 import os
 import select
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch is imported: see pytest_opprof.plugin
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # some tests have sessions of their own: see backends.torch
 
 import hypothesis
 import pytest
@@ -51,6 +53,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         reason = "torch is not installed (pip install torch==2.13.0)"
         # Continuous integration has it: there a skip would hide half of the product.
         (pytest.fail if "OPPROF_REQUIRE_TORCH" in os.environ else pytest.skip)(reason)
+
+
+@pytest.fixture
+def beside_other_software(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make up what a build of PyTorch for CUDA imports, and that this is one: tests of others must not depend on it."""
+    triton, nvtx = ModuleType("triton"), ModuleType("torch.cuda.nvtx")
+    triton.__version__ = "3.5.0"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    if torch := sys.modules.get("torch"):
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        nvtx.range_push = nvtx.range_pop = lambda *name: pytest.fail("PyTorch was asked")  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "torch.cuda.nvtx", nvtx)
 
 
 @pytest.fixture(autouse=True)

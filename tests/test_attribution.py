@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.attribution import owners
+from pytest_opprof.attribution import NOBODY, owners
 from pytest_opprof.names import Kind, Meaning, meaning
+from pytest_opprof.torch_events import meaning_as, role
 
 Tree = list["str | tuple[str, Tree]"]
 
@@ -12,12 +13,18 @@ Tree = list["str | tuple[str, Tree]"]
 def counted(*tree: object) -> dict[str, int]:
     """Return the calls by canonical op of nested raw names: ("aten::linear", "aten::t", ("aten::addmm", ...))."""
     parents, raws = _flat(tree, -1, [], [])
-    meanings = [meaning(*raw) if isinstance(raw, tuple) else meaning(raw) for raw in raws]
+    meanings = [_meaning(raw) for raw in raws]
     result: dict[str, int] = {}
     for event, owner in enumerate(owners(parents, list(range(len(raws))), meanings)):
         if event == owner:
             result[meanings[event].op] = result.get(meanings[event].op, 0) + 1
     return result
+
+
+def _meaning(raw: object) -> Meaning:
+    if isinstance(raw, tuple):
+        return meaning(*raw)
+    return meaning_as(role(str(raw), annotates=False, numbered=False), str(raw))
 
 
 def _flat(tree: object, parent: int, parents: list[int], raws: list[object]) -> tuple[list[int], list[object]]:
@@ -51,8 +58,14 @@ def test_a_conversion_to_the_same_dtype_that_copies_is_a_copy() -> None:
     assert counted(["aten::to", ["aten::_to_copy", "aten::empty_strided", COPY]]) == {"Copy": 1}
 
 
-def test_a_conversion_that_copies_nothing_is_no_cast() -> None:
-    assert counted("aten::to") == {"aten::to": 1}
+def test_a_conversion_that_converts_nothing_is_nothing() -> None:
+    assert counted("aten::to", ["aten::contiguous"], "aten::type_as") == {}
+    assert counted(["mylib::fused", "aten::to"]) == {"mylib::fused": 1}
+
+
+def test_a_question_is_no_op() -> None:
+    assert counted("aten::_has_compatible_shallow_copy_type", "aten::result_type", "aten::is_floating_point") == {}
+    assert counted("aten::empty") == {"aten::empty": 1}
 
 
 def test_casts_inside_another_op_count() -> None:
@@ -92,13 +105,71 @@ def test_autograd_nodes_stand_for_the_ops_inside() -> None:
     assert counted(node) == {"Transpose": 1, "MatMul": 2}
 
 
+def test_a_node_of_autograd_without_an_op_is_nothing() -> None:
+    accumulates = "torch::autograd::AccumulateGrad"
+    nodes = [accumulates, "MineBackward", "torch::autograd::CppNode<(anonymous namespace)::Mine>"]
+    assert counted(*([f"autograd::engine::evaluate_function: {node}", node] for node in nodes)) == {}
+    node = [f"autograd::engine::evaluate_function: {accumulates}", [accumulates, ["aten::detach", "detach"]]]
+    assert counted(node) == {"Identity": 1}
+
+
+def test_optimizers_of_many_tensors_are_the_ops_of_each_or_one_op() -> None:
+    assert counted(["aten::_foreach_add_", "aten::add_", "aten::add_"]) == {"Add": 2}
+    assert counted("aten::_foreach_add_") == {"aten::_foreach_add_": 1}
+
+
+def test_a_group_is_an_op_only_if_none_is_inside() -> None:
+    assert counted(["forward", ["aten::t", "aten::transpose"], "aten::mm", "mine::op"]) == {
+        "Transpose": 1,
+        "MatMul": 1,
+        "mine::op": 1,
+    }
+    assert counted(["forward", ["inner", "aten::t"]]) == {"Transpose": 1}
+    assert counted(["forward", ["inner", "aten::to"]]) == {"inner": 1}
+    assert counted(["mine::op", "inner"], ["my_kernel", "aten::empty"]) == {"mine::op": 1, "my_kernel": 1}
+    assert counted(["MineBackward", "my_kernel"]) == {"my_kernel": 1}
+
+
+REGION, COMPILED, FRAME = "Torch-Compiled Region", "CompiledFxGraph", "_compile.compile_inner (dynamo_timed)"
+
+
+def test_a_graph_that_another_calls_where_it_is_broken_is_one_more_and_their_ops_count() -> None:
+    broken = [REGION, [COMPILED, "aten::mm"], "aten::item", FRAME, [REGION, [COMPILED, "cpp_fused_add"]]]
+    assert counted(broken) == {"torch::graph": 2, "MatMul": 1, "Item": 1, "torch::compile": 1, "cpp_fused_add": 1}
+    assert counted([REGION, ["aten::t", "aten::as_strided"], "aten::mm", "mine::op"]) == {
+        "torch::graph": 1,
+        "Transpose": 1,
+        "MatMul": 1,
+        "mine::op": 1,
+    }
+
+
+def test_a_graph_and_its_backward_pass_are_two() -> None:
+    forward = [REGION, ["CompiledFunction", [COMPILED, "aten::addmm"]]]
+    backward = ["CompiledFunctionBackward", [COMPILED, "aten::mm"]]
+    assert counted(forward, ["autograd::engine::evaluate_function: CompiledFunctionBackward", backward]) == {
+        "torch::graph": 2,
+        "MatMul": 2,
+    }
+
+
+def test_what_torch_compile_made_of_a_frame_without_tensors_is_no_graph() -> None:
+    assert counted(REGION, [REGION, FRAME]) == {"torch::compile": 1}
+    assert counted([REGION, [REGION, COMPILED]]) == {"torch::graph": 1}
+
+
+def test_a_graph_that_nothing_is_around_is_one() -> None:
+    """As in recordings of PyTorch 2.0 to 2.3."""
+    assert counted(["CompiledFunction", "aten::mm"], [COMPILED, "aten::mm"]) == {"torch::graph": 2, "MatMul": 2}
+
+
 def test_an_op_outside_the_vocabulary_counts_beside_what_is_inside_it() -> None:
     assert counted(["mylib::fused", "aten::empty", "aten::mm"]) == {"mylib::fused": 1, "MatMul": 1}
 
 
 def test_self_time_of_a_wrapper_goes_to_the_op_inside_that_works_not_to_a_view() -> None:
     raws = ["AddmmBackward0", "aten::t", "aten::mm"]
-    assert owners([-1, 0, 0], [0, 1, 2], [meaning(raw) for raw in raws]) == [2, 1, 2]
+    assert owners([-1, 0, 0], [0, 1, 2], [_meaning(raw) for raw in raws]) == [2, 1, 2]
 
 
 def test_an_allocation_in_a_wrapper_goes_where_the_wrapper_goes() -> None:
@@ -117,10 +188,12 @@ MEANINGS = [Meaning(f"{kind.name}{n}", kind) for kind in Kind for n in range(2)]
 
 
 @given(forests())
-def test_every_event_belongs_to_a_counted_event(forest: tuple[list[int], list[int]]) -> None:
+def test_every_event_belongs_to_a_counted_event_or_to_nobody(forest: tuple[list[int], list[int]]) -> None:
     parents, names = forest
     result = owners(parents, names, MEANINGS)
-    assert all(result[owner] == owner for owner in result)
+    assert all(result[owner] == owner for owner in result if owner != NOBODY)
+    does_nothing = {Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH}
+    assert {MEANINGS[name].kind for name, owner in zip(names, result) if owner == NOBODY} <= does_nothing
 
 
 @given(forests())
@@ -129,8 +202,11 @@ def test_a_top_level_event_leads_to_something_counted_inside_its_own_tree(forest
     roots: list[int] = []
     for event, parent in enumerate(parents):
         roots.append(event if parent == -1 else roots[parent])
-    for event, owner in enumerate(owners(parents, names, MEANINGS)):
-        assert roots[owner] == roots[event]
+    result = owners(parents, names, MEANINGS)
+    for event, owner in enumerate(result):
+        # Where nobody owns one event of a tree, nothing in it is an op.
+        assert (owner == NOBODY) == (result[roots[event]] == NOBODY)
+        assert owner == NOBODY or roots[owner] == roots[event]
 
 
 def test_the_out_form_of_a_function_without_a_canonical_name_is_the_same_call() -> None:

@@ -20,7 +20,7 @@ SHARED_BY_FORMATS = (
 LAYERS = [
     {"errors", "vocabulary", "vocabulary_files", "own", "ids", "processes", "processes.parent"},
     {"units", "names", "samples", "conditions", "worktree", "processes.child"},
-    {"attribution", "environment", "judge", "kernel_names", "kernels"},
+    {"attribution", "torch_events", "environment", "judge", "kernel_names", "kernels"},
     {"model"},
     {"ranges"},
     {"trace"},

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pytest_opprof.environment import Environment
 from pytest_opprof.errors import UsageError
 from pytest_opprof.model import ABSENT, EventLog, MemoryUse, OpProfile, assemble, joined
+from pytest_opprof.names import Kind
 
 from .conftest import ENVIRONMENT, Launch, profile_of
 
@@ -54,7 +55,7 @@ def test_an_op_without_a_canonical_name_is_asked_for_by_its_raw_name_and_counts_
     log.add(log.name("aten::to"), 3)
     log.add(log.name("aten::copy_", ("float32", "float16")), 4, log.add(log.name("aten::to"), 10))
     profile = assemble([(log.freeze(), {0: 0})], [1])
-    assert {s.op: s.calls for s in profile.ops} == {"Cast": (1,), "aten::to": (1,)}
+    assert {s.op: s.calls for s in profile.ops} == {"Cast": (1,)}
     assert profile.stats("aten::to").calls == (2,)
     assert profile.stats("aten::to").device_ns == (9,)
 
@@ -203,12 +204,38 @@ def nested(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 @given(nested())
 def test_op_times_add_up_to_the_time_of_the_outermost(events: list[tuple[str, int, int]]) -> None:
     log = EventLog(ENVIRONMENT)
-    for raw, parent, ns in events:
-        log.add(log.name(raw), ns, parent)
-    profile = log.freeze()
     outermost = sum(ns for _, parent, ns in events if parent < 0)
+    around = log.add(log.name("mylib::around"), outermost)
+    for raw, parent, ns in events:
+        log.add(log.name(raw), ns, around if parent < 0 else around + 1 + parent)
+    profile = log.freeze()
     assert sum(sum(stats.device_ns or ()) for stats in profile.ops) == outermost
     assert profile.total.device_ns == (outermost,)
+
+
+def test_what_is_no_op_takes_its_time_outside_of_ops() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.add(log.name("aten::mm"), 10)
+    log.add(log.name("aten::to"), 3)
+    profile = log.freeze()
+    assert profile.total.device_ns == (10,)
+    assert (profile.total.calls, profile.stats("aten::to").calls) == ((1,), (1,))
+    assert profile.stats("aten::to").device_ns == (3,)
+
+
+def test_time_that_compiling_took_of_an_op_is_not_its() -> None:
+    log = EventLog(ENVIRONMENT)
+    graph = log.add(log.name("Torch-Compiled Region: 0/0"), 1_000)
+    log.add(log.name("_compile.compile_inner (dynamo_timed)"), ABSENT, graph)
+    log.compiling(graph, 900)
+    log.add(log.name("aten::mm"), 40, graph)
+    profile = log.freeze()
+    assert {stats.op: (stats.calls, stats.device_ns) for stats in profile.ops} == {
+        "torch::graph": ((1,), (60,)),
+        "torch::compile": ((1,), None),
+        "MatMul": ((1,), (40,)),
+    }
+    assert profile.total.device_ns == (100,)
 
 
 @given(launches, st.randoms())
@@ -235,12 +262,14 @@ def test_a_time_or_a_flop_count_that_only_some_calls_have_is_unknown() -> None:
 
 def test_a_wrapper_that_works_itself_is_an_op_where_its_backend_says_so() -> None:
     log = EventLog(ENVIRONMENT)
-    for op in ("", "CompiledFunction"):
-        outside = log.add(log.name("CompiledFunction", op=op), 90)
+    for kind in (Kind.WRAPPER, Kind.GRAPH):
+        outside = log.add(log.name("MineBackward", kind=kind), 90)
         log.add(log.name("aten::mm"), 40, outside)
+        log.add(log.name("aten::t"), 10, outside)
     assert {stats.op: (stats.calls, stats.device_ns) for stats in log.freeze().ops} == {
-        "MatMul": ((2,), (130,)),
-        "CompiledFunction": ((1,), (50,)),
+        "MatMul": ((2,), (120,)),
+        "Transpose": ((2,), (20,)),
+        "MineBackward": ((1,), (40,)),
     }
 
 

@@ -20,7 +20,12 @@ from pytest_opprof.names import Kind, meaning
         ("numpy.add.reduce", (), "ReduceSum", Kind.COMPUTE),
         ("aten::view", (), "Reshape", Kind.VIEW),
         ("aten::to", (), "aten::to", Kind.WRAPPER),
-        ("AddmmBackward0", (), "AddmmBackward0", Kind.WRAPPER),
+        ("AddmmBackward0", (), "AddmmBackward0", Kind.UNKNOWN),
+        ("aten::result_type", (), "aten::result_type", Kind.WRAPPER),
+        ("aten::_foreach_add_", (), "aten::_foreach_add_", Kind.GROUP),
+        ("Torch-Compiled Region", (), "torch::graph", Kind.GRAPH),
+        ("CompiledFxGraph", (), "torch::graph", Kind.UNKNOWN),
+        ("_compile.compile_inner (dynamo_timed)", (), "torch::compile", Kind.MOVE),
         ("aten::empty", (), "aten::empty", Kind.ALLOCATION),
         ("mylib::fused", (), "mylib::fused", Kind.UNKNOWN),
         ("Cast", (), "Cast", Kind.MOVE),
@@ -48,9 +53,12 @@ def test_the_users_aliases_win_over_the_vocabulary() -> None:
     [
         ("graph_1_cpp_fused__softmax__to_copy_add_gelu_sum_0", "cpp_fused__softmax__to_copy_add_gelu_sum"),
         ("graph_12_cpp_fused_add_31", "cpp_fused_add"),
+        ("graph_0_gemm_m32n64k64_kernel", "gemm_m32n64k64_kernel"),
         ("triton_poi_fused_add_relu_7", "triton_poi_fused_add_relu"),
         ("## Call CompiledFxGraph fz5w72z7gtgap5yhg ##", "CompiledFxGraph"),
         ("Torch-Compiled Region: 3/1", "Torch-Compiled Region"),
+        ("Torch-Compiled Region: !0/1/0", "Torch-Compiled Region"),
+        ("_compile.<locals>.compile_inner (dynamo_timed)", "_compile.compile_inner (dynamo_timed)"),
         ("aten::upsample_nearest2d", "aten::upsample_nearest2d"),
     ],
 )
@@ -99,7 +107,7 @@ def test_every_torch_name_of_the_vocabulary_is_registered_in_torch() -> None:
 
     registered = {name.split(".")[0] for name in torch._C._dispatch_get_all_op_names()}
     listed = {raw for _, framework, raws in names.rows() if framework == "torch" for raw in raws.split()}
-    listed |= vocabulary.WRAPPERS | vocabulary.ALLOCATIONS
+    listed |= vocabulary.WRAPPERS | vocabulary.ALLOCATIONS | vocabulary.QUESTIONS
     aten = {raw for raw in listed if raw.startswith("aten::")}
     assert {raw for raw in aten if raw not in registered and f"{raw}_" not in registered} == set()
 

@@ -20,6 +20,7 @@ from pytest_opprof.workloads import Clock, Sizes, Work
 from .backends.cuda_stand_in import Gpu
 from .backends.test_cuda import install
 
+pytestmark = pytest.mark.usefixtures("beside_other_software")
 CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "slowdown", "overhead"]
 
 

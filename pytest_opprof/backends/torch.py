@@ -11,6 +11,7 @@ the functions below.
 
 from __future__ import annotations
 
+import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Environment
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
+from ..torch_events import KINDS, Role, logged, role
 from . import Options
 
 if TYPE_CHECKING:
@@ -184,6 +186,9 @@ def _session(options: Options, on_gpu: bool) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
 
+    # Kineto reads it when its first session starts: without it each prints two lines to stderr (6 is the only value
+    # that silences 2.13).
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     return profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
         record_shapes=True,
@@ -274,12 +279,7 @@ def _read(results: Any, log: EventLog, options: Options) -> None:
 
 
 class _Reader:
-    """Walks Kineto's event tree into an EventLog.
-
-    Annotations (`record_function`, `Optimizer.step#...`) are the user's, not ops: what is inside them is taken as if
-    they were not there. The exception is torch.compile's graph call, which holds the time of the kernels that
-    inductor does not report one by one.
-    """
+    """Walks Kineto's event tree into an EventLog: the ops, and what stands around them (`torch_events.Role`)."""
 
     def __init__(self, log: EventLog, options: Options) -> None:
         from torch._C._profiler import RecordScope, _EventType
@@ -292,14 +292,14 @@ class _Reader:
         self.correlations: dict[int, int] = {}
         self._user_scope = RecordScope.USER_SCOPE
         self._allocation = _EventType.Allocation
-        self._annotations: dict[str, bool] = {_MARK: True}
+        self._roles: dict[str, Role] = {_MARK: Role.ANNOTATION}
 
     def find_marks(self, tree: list[Any]) -> None:
         """Collect the start times of our marks, which may lie inside annotations."""
         for event in tree:
             if event.name == _MARK:
                 self.marks.append(event.start_time_ns)
-            elif self._is_annotation(event):
+            elif self._role(event) is Role.ANNOTATION:
                 self.find_marks(event.children)
         self.marks.sort()
 
@@ -333,13 +333,18 @@ class _Reader:
             name = names.get(raw)
             if name is not None:
                 index = log.add(name, event.duration_time_ns, parent, interval)
-            elif self._is_annotation(event):
-                index = parent
             elif raw in _COPIES:
                 index = self._add_copy(event, parent, interval)
             else:
-                names[raw] = log.name(raw)
-                index = log.add(names[raw], event.duration_time_ns, parent, interval)
+                what = self._role(event)
+                if what in (Role.COMPILES, Role.FRAME):
+                    self._compile(event, parent, interval)
+                    continue
+                if what is Role.ANNOTATION:
+                    index = parent
+                else:
+                    names[raw] = log.name(raw, kind=KINDS.get(what))
+                    index = log.add(names[raw], event.duration_time_ns, parent, interval)
             if with_flops and index != parent:
                 self.correlations[event.correlation_id] = index
             children = event.children
@@ -352,10 +357,24 @@ class _Reader:
         nbytes = sum(prod(tensor.sizes) * tensor.dtype.itemsize for tensor in tensors) if len(tensors) == 2 else ABSENT
         return self.log.add(self.log.name(event.name, dtypes), event.duration_time_ns, parent, interval, nbytes)
 
-    def _is_annotation(self, event: Any) -> bool:
-        known = self._annotations.get(event.name)
-        if known is None:
+    def _compile(self, compiling: Any, parent: int, interval: int) -> None:
+        """Add the frames that were compiled, and take the time from the op around."""
+        if parent >= 0:
+            self.log.compiling(parent, compiling.duration_time_ns)
+        stack = [compiling]
+        while stack:
+            event = stack.pop()
+            if self._role(event) is Role.FRAME:
+                self.log.add(self.log.name(event.name), ABSENT, parent, interval)
+            else:
+                stack.extend(event.children)
+
+    def _role(self, event: Any) -> Role:
+        found = self._roles.get(event.name)
+        if found is None:
+            # What is no op of torch's at all (a call of Python, an allocation) has neither.
             scope = getattr(event.extra_fields, "scope", None)
-            known = scope == self._user_scope and not event.name.startswith("## Call CompiledFxGraph")
-            self._annotations[event.name] = known
-        return known
+            numbered = getattr(event.extra_fields, "sequence_number", -1) >= 0
+            is_logged = event.name in logged(child.name for child in event.children[:1])
+            found = self._roles[event.name] = role(event.name, scope == self._user_scope, numbered, is_logged)
+        return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -29,6 +29,7 @@ from ..attribution import owners
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
 from ..names import Kind
+from ..torch_events import KINDS, Role, compiler_kernels, logged, meaning_as, role
 from ..trace import is_nccl
 from ..vocabulary import CASTS, COPY
 from . import cuda_events
@@ -84,8 +85,11 @@ class Op(NamedTuple):
     """Of the source and the destination, of copies."""
     flops: int = 0
     annotates: bool = False
+    """Whether it is a `record_function`."""
     nbytes: int = ABSENT
     """Of both tensors, of copies."""
+    numbered: bool = False
+    """Whether it has a sequence number of autograd's."""
 
     @property
     def end(self) -> int:
@@ -154,6 +158,15 @@ class Recorded:
             [allocation for allocation in self.allocations if begin <= allocation.time < end],
         )
 
+    def without(self, calls: Collection[int], ops: Sequence[Op]) -> Recorded:
+        """Return what is left without these *calls*, by correlation, and without what was allocated during *ops*."""
+        return Recorded(
+            self.ops,
+            [call for call in self.calls if call.correlation not in calls],
+            [done for done in self.activities if done.correlation not in calls],
+            [each for each in self.allocations if not any(op.start <= each.time < op.end for op in ops)],
+        )
+
 
 def recorded(events: Iterable[Any], flops: bool = False) -> Recorded:
     """Sort what Kineto recorded (`_KinetoEvent`); other categories repeat these, or say nothing of the program."""
@@ -182,8 +195,9 @@ def _op(event: Any, category: str, flops: bool) -> Op:
         event.correlation_id(),
         tuple(reversed(tensors)),
         event.flops() if flops else 0,
-        category == "user_annotation" and not name.startswith("## Call CompiledFxGraph"),
+        category == "user_annotation",
         _copied_bytes(event) if name in _COPIES else ABSENT,
+        event.sequence_nr() >= 0,
     )
 
 
@@ -250,7 +264,12 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     and not recorded, and where launches do not block though they are to.
     """
     span = Span(0, _NEVER, marks)
-    host, calls = _Host(session.ops, session.calls), _calls(session.calls)
+    host = _Host(session.ops, session.calls)
+    kernels_before = len(session.activities)
+    session = session.without(host.compiler_calls, [op for _, op in host.compiled])
+    if left_out := kernels_before - len(session.activities):
+        log.remark(compiler_kernels(left_out))
+    calls = _calls(session.calls)
     activities = _waited(session.activities, calls) if blocking else session.activities
     on_device = bool(activities)
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)
@@ -291,46 +310,72 @@ def _waited(activities: Sequence[Activity], calls: Calls) -> Sequence[Activity]:
 class _Host:
     """The ops, and what the GPU did for each."""
 
-    def __init__(self, ops: Iterable[Op], calls: Iterable[Call]) -> None:
+    def __init__(self, ops: Sequence[Op], calls: Iterable[Call]) -> None:
         self.ops: list[Op] = []
         """Without annotations: what is inside those is taken as if they were not there."""
         self.parents: list[int] = []
         self.around: dict[int, int] = {}
         """The index of the op around the call with a correlation."""
+        self.compiled: list[tuple[int, Op]] = []
+        """When torch.compile worked, and the index of the op around."""
+        self.compiler_calls: set[int] = set()
+        """The correlations of what it called meanwhile."""
+        self._logged = logged(op.name for op in ops)
+        self._roles: dict[str, Role] = {}
         self._nest(ops, calls)
         alike: dict[tuple[str, tuple[str, ...]], int] = {}
         numbers = [alike.setdefault((op.name, op.dtypes), len(alike)) for op in self.ops]
-        meanings = [names.meaning(names.stable(name), dtypes) for name, dtypes in alike]
+        meanings = [meaning_as(self._roles[name], name, dtypes) for name, dtypes in alike]
         self._meanings = [meanings[number] for number in numbers]
         self._owners = owners(self.parents, numbers, meanings)
         self._device_ns = [0] * len(self.ops)
         self._does = [""] * len(self.ops)
         """What an op does that its name does not tell."""
         self._workers: set[str] = set()
-        """Wrappers that launched kernels themselves."""
+        """Wrappers and groups that launched kernels themselves."""
 
     def _nest(self, ops: Iterable[Op], calls: Iterable[Call]) -> None:
         place: dict[int, int] = {0: _NOBODY}
         linked: list[Call] = []
         stack: list[Op] = []
+        compiler: Op | None = None
+        frame: Op | None = None
         every: list[Op | Call] = [*ops, *calls]
         for each in sorted(every, key=_order):
             while stack and not _begins_in(each, stack[-1]):
                 stack.pop()
+            compiles = compiler is not None and _begins_in(each, compiler)
             if isinstance(each, Call):
                 self.around[each.correlation] = place[_innermost(each, stack)]
+                self.compiler_calls |= {each.correlation} if compiles else set()
                 linked += [each] if each.op else []
                 continue
             while stack and each.end > stack[-1].end:
                 stack.pop()
             parent = place[stack[-1].number if stack else 0]
-            place[each.number] = parent if each.annotates else len(self.ops)
+            what = self._role(each)
+            if compiles or what in (Role.COMPILES, Role.FRAME):
+                if not compiles:
+                    compiler = each
+                    self.compiled.append((parent, each))
+                if what is Role.FRAME and not (frame and _begins_in(each, frame)):
+                    frame = each
+                    self._add(each, parent)
+                continue
+            place[each.number] = parent if what is Role.ANNOTATION else self._add(each, parent)
             stack.append(each)
-            if not each.annotates:
-                self.ops.append(each)
-                self.parents.append(parent)
         # Kineto's own links are better than the times, and absent where a call was outside of all ops.
         self.around.update({call.correlation: place[call.op] for call in linked if call.op in place})
+
+    def _add(self, op: Op, parent: int) -> int:
+        self.ops.append(op)
+        self.parents.append(parent)
+        return len(self.ops) - 1
+
+    def _role(self, op: Op) -> Role:
+        if op.name not in self._roles:
+            self._roles[op.name] = role(op.name, op.annotates, op.numbered, op.name in self._logged)
+        return self._roles[op.name]
 
     def did(self, done: Activity, home: int) -> None:
         """Say that a GPU did something that the op *home* asked for."""
@@ -338,7 +383,7 @@ class _Host:
             self._is_memcpy(home, move)
             return
         self._device_ns[home] += done.duration_ns
-        if self._meanings[home].kind is Kind.WRAPPER:
+        if self._meanings[home].kind in (Kind.WRAPPER, Kind.GROUP):
             self._workers.add(self.ops[home].name)
 
     def _is_memcpy(self, home: int, move: str) -> None:
@@ -358,12 +403,17 @@ class _Host:
         for index, (op, parent, time) in enumerate(zip(self.ops, self.parents, times)):
             is_outermost = parent == _NOBODY
             intervals.append(bisect_right(marks, op.start) if is_outermost else intervals[parent])
-            does = names.stable(op.name) if op.name in self._workers else self._does[index]
-            name = log.name(op.name, op.dtypes, does)
+            what = self._roles[op.name]
+            kind = Kind.GRAPH if op.name in self._workers else KINDS.get(what)
+            name = log.name(op.name, op.dtypes, self._does[index], kind)
+            time = ABSENT if what is Role.FRAME else time
             nbytes = ABSENT if self._does[index] else op.nbytes  # those of a memcpy are said of the memcpy
             event = log.add(name, time, _NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops:
                 log.computed(event, op.flops)
+        for around, compiled in self.compiled if not on_device else ():
+            if around != _NOBODY:
+                log.compiling(first + around, compiled.duration_ns)
         return first
 
     def _inclusive(self) -> list[int]:

@@ -9,8 +9,8 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from itertools import accumulate
@@ -20,7 +20,8 @@ from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
 from .. import vocabulary
-from ..names import Meaning, meaning, stable
+from ..names import Meaning
+from ..torch_events import Role, logged, meaning_as, role
 from ..trace import Shape
 from .rows import Rows
 
@@ -73,6 +74,7 @@ class Arguments(Struct, gc=False, frozen=True):
     nbytes: int = named(name="bytes", default=-1)
     dims: Raw = named(name="Input Dims", default=Raw(b""))
     types: Raw = named(name="Input type", default=Raw(b""))
+    sequence: int = named(name="Sequence number", default=-1)
     total: int = named(name="Total Allocated", default=-1)
     allocated: int = named(name="Bytes", default=0)
     device_type: int = named(name="Device Type", default=0)
@@ -119,6 +121,10 @@ class Call:
     dims: bytes
     """``Input Dims`` as it stands in the file."""
     types: bytes
+    numbered: bool
+    """Whether autograd gave them sequence numbers."""
+    logged: Collection[str] = field(compare=False)
+    """What torch.compile has in its log, of all that was recorded."""
 
     @cached_property
     def is_copy(self) -> bool:
@@ -137,16 +143,21 @@ class Call:
         return tuple(found)
 
     @cached_property
-    def meaning(self) -> Meaning | None:
-        """What it counts as; None for an annotation.
+    def annotates(self) -> bool:
+        """Whether it is a `record_function`. In 2021 those had the category of ops; no op has a # in its name."""
+        return self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
 
-        torch.compile's graph call is annotated, but holds the time of kernels that are not reported one by one.
-        """
-        # In 2021 annotations had the category of ops; no op has a # in its name.
-        annotated = self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
-        if annotated and not self.name.startswith("## Call CompiledFxGraph"):
+    @cached_property
+    def role(self) -> Role:
+        """What it is."""
+        return role(self.name, self.annotates, self.numbered, self.name in self.logged)
+
+    @cached_property
+    def meaning(self) -> Meaning | None:
+        """What it counts as; None for what is no op, as an annotation."""
+        if self.role in (Role.ANNOTATION, Role.COMPILES):
             return None
-        return meaning(stable(self.name), tuple(dtype for _, dtype in self.tensors[:2]) if self.is_copy else ())
+        return meaning_as(self.role, self.name, tuple(dtype for _, dtype in self.tensors[:2]) if self.is_copy else ())
 
 
 class Kernel(NamedTuple):
@@ -175,6 +186,8 @@ class Events:
         """The most bytes that were allocated at once, by type of device (0 is the CPU)."""
         self.allocations: defaultdict[tuple[int, int], Rows] = defaultdict(lambda: Rows(2))
         """Time and bytes of each (freed: negative), by type and number of the device; where no total is given."""
+        self.logged: set[str] = set()
+        """What torch.compile has in its log."""
         self.timeless = 0
         """Events left out because they have no duration, or a negative one."""
         self.first_timeless = ""
@@ -239,7 +252,9 @@ class Events:
             call = calls.get(alike)
             if call is None:
                 call = calls[alike] = len(self.calls)
-                self.calls.append(Call(name, cat, bytes(args.dims), bytes(args.types)))
+                numbered = args.sequence >= 0
+                self.calls.append(Call(name, cat, bytes(args.dims), bytes(args.types), numbered, self.logged))
+                self.logged |= logged([name])
             called += (start, duration, args.serial, call)
         self.launches.add(launches)
         self.activities.add(activities)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import add, lt
 
-from ..attribution import owners
+from ..attribution import NOBODY, owners
 from ..names import Meaning
 from .rows import Rows, packed
 
@@ -60,7 +60,9 @@ class Tree:
     parents: Sequence[int]
     """-1 for the outermost."""
     owners: Sequence[int]
-    """Which of them each counts as (`attribution.owners`)."""
+    """Which of them each counts as (`attribution.owners`); itself where it is no op."""
+    nothing: set[int]
+    """Those that are no op."""
     repeats: dict[int, int]
     """Events that are the only one inside one of their own name, and that one: PyTorch takes both for one call."""
     first_ns: Sequence[int]
@@ -118,6 +120,13 @@ class Spans:
         """The indices of those."""
         self._first = packed([])
         """When they began."""
+        self.compiled: list[tuple[int, int]] = []
+        """When the thread compiled: begins and ends, in order."""
+
+    def compiles(self, time: int) -> bool:
+        """Tell whether the thread compiled at *time*."""
+        last = bisect_right(self.compiled, (time, _NEVER)) - 1
+        return last >= 0 and time < self.compiled[last][1]
 
     def add(self, tree: Tree, starts: list[int], ends: list[int]) -> None:
         """Add an outermost call, the last occurrence of its tree."""
@@ -154,15 +163,26 @@ class Spans:
 class Forest:
     """The trees of all threads. Filled by `grow`, one thread after the other."""
 
-    def __init__(self, meanings: Sequence[Meaning | None], names: Sequence[str], steps: Sequence[int]) -> None:
+    def __init__(
+        self,
+        meanings: Sequence[Meaning | None],
+        names: Sequence[str],
+        steps: Sequence[int],
+        compilers: Collection[int],
+        left_out: Collection[int],
+    ) -> None:
         """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
 
-        *steps* are the times at which they begin; what lies before the first belongs to it.
+        *steps* are the times at which they begin; what lies before the first belongs to it. *compilers* are the calls
+        that compile: what is inside those is left out, but for those of them that are ops. Calls that are *left_out*
+        are as if they were not there.
         """
         self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
         self._meanings = meanings
         self._names = names
         self._later_steps = [*steps[1:], _NEVER]
+        self._compilers = compilers
+        self._left_out = left_out
 
     def grow(self, thread: Rows, spans: Spans | None) -> None:
         """Add the calls of a thread: its rows are start, duration, serial and index of the call; say to *spans* when.
@@ -192,7 +212,10 @@ class Forest:
             if spans:
                 spans.add(tree, starts, ends)
 
-        for start, duration, call in _in_order(thread):
+        events = _in_order(thread)
+        if self._compilers or self._left_out:
+            events = self._of_program(events, spans.compiled if spans else [])
+        for start, duration, call in events:
             end = start + duration
             while start >= until or end > until:
                 node = key[2 * node + 2]
@@ -218,6 +241,24 @@ class Forest:
         for tree, own in occurrences.items():
             tree.occurrences += packed(own)
 
+    def _of_program(
+        self, events: Iterable[tuple[int, int, int]], compiled: list[tuple[int, int]]
+    ) -> Iterable[tuple[int, int, int]]:
+        """Yield *events*, but not what is left out or inside one that compiles; append to *compiled* when that was."""
+        until = op_until = -_NEVER
+        for start, duration, call in events:
+            if call in self._compilers:
+                is_op = self._meanings[call] is not None
+                if start >= until:
+                    until = start + duration
+                    compiled.append((start, until))
+                elif not is_op or start < op_until:
+                    continue
+                op_until = start + duration if is_op else op_until
+            elif start < until or call in self._left_out:
+                continue
+            yield start, duration, call
+
     def _tree(self, key: list[int], starts: list[int]) -> Tree:
         """Return the tree that has the step and the (call, parent) of each event as its *key*, once more."""
         # Of a large one numbers would take five times the memory.
@@ -230,6 +271,8 @@ class Forest:
 
     def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
         owner = self._owners(calls, parents)
+        nothing = {event for event, number in enumerate(owner) if number == NOBODY}
+        owner = [event if number == NOBODY else number for event, number in enumerate(owner)]
         inside = [0] * (len(parents) + 1)  # the last: of none
         for parent in parents:
             inside[parent] += 1
@@ -241,7 +284,7 @@ class Forest:
             and self._names[calls[event]] == self._names[calls[parent]]
             and owner[event] != event
         }
-        return Tree(step, packed(calls), packed(parents), packed(owner), repeats, packed(starts), packed([]))
+        return Tree(step, packed(calls), packed(parents), packed(owner), nothing, repeats, packed(starts), packed([]))
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
         """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
@@ -258,5 +301,5 @@ class Forest:
         owned = owners([number[parents[event]] for event in ops], range(len(ops)), meanings)
         result = list(range(len(calls)))
         for event, owner in zip(ops, owned):
-            result[event] = ops[owner]
+            result[event] = NOBODY if owner == NOBODY else ops[owner]
         return result

@@ -37,8 +37,9 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import Kind, stable, starts_device_work, without_api_version
+from ..torch_events import Role, compiler_kernels
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole, is_nccl
-from ..vocabulary import COPY
+from ..vocabulary import COMPILE, COPY
 from . import Options, as_number
 from .durations import Untimed
 from .events import CUT, head, read_events
@@ -213,8 +214,14 @@ class _Reading:
         self.outside = False
         """Whether something was launched before the recording."""
         self.lost = 0
+        self.left_out = 0
+        self.compiling: set[int] = set()
+        """The correlations of what torch.compile launched."""
         meanings = [call.meaning for call in events.calls]
-        self.forest = Forest(meanings, [call.name for call in events.calls], self.steps.starts)
+        names = [call.name for call in events.calls]
+        compilers = {n for n, call in enumerate(events.calls) if call.role in (Role.COMPILES, Role.FRAME)}
+        machinery = {n for n, call in enumerate(events.calls) if call.role is Role.ANNOTATION and not call.annotates}
+        self.forest = Forest(meanings, names, self.steps.starts, compilers, machinery)
         self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
         for number, thread in enumerate(events.threads):
             self.forest.grow(thread, self.spans.get(number))
@@ -267,7 +274,8 @@ class _Reading:
             if row is None:
                 row = _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op)
                 self.rows[key] = row
-            row.called(tree.first_ns[event], tree.count, tree.owners[event] == event)
+            counts = tree.owners[event] == event and event not in tree.nothing
+            row.called(tree.first_ns[event], tree.count, counts)
             rows.append(row)
         return rows
 
@@ -320,12 +328,16 @@ class _Reading:
             first = outer.get(correlation, index)
             if first != index and starts[index] <= starts[first] + durations[first]:
                 continue
+            if self.spans[threads[index]].compiles(starts[index]):
+                self.compiling.add(correlation)
+                continue
             type_ = self.driver_types[number]
             if type_ == _SYNCHRONIZE:
                 self._synchronized(self.events.launch_names[number], starts[index], durations[index], threads[index])
             elif type_:
                 self.calls[self.steps.at(starts[index]), type_] += 1
                 self.lost += "LaunchKernel" in type_ and correlation not in did
+        self.compiling.discard(0)  # of what has none
         return outer
 
     def _synchronized(self, name: str, start: int, ns: int, thread: int) -> None:
@@ -347,6 +359,9 @@ class _Reading:
         begin = min(calls, default=0)
         alike: dict[tuple[_Home | int, int], list[int]] = {}
         for correlation, start, duration, number, nbytes in zip(*self.events.activities.columns()):
+            if correlation in self.compiling:
+                self.left_out += 1
+                continue
             home: _Home | int
             index = calls.get(correlation, -1)
             if index < 0:
@@ -404,9 +419,9 @@ class _Reading:
         did.device.join(*taken)
 
     def _name_workers(self) -> None:
-        """Make a wrapper that launched kernels itself the op of its calls: torch.compile's functions and graphs."""
+        """Make a wrapper that launched kernels itself the op of its calls: functions of autograd, `_foreach` ops."""
         meanings = [(row, row.call.meaning) for row in self.rows.values() if row.call]
-        wrappers = [(row, found) for row, found in meanings if found and found.kind is Kind.WRAPPER]
+        wrappers = [(row, found) for row, found in meanings if found and found.kind in (Kind.WRAPPER, Kind.GROUP)]
         working = {row.type for row, _ in wrappers if row.launches}
         for row, found in wrappers:
             if row.type in working:
@@ -442,9 +457,12 @@ class _Reading:
 
     def _times(self, row: _Row, host: _Spread, device: _Spread) -> Whole:
         if not self.on_device:
+            if row.op == COMPILE:  # work of the host, in no device time
+                return Whole()
             return Whole(host.total, None, host.least, host.most)
         waits = row.type == _SYNCHRONIZE
-        on_device, on_host = bool(self.events.kernels) and not waits, waits or row.call is not None
+        on_device = bool(self.events.kernels) and not waits and row.op != COMPILE
+        on_host = waits or row.call is not None
         return Whole(
             device.total if on_device else None,
             host.total if on_host else None,
@@ -492,6 +510,8 @@ class _Reading:
                 f"{unlinked} of {len(self.events.activities)} device activities were launched outside of the"
                 f" recording: they have no op, and are listed as {UNLINKED}{outside}"
             )
+        if self.left_out:
+            self.remarks.append(compiler_kernels(self.left_out))
         if self.lost:
             self.remarks.append(
                 f"{self.lost} kernel launches have no kernel in the file: it ended before them, or they were captured"

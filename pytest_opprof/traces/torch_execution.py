@@ -3,8 +3,8 @@
 ``{"schema": "1.1.1-chakra.0.0.4", "pid": ..., "nodes": [...]}``; a node is a call: ``id`` (grows in the order in which
 calls begin), ``name``, ``ctrl_deps`` (the id of the call around it), ``inputs`` (``values``, ``shapes``, ``types``:
 ``Tensor(float)``, ``GenericList[Tensor(float),Tensor(float)]``; a value that is a tensor ends in its device) and
-``attrs``, among them ``scope`` (7: a range of `record_function`). In schema 1.0 ``parent``, ``inputs``,
-``input_shapes``, ``input_types`` and ``scope`` stand in the node itself.
+``attrs``, among them ``scope`` (7: a range of `record_function`) and ``seq_id`` (autograd's number, or -1). In schema
+1.0 ``parent``, ``inputs``, ``input_shapes``, ``input_types``, ``scope`` and ``seq_id`` stand in the node itself.
 
 It says what ran, on what and in which call, not how long: ops have counts, dtypes and shapes, and no times. They count
 as in the profiler's trace of the same run (`torch`); a copy between devices is told by the devices of its tensors.
@@ -19,10 +19,11 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from ..attribution import owners
+from ..attribution import NOBODY, owners
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import Meaning, meaning, stable
+from ..torch_events import Role, logged
 from ..trace import OpRecord, OpTrace
 from . import Options
 from .place import Place
@@ -57,20 +58,30 @@ def _trace(place: Place, nodes: list[Node]) -> OpTrace:
 
     steps = [(node.id, match[1]) for node in nodes if (match := _STEP.fullmatch(node.name))]
     begins = [begin for begin, _ in steps]
-    calls: dict[tuple[str, bytes, bytes], Call] = {}
+    log = logged(node.name for node in nodes)
+    calls: dict[Call, Call] = {}
+    """Those that are alike are one, which finds out once what it is."""
     ops: list[tuple[Node, Call]] = []
     index_of: dict[int, int] = {}
     """The op that a node is, or that is around it; -1 for none."""
     parents: list[int] = []
+    in_frame: dict[int, bool] = {}
+    """Of nodes that compile, and all inside: whether that is a frame."""
     for node in nodes:
-        around = index_of.get(node.parent, -1)
-        index_of[node.id] = around
-        if node.scope != _USER_SCOPE:
-            shapes, types = node.tensors()
-            call = calls.setdefault((node.name, shapes, types), Call(node.name, "cpu_op", shapes, types))
+        index_of[node.id] = index_of.get(node.parent, NOBODY)
+        category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
+        call = Call(node.name, category, *node.tensors(), node.sequence >= 0, log)
+        call = calls.setdefault(call, call)
+        compiles = node.parent in in_frame
+        if compiles or call.role in (Role.FRAME, Role.COMPILES):
+            before = in_frame.get(node.parent, False)
+            in_frame[node.id] = before or call.role is Role.FRAME
+            if before or (compiles and call.role is not Role.FRAME):
+                continue
+        if call.meaning is not None:
+            parents.append(index_of[node.id])
             index_of[node.id] = len(ops)
             ops.append((node, call))
-            parents.append(around)
     if not ops:
         raise TraceError(f"{place}: has no ops; did anything run between start() and stop() of the observer?")
     meanings = [_meaning(node, call) for node, call in ops]
@@ -79,7 +90,8 @@ def _trace(place: Place, nodes: list[Node]) -> OpTrace:
     rows: dict[tuple[Call, str, int], list[int]] = {}
     for number, ((node, call), owner) in enumerate(zip(ops, owned)):
         step = max(bisect_right(begins, node.id) - 1, 0)
-        row = rows.setdefault((call, meanings[owner].op, step), [0, 0])
+        op = meanings[number if owner == NOBODY else owner].op
+        row = rows.setdefault((call, op, step), [0, 0])
         row[0] += 1
         row[1] += owner == number
     return OpTrace(

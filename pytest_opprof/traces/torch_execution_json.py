@@ -27,8 +27,8 @@ class _Attribute(Struct, gc=False):
     value: Any = None
 
 
-class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent"}):
-    """A call; the last five fields are those of schema 1.0."""
+class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent", "own_sequence": "seq_id"}):
+    """A call; the last six fields are those of schema 1.0."""
 
     id: int
     name: str
@@ -37,6 +37,7 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
     attrs: Raw = Raw(b"[]")
     own_parent: int = 0
     own_scope: int = 0
+    own_sequence: int = -1
     input_shapes: Raw = Raw(b"[]")
     input_types: Raw = Raw(b"[]")
 
@@ -48,11 +49,19 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
     @property
     def scope(self) -> int:
         """What kind of call it is."""
-        if b'"scope"' not in bytes(self.attrs):
-            return self.own_scope
+        return self._attribute("scope", self.own_scope)
+
+    @property
+    def sequence(self) -> int:
+        """The number that autograd gave the call; -1 for none."""
+        return self._attribute("seq_id", self.own_sequence)
+
+    def _attribute(self, name: str, otherwise: int) -> int:
+        if name.encode() not in bytes(self.attrs):
+            return otherwise
         attributes = json.decode(self.attrs, type=list[_Attribute])
-        scope = next((attribute.value for attribute in attributes if attribute.name == "scope"), 0)
-        return scope if isinstance(scope, int) else 0
+        value = next((attribute.value for attribute in attributes if attribute.name == name), otherwise)
+        return value if isinstance(value, int) else otherwise
 
     def tensors(self) -> tuple[bytes, bytes]:
         """Return the shapes and types of the inputs, as JSON, as the profiler's trace has them."""

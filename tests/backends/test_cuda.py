@@ -36,13 +36,16 @@ from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool
 from .nvml_stand_in import Nvml
 from .watch import Watch
 
+pytestmark = pytest.mark.usefixtures("beside_other_software")
 CAST = "cupy_copy__float64_float32"
 H2D, D2H, D2D, PEER = 1, 2, 8, 10
 
 
 def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
-    """Let *gpu* be the libraries of this process, and CuPy something it imported."""
+    """Let *gpu* be the libraries of this process, and CuPy all that it imported of what uses one."""
     driver, library = gpu.libraries()
+    for user in cuda._USERS:
+        monkeypatch.delitem(sys.modules, user, raising=False)
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
     monkeypatch.setattr(cupti, "opened", lambda: library)
     cupy = ModuleType("cupy")
@@ -51,7 +54,7 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     backend = CudaBackend()
     monkeypatch.setattr(cuda, "_BACKEND", backend)
-    monkeypatch.setattr(cuda, "_torch_owns", lambda: False)  # whatever build of torch the tests run with
+    monkeypatch.setattr(cuda, "_torch_owns", lambda: False)
     return backend
 
 
@@ -922,9 +925,12 @@ def test_loading_in_a_measured_round_is_in_the_summary(
     result.stdout.fnmatch_lines(["*in 3 of 3 rounds (first in round 1) code was compiled for the GPU*"])
 
 
-def test_opprof_backends_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_opprof_backends_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pytest_opprof.cli import main
 
+    monkeypatch.setattr(cuda, "_torch_owns", lambda: False)
     if cuda_driver.opened() is not None:
         pytest.skip("there is a driver")
     main(["backends"])

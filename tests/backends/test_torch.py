@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pytest_opprof import op
 from pytest_opprof.backends import Options, numpy
 from pytest_opprof.backends.torch import backend
+from pytest_opprof.budgets import Budget
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.model import ALWAYS, OpProfile, assemble
 from pytest_opprof.recorder import Recorder, Window
@@ -274,23 +276,119 @@ def test_it_is_in_use_once_torch_is_imported() -> None:
     assert backend().unavailable() is None
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # inductor imports what torch deprecates
-def test_kernels_fused_by_torch_compile_have_names_without_numbers_that_change() -> None:
+# torch.compile.
+
+compiles = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # inductor imports what torch deprecates
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = (x @ x.T).relu()
+    print(end="")  # torch.compile cannot have it in a graph
+    return (y * 2).sum()
+
+
+@compiles
+@pytest.mark.parametrize("how", ["eager", "aot_eager"])
+def test_a_graph_break_is_one_graph_more_with_every_backend(how: str) -> None:
+    torch._dynamo.reset()
+    in_two, in_one = torch.compile(broken, backend=how), torch.compile(lambda x: x.t().relu(), backend=how)
+    x = torch.ones(4, 4)
+    assert counts(lambda: in_two(x), "torch::graph", "torch::compile") == {"torch::graph": 2, "torch::compile": 0}
+    assert counts(lambda: in_one(x)) == {"torch::graph": 1, "Transpose": 1, "Relu": 1}
+    assert counts(lambda: (in_one(x), x.t())) == {"torch::graph": 1, "Transpose": 2, "Relu": 1}
+
+
+@compiles
+def test_each_frame_that_is_compiled_again_is_one_op_without_device_time() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x.relu(), backend="eager")
+    inputs = torch.ones(3), torch.ones(3), torch.ones(3).half()
+    first, again, other = (measure(partial(compiled, x)) for x in inputs)
+    assert [profile.stats("torch::compile").calls for profile in (first, again, other)] == [(1,), (0,), (1,)]
+    assert first.stats("torch::compile").device_ns is None
+    assert {stats.op for stats in first.ops} == {"torch::compile", "torch::graph", "Relu"}
+    # Compiling takes a thousand times as long.
+    timed = [stats.device_ns for stats in first.ops if stats.op != "torch::compile"]
+    assert first.total.device_ns == (sum(ns for (ns,) in filter(None, timed)),)
+    with pytest.raises(UsageError, match=r"cannot be checked"):
+        Budget.parse([{"torch::compile": "1 s"}], {}).check(first)
+    assert [str(found) for found in Budget.parse([{"torch::compile": 0, "torch::graph": 1}], {}).check(first)] == [
+        "calls of torch::compile: 1, over the budget of 0"
+    ]
+
+
+@compiles
+def test_a_frame_without_tensors_runs_no_graph() -> None:
+    torch._dynamo.reset()
+
+    def untouched(x: torch.Tensor) -> torch.Tensor:
+        print(end="")
+        return x
+
+    compiled = torch.compile(untouched, backend="eager")
+    x = torch.ones(3)
+    assert measure(lambda: compiled(x)).stats("torch::compile").calls == (2,)
+    assert counts(lambda: (compiled(x), x.relu())) == {"Relu": 1}
+
+
+@compiles
+def test_what_inductor_compiles_is_the_same_ops_whether_its_caches_are_cold_or_warm() -> None:
     import shutil
 
     import torch._inductor.config as config
+    from torch._inductor.utils import fresh_cache
 
     if not (shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("no C++ compiler for torch.compile (apt install g++)")
-    with config.patch({"cpp.enable_kernel_profile": True}):
-        layer = nn.Linear(8, 8)
-        function = torch.compile(lambda x: (layer(x).half() + 1).float().sum())
-        function(torch.ones(4, 8))
-        profile = measure(lambda: function(torch.ones(4, 8)))
-    assert [name for name in profile.op_names if name.startswith("cpp_fused")]
-    assert not [name for name in profile.raw_names if name.startswith("graph_")]
-    assert profile.stats("CompiledFxGraph").calls == (1,)
-    assert profile.stats("MatMul").calls == (1,)
+    layer, ones = nn.Linear(8, 8, bias=False), torch.ones(4, 8)
+    step = torch.compile(lambda x: layer(x) + 1)
+    profiles = []
+    with config.patch({"cpp.enable_kernel_profile": True}), fresh_cache():
+        for _ in range(2):
+            torch._dynamo.reset()
+            layer.zero_grad()
+            profiles.append(measure(lambda: [step(ones).backward(ones) for _ in range(2)]))
+        forward = measure(lambda: step(ones))
+    cold, warm = ({stats.op: stats.calls for stats in profile.ops} for profile in profiles)
+    assert cold == warm
+    assert cold == {
+        "torch::compile": (1,),
+        "torch::graph": (2 + 2,),
+        "MatMul": (2 + 2,),
+        "cpp_fused_add": (2,),
+        "Identity": (1,),  # the first gradient
+        "Add": (1,),  # the second
+    }
+    # What inductor does not report one by one is the graph's; what compiling took is not.
+    assert {stats.op: stats.calls for stats in forward.ops} == {
+        "torch::graph": (1,),
+        "MatMul": (1,),
+        "cpp_fused_add": (1,),
+    }
+    assert min(forward.stats("torch::graph").device_ns or (0,)) > 0
+    assert max(profiles[0].total.device_ns or ()) < 10**9
+
+
+@compiles  # torch.jit is deprecated
+def test_what_only_stands_around_ops_is_no_op() -> None:
+    @torch.jit.script
+    def scripted(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + x)
+
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def body() -> None:
+        scripted(X)
+        with Mode():
+            X.to(torch.float64)
+        X.to(torch.float32)
+
+    assert counts(body) == {"Add": 1, "Relu": 1, "Cast": 1}
+    assert measure(body).stats("aten::to").calls == (2,)
 
 
 # Ranges of the user's.

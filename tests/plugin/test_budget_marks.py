@@ -447,3 +447,46 @@ def test_where_nothing_is_seen_of_all_tests_that_is_said(pytester: pytest.Pytest
     pytester.makepyfile(HEAD + "def test_a(): pass\n")
     suite("--opprof", "--opprof-all").stdout.fnmatch_lines(["opprof: nothing was measured: no test ran an op that a*"])
     suite("--opprof").stdout.fnmatch_lines(["opprof: nothing was measured: no test with*(--opprof-all measures every*"])
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch.compile imports what torch deprecates
+def test_compiling_again_and_graph_breaks_are_over_the_budget(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        """
+import pytest, torch
+
+def broken(x):
+    y = x.relu()
+    print(end="")
+    return y + y
+
+@pytest.fixture
+def compiled():
+    torch._dynamo.reset()
+    compiled = torch.compile(broken, backend="eager")
+    compiled(torch.ones(3))
+    return compiled
+
+@pytest.mark.op_budget({"torch::compile": 0, "torch::graph": 2})
+def test_as_it_is(compiled):
+    compiled(torch.ones(3))
+
+@pytest.mark.op_budget({"torch::compile": 0, "torch::graph": 1})
+def test_another_dtype(compiled):
+    compiled(torch.ones(3).half())
+
+@pytest.mark.op_budget({"torch::compiled": 0})
+def test_a_mistake(compiled):
+    compiled(torch.ones(3))
+"""
+    )
+    result = suite("--opprof", "--opprof-backend=torch", "-Wignore::DeprecationWarning")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*calls of torch::compile: 2, over the budget of 0",
+            "*calls of torch::graph: 2, over the budget of 1",
+            "*unknown op 'torch::compiled': did you mean 'torch::compile'*",
+        ]
+    )

@@ -367,3 +367,23 @@ def test_b(opprof):
     result.stdout.fnmatch_lines(
         ["*UsageError: opprof.op('Cast'): the name is taken, ops called so are counted as Cast;*"]
     )
+
+
+@pytest.mark.torch
+def test_an_idle_run_with_pytorch_prints_nothing_that_a_test_of_output_sees(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own: Kineto looks once whether it is to be silent."""
+    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
+    pytester.makeconftest("import torch")
+    pytester.makepyfile(
+        """
+import torch
+def test_output(opprof, capfd):
+    with opprof() as window:
+        torch.ones(2)
+    assert window.calls == 1
+    assert capfd.readouterr() == ("", "")
+"""
+    )
+    pytester.runpytest_subprocess("--opprof-backend=torch").assert_outcomes(passed=1)

@@ -155,6 +155,7 @@ def test_the_peak_of_a_recording_of_2021_is_that_of_its_allocations() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path: Path) -> None:
     """One session, read from its events in memory and from its file."""
     import torch as pytorch
@@ -167,6 +168,8 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
     layers = [pytorch.nn.Conv2d(3, 4, 3), pytorch.nn.BatchNorm2d(4), pytorch.nn.ReLU(), pytorch.nn.Flatten()]
     model = pytorch.nn.Sequential(*layers, pytorch.nn.Linear(4 * 36, 5))
     optimizer = pytorch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    compiled = pytorch.compile(lambda x: (x @ x.T).relu().sum(), backend="aot_eager")
+    weight = pytorch.ones(4, 4, requires_grad=True)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as session:
         for _ in range(2):
             with record_function("my step"), pytorch.autocast("cpu", pytorch.bfloat16):
@@ -175,6 +178,7 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
             loss.backward()
             optimizer.step()
             pytorch.ones(2, 3).half().clone().t().contiguous()
+            compiled(weight.to(weight.dtype)).backward()
     session.export_chrome_trace(str(tmp_path / "trace.json"))
     log = EventLog(live._environment())
     live._read(session.profiler.kineto_results, log, LiveOptions())
@@ -182,10 +186,14 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
     trace = read(tmp_path / "trace.json")
     assert counts(trace) == {stats.op: stats.most_calls for stats in expected.ops}
     assert len(counts(trace)) > 15
-    total = sum(record.device_ns or 0 for record in trace.records)
+    assert (counts(trace)["torch::compile"], counts(trace)["torch::graph"]) == (1, 2 * 2)
+    (total,) = trace.profile().total.device_ns or (0,)
     assert total == pytest.approx(sum(expected.total.device_ns or ()), rel=1e-3)
     averages = {row.key: row.count for row in session.key_averages() if not row.is_user_annotation}
-    assert sums(trace, "calls") == averages
+    calls = sums(trace, "calls")
+    assert calls["aten::to"] == expected.stats("aten::to").most_calls
+    # Of what the compiler calls as well there are more in the averages.
+    assert all(calls[name] == averages[name] for name in ("aten::conv2d", "aten::square", "aten::batch_norm"))
 
 
 FILES = [
@@ -296,11 +304,43 @@ def test_device_time_is_that_of_the_kernels_and_host_time_that_of_the_call(tmp_p
 
 def test_a_wrapper_that_launches_kernels_itself_is_an_op_and_not_the_first_one_inside(tmp_path: Path) -> None:
     copy = [op("aten::copy_", 5, 20, 2), launch(1, 6)]
-    compiled = [op("CompiledFunctionBackward", 0, 90, 1), *copy, launch(2, 50, "cudaGraphLaunch")]
-    trace = trace_of(tmp_path, *compiled, kernel(1, 60, 3, "copy"), kernel(2, 70, 40, "triton_"), kernel(2, 110, 9))
-    assert counts(trace) == {"Copy": 1, "CompiledFunctionBackward": 1}
+    for name in ("MineBackward", "aten::_foreach_add_", "my_kernel_0"):
+        launches = [op(name, 0, 90, 1), *copy, launch(2, 50, "cudaGraphLaunch")]
+        trace = trace_of(tmp_path, *launches, kernel(1, 60, 3, "copy"), kernel(2, 70, 40, "triton_"), kernel(2, 110, 9))
+        assert counts(trace) == {"Copy": 1, name: 1}
+        assert {record.op: record.device_ns for record in trace.records} == {"Copy": 3_000, name: 49_000}
+
+
+def test_what_torch_compile_runs_while_it_compiles_is_not_the_programs(tmp_path: Path) -> None:
+    """As PyTorch 2.13 marks it; an older one has no event around."""
+    frame = [op("dynamo", 10, 300, 1), annotation("dynamo_data: compile_id=0/0", 11, 2)]
+    frame += [op("_compile.compile_inner (dynamo_timed)", 20, 280, 3), op("aten::mm", 30, 90, 4)]
+    autotuned = op("CachingAutotuner.benchmark_all_configs (dynamo_timed)", 420, 50, 6)
+    ops = [*frame, op("Torch-Compiled Region: 0/0", 400, 200, 5), autotuned, op("triton_poi_fused_add_0", 480, 90, 7)]
+    trace = trace_of(tmp_path, *ops, op("aten::to", 700, 10, 8))
+    assert counts(trace) == {"torch::compile": 1, "torch::graph": 1, "triton_poi_fused_add": 1}
     times = {record.op: record.device_ns for record in trace.records}
-    assert times == {"Copy": 3_000, "CompiledFunctionBackward": 49_000}
+    assert times == {"torch::compile": None, "torch::graph": 60_000, "triton_poi_fused_add": 90_000, "aten::to": 10_000}
+    assert trace.profile().total.device_ns == (150_000,)
+    assert trace.profile().stats("torch::compile").calls == trace.profile().stats("aten::to").calls == (1,)
+    calls = [launch(1, 40), launch(2, 430), launch(3, 450, "cudaDeviceSynchronize"), launch(4, 490)]
+    kernels = [kernel(1, 50, 7), kernel(2, 440, 8, "triton_"), kernel(4, 500, 5, "triton_")]
+    trace = trace_of(tmp_path, *ops, *calls, *kernels)
+    assert counts(trace) == {"torch::compile": 1, "torch::graph": 1, "triton_poi_fused_add": 1}
+    assert query.total(trace, "device") == 5_000
+    assert [launched.calls for launched in trace.kernels or ()] == [1]
+    assert trace.remarks == ("2 kernels and copies that torch.compile ran to try or compute something are left out",)
+
+
+def test_graphs_are_counted_where_they_are_broken_and_events_without_ops_are_groups(tmp_path: Path) -> None:
+    regions = [op("Torch-Compiled Region: 0/0", 0, 90, 1), op("Pregraph bytecode", 1, 1, 2)]
+    regions += [annotation("## Call CompiledFxGraph fabc ##", 5, 20), op("aten::mm", 6, 9, 4)]
+    regions += [op("TorchDynamo Cache Lookup", 40, 5, 5), op("Torch-Compiled Region: 1/0", 50, 30, 6)]
+    regions += [annotation("## Call CompiledFxGraph fdef ##", 55, 20), op("Torch-Compiled Region: 2/0", 100, 9, 8)]
+    groups = [op("forward", 200, 50, 9), op("aten::mul", 210, 20, 10), op("my_section", 260, 5, 11)]
+    mine = [{**op("Mine", 300, 50, 12), "args": {"Sequence number": 0}}, op("aten::mul", 310, 20, 13)]
+    trace = trace_of(tmp_path, *regions, *groups, *mine)
+    assert counts(trace) == {"torch::graph": 2, "MatMul": 1, "Mul": 2, "my_section": 1, "Mine": 1}
 
 
 def test_a_call_is_as_long_as_all_that_it_launched(tmp_path: Path) -> None:

@@ -121,6 +121,25 @@ def test_a_range_is_no_op_and_what_is_inside_counts_as_without_it(tmp_path: Path
     assert {record.name for record in trace.records} == {"aten::linear", "aten::mm"}
 
 
+def test_what_torch_compile_does_is_one_op_and_its_machinery_is_none(tmp_path: Path) -> None:
+    trace = read(
+        written(
+            tmp_path,
+            node(3, "entire_frame_compile (dynamo_timed)", 2),
+            node(4, "_compile.compile_inner (dynamo_timed)", 3),
+            node(5, "aten::mm", 4),
+            node(6, "backend_compile (dynamo_timed)", 4),
+            node(7, "aten::relu", 6),
+            node(8, "Torch-Compiled Region: 0/0", 2),
+            node(9, "TorchDynamo Cache Lookup", 8),
+            node(10, "aten::relu", 8),
+            node(11, "aten::result_type", 8),
+        )
+    )
+    assert counts(trace) == {(0, "torch::compile"): 1, (0, "torch::graph"): 1, (0, "Relu"): 1}
+    assert "TorchDynamo Cache Lookup" not in {record.name for record in trace.records}
+
+
 def test_schema_1_0_has_the_same_in_other_places(tmp_path: Path) -> None:
     thread = {"name": "[pytorch|profiler|execution_graph|thread]", "id": 2, "parent": 1, "scope": 7, "inputs": []}
     copy = {

@@ -1,0 +1,86 @@
+"""What an event of PyTorch's profiler is: an op, what stands around ops, or machinery. One answer for live and saved.
+
+The profiler calls all of these ops: those of the dispatcher (``namespace::name``), functions of autograd (they have a
+sequence number), kernels that inductor made, and what the framework marks of its own work. Only `record_function` is
+told apart, by its scope. torch.compile marks each stretch of compiling as ``... (dynamo_timed)``; from 2.13 on a
+second event is around it, called as the entry in torch.compile's own log, with ``NAME_data: ..., compile_id=...``
+inside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from .names import Kind, Meaning, meaning, stable
+from .vocabulary import COMPILE, GRAPH
+
+_LOGGED = re.compile(r"(.+)_data: (?:.*, )?compile_id=.*", re.DOTALL)
+_MACHINERY = re.compile(
+    r"TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|PythonDispatchMode|PythonSubclass|record_param_comms"
+    r"|CheckpointFunction"
+)
+"""Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
+collective is called with, `torch.utils.checkpoint`."""
+
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*|torch::autograd::.*|(?:torch::jit::.*::)?\w+Backward\d*")
+_KERNEL = re.compile(r"(?:graph_\d+|cpp|triton)_\w+")
+"""Of inductor."""
+
+
+class Role(Enum):
+    """What an event is."""
+
+    OP = auto()
+    """An op, or a part of one."""
+    NODE = auto()
+    """Of autograd: no op, but stands for those inside."""
+    GROUP = auto()
+    """Stands around ops as well, but is an op if there is none inside."""
+    ANNOTATION = auto()
+    """No op: what is inside is as if this were not there."""
+    COMPILES = auto()
+    """Time of the compiler: nothing inside is an op of the program."""
+    FRAME = auto()
+    """The same, of one frame of Python code that is compiled: an op, without what is inside."""
+
+
+def logged(names: Iterable[str]) -> frozenset[str]:
+    """Return the names of those events, of all *names* in a recording, that torch.compile wrote into its own log."""
+    return frozenset(match[1] for name in names if (match := _LOGGED.fullmatch(name)))
+
+
+def role(name: str, annotates: bool, numbered: bool, is_logged: bool = False) -> Role:
+    """Return what an event is.
+
+    *annotates*: it has the scope of `record_function`; *numbered*: it has a sequence number of autograd's; *is_logged*:
+    torch.compile has it in its own log.
+    """
+    raw = stable(name)
+    found = meaning(raw)
+    if found.op == COMPILE:
+        return Role.FRAME
+    if is_logged or name.endswith(" (dynamo_timed)"):
+        return Role.COMPILES
+    if _MACHINERY.fullmatch(name) or (annotates and found.op != GRAPH):
+        return Role.ANNOTATION
+    if found.op != raw or found.kind is not Kind.UNKNOWN:
+        return Role.OP
+    if _NODE.fullmatch(name):
+        return Role.NODE
+    return Role.OP if numbered or "::" in name or _KERNEL.fullmatch(name) else Role.GROUP
+
+
+KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}
+"""How what its name does not tell counts."""
+
+
+def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
+    """Return the canonical op of an event and how it counts, by its *role*."""
+    return Meaning(stable(name), KINDS[role]) if role in KINDS else meaning(stable(name), dtypes)
+
+
+def compiler_kernels(number: int) -> str:
+    """Return the remark on kernels that ran while something was compiled."""
+    return f"{number} kernels and copies that torch.compile ran to try or compute something are left out"
