@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_opprof import op
 from pytest_opprof.backends import Options
-from pytest_opprof.backends.numpy import NumpyBackend, WatchedArray, backend
+from pytest_opprof.backends.numpy import NumpyBackend, backend
+from pytest_opprof.backends.numpy_arrays import WatchedArray
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.recorder import Recorder, Window
 
@@ -21,9 +22,9 @@ SQUARE = np.arange(1.0, 17.0).reshape(4, 4)
 
 
 class Watch(watching.Watch):
-    def __init__(self) -> None:
-        self.backend = backend()
-        super().__init__(self.backend)
+    def __init__(self, given: NumpyBackend | None = None, options: Options | None = None) -> None:
+        self.backend = given or backend()
+        super().__init__(self.backend, options)
 
     def array(self, array: Any = SQUARE) -> WatchedArray:
         return self.backend.watch(np.array(array))
