@@ -358,7 +358,7 @@ def given_back(result: Any, given: Iterable[Any], used: Iterable[Any], watch: Wa
     for before, now in zip(given, used):
         if now is result:
             return before
-        if type(now) is tuple or type(now) is list:
+        if before is not now and (type(now) is tuple or type(now) is list):
             for inner_before, inner_now in zip(before, now):
                 if inner_now is result:
                     return inner_before
@@ -379,14 +379,18 @@ def call(watch: Watch, name: str, function: Callable[..., Any], args: tuple[Any,
     return watched(result, watch)
 
 
-@contextmanager
-def unseen() -> Iterator[None]:
+class unseen:  # noqa: N801  # a context manager, called like contextlib's, in a quarter of the time
     """Run what is no part of the program: nothing is recorded in this thread."""
-    around, _here.around = _here.around, _HIDDEN
-    try:
-        yield
-    finally:
-        _here.around = around
+
+    __slots__ = ("around",)
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self.around, _here.around = _here.around, _HIDDEN
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        _here.around = self.around
 
 
 def is_unseen() -> bool:
@@ -444,19 +448,20 @@ def watched(value: Any, watch: Watch | None) -> Any:
 def watch_of(values: Iterable[Any], depth: int = 32) -> Watch | None:
     """Return what the first array reports to that is still watched, also in lists and tuples; None if there is none.
 
-    *depth*: of lists, which may contain themselves. NumPy's arrays had 32 dimensions at most, now 64.
+    A list that begins with a number is taken for one of numbers. *depth*: of lists, which may contain themselves;
+    NumPy's arrays had 32 dimensions at most, now 64.
     """
     for value in values:
-        kind = type(value)
         if isinstance(value, WatchedArray) and value.watch is not None and not value.watch.is_over:
             return value.watch
-        is_nested = (kind is list or kind is tuple) and depth and not _NESTED.isdisjoint(map(type, value))
-        if is_nested and (found := watch_of(value, depth - 1)):
+        kind = type(value)
+        is_nested = (kind is list or kind is tuple) and value and isinstance(value[0], _MAY_HOLD_ARRAYS)
+        if is_nested and depth and (found := watch_of(value, depth - 1)):
             return found
     return None
 
 
-_NESTED = frozenset([WatchedArray, list, tuple])
+_MAY_HOLD_ARRAYS = (np.ndarray, list, tuple)
 
 
 def _live(watch: Watch | None, others: Iterable[Any]) -> Watch | None:

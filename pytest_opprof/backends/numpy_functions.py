@@ -8,7 +8,7 @@ that calls it and watches the result when the first window opens, and set back w
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, wraps
 from threading import Lock
@@ -56,7 +56,7 @@ _QUERIES = frozenset(
 _INSIDE = tuple(f"numpy.{name}." for name in ("core", "_core", "fft", "lib", "linalg", "matrixlib", "random"))
 """Packages behind functions that are ops by themselves."""
 _OURS = "pytest_opprof."
-_PUBLIC = ("numpy.fft", "numpy.lib.stride_tricks", "numpy.linalg", "numpy.random", "numpy.testing")
+_PUBLIC = (*_SCIPY, "numpy.fft", "numpy.lib.stride_tricks", "numpy.linalg", "numpy.random", "numpy.testing")
 
 _open: list[Watch] = []
 _lock = Lock()
@@ -82,6 +82,7 @@ class _Replacement(NamedTuple):
     ours: Any
     makes: bool = False
     """Whether it makes arrays of nothing, which only concerns who watches everything."""
+    package: str = "numpy"
 
 
 class _Places:
@@ -92,51 +93,46 @@ class _Places:
         self._modules: dict[str, object] = {}
         self._last: tuple[int, object] = (0, None)
         """How many modules there were, and which was imported last."""
-        self._found: list[tuple[dict[str, Any], str, _Replacement]] = []
-        self._changed: list[tuple[dict[str, Any], str, _Replacement]] = []
+        self._found: list[tuple[dict[str, Any], str, Any, Any, bool]] = []
 
     def replace(self, everything: bool) -> None:
         """Set all to ours, those that make arrays only for who watches *everything*."""
         self._look()
-        for place in self._found:
-            namespace, name, (original, ours, makes) = place
-            if everything or not makes:
-                value = namespace.get(name)
-                if value is original:
-                    namespace[name] = ours
-                if value is original or value is ours:  # a program that puts back what it found may have put it there
-                    self._changed.append(place)
+        for namespace, name, original, ours, makes in self._found:
+            if (everything or not makes) and namespace.get(name) is original:
+                namespace[name] = ours
 
     def put_back(self) -> list[str]:
         """Set all back, also in modules that are new. Return those among these whose functions should have been set."""
-        new = self._look()
-        for namespace, name, (original, ours, _) in [*self._changed, *(self._found if new else ())]:
+        late = self._look()
+        for namespace, name, original, ours, _ in self._found:
             if namespace.get(name) is ours:
                 namespace[name] = original
-        self._changed.clear()
-        return [name for name in _SCIPY if name in new]
+        return late
 
-    def _look(self) -> dict[str, object]:
-        """Look through the modules that are new, and return them."""
+    def _look(self) -> list[str]:
+        """Look through the modules that are new. Return those that have functions of their own to replace."""
         last = len(sys.modules), next(reversed(sys.modules.values()))
         if last == self._last:
-            return {}
+            return []
         self._last = last
-        new: dict[str, object] = {
-            name: module for name, module in list(sys.modules.items()) if self._modules.get(name) is not module
-        }
+        new = {name: module for name, module in list(sys.modules.items()) if self._modules.get(name) is not module}
         self._modules |= new
-        looked = new
-        if late := [name for name in _SCIPY if name in new]:
+        self._find(self._replacements, new)
+        late = [name for name in _SCIPY if name in new]
+        if late:
             more = _by_identity(each for each in _of_scipy(late) if id(each.original) not in self._replacements)
             self._replacements |= more
-            looked, self._found = self._modules, []
-        for name, module in looked.items():
-            if isinstance(module, ModuleType) and _may_change(name):
+            self._find(more, self._modules)
+        return late
+
+    def _find(self, replacements: Mapping[int, _Replacement], modules: Mapping[str, object]) -> None:
+        for name, module in modules.items():
+            if isinstance(module, ModuleType) and not name.startswith(_OURS):
                 for attribute, value in list(module.__dict__.items()):
-                    if id(value) in self._replacements:
-                        self._found.append((module.__dict__, attribute, self._replacements[id(value)]))
-        return new
+                    found = replacements.get(id(value))
+                    if found and not _is_inside(name, found.package):
+                        self._found.append((module.__dict__, attribute, found.original, found.ours, found.makes))
 
 
 @cache
@@ -144,9 +140,9 @@ def _places() -> _Places:
     return _Places()
 
 
-def _may_change(module: str) -> bool:
-    """Tell whether to replace what a *module* has: not in the inside of NumPy, which is part of its functions."""
-    return not module.startswith(("numpy.", _OURS)) or module in _PUBLIC or ".tests." in module
+def _is_inside(module: str, package: str) -> bool:
+    """Tell whether a *module* is the inside of a *package*, whose functions are part of others there."""
+    return module.startswith(f"{package}.") and module not in _PUBLIC and ".tests." not in module
 
 
 def _by_identity(replacements: Iterable[_Replacement]) -> dict[int, _Replacement]:
@@ -185,16 +181,16 @@ def _of_scipy(modules: Iterable[str]) -> Iterator[_Replacement]:
             function = getattr(sys.modules[module], name)
             asks = isinstance(function, (np.ufunc, type(np.concatenate)))  # its arguments, as those of NumPy do
             if callable(function) and not isinstance(function, type) and not asks and name not in _QUERIES:
-                yield _Replacement(function, _calling(f"{module}.{name}", function))
+                yield _Replacement(function, _calling(f"{module}.{name}", function), package="scipy")
 
 
 def _watching(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch | None:
     """Return who watches what a function is given, or makes."""
-    if not _open or is_unseen():
-        return None
-    if _open[-1].everything and not _is_by_itself():
-        return _open[-1]
-    return watch_of(args) or (watch_of(kwargs.values()) if kwargs else None)
+    watch = watch_of(args) or (watch_of(kwargs.values()) if kwargs else None)
+    innermost = _open[-1:]  # at once: another thread may close it
+    if watch is None and innermost and innermost[0].everything and not _is_by_itself():
+        watch = innermost[0]
+    return None if watch is None or not innermost or is_unseen() else watch
 
 
 def _is_by_itself() -> bool:
@@ -216,6 +212,12 @@ def _conversion(name: str, source: Any, result: Any) -> tuple[Any, ...]:
     return (name, (), "Concat" if source and isinstance(source[0], np.ndarray) else name)
 
 
+def _found_by(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function* with the *name* that it is found by while it is there, for who pickles it."""
+    function.__module__, _, function.__qualname__ = name.rpartition(".")
+    return function
+
+
 def _making(name: str, function: Callable[..., Any], converts: bool = False) -> Callable[..., Any]:
     """Return *function* as one that is recorded, and whose result is watched.
 
@@ -233,6 +235,8 @@ def _making(name: str, function: Callable[..., Any], converts: bool = False) -> 
             begin = perf_counter_ns()
             result = function(*used[: len(args)], **dict(zip(kwargs, used[len(args) :])))
             duration_ns = perf_counter_ns() - begin
+        if converts and used and result is used[0]:
+            return given[0] if type(given[0]) is WatchedArray or type(result) is not np.ndarray else watch.array(result)
         key = _conversion(name, used[0], result) if converts and used else (name,)
         if key:
             arrays = [each for each in (*used, result) if isinstance(each, np.ndarray)]
@@ -247,7 +251,7 @@ def _making(name: str, function: Callable[..., Any], converts: bool = False) -> 
             watch.ends(name)
         return result
 
-    return making
+    return _found_by(name, making)
 
 
 class _Archive(np.lib.npyio.NpzFile):
@@ -266,7 +270,7 @@ def _calling(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         return call(watch, name, function, args, kwargs)
 
-    return calling
+    return _found_by(name, calling)
 
 
 def _hiding(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -311,6 +315,7 @@ def _seeding(generator: Any) -> Callable[..., Any]:
         with unseen():
             made = default_rng(*args, **kwargs)
         is_given = any(made is given for given in (*args, *kwargs.values()))
-        return made if is_given or not _open or not _open[-1].everything else generator(made.bit_generator)
+        is_seen = any(watch.everything for watch in _open[-1:])
+        return generator(made.bit_generator) if is_seen and not is_given else made
 
     return seeding
