@@ -12,7 +12,7 @@ from ..environment import Environment
 from ..errors import BackendError, UsageError
 from ..model import EventLog
 from . import Options, numpy_functions
-from .numpy_arrays import Watch, WatchedArray, unseen
+from .numpy_arrays import Watch, WatchedArray, hidden
 
 SHOWN = 3
 """How many places a remark names."""
@@ -53,7 +53,7 @@ class NumpyBackend:
             raise UsageError(
                 f"opprof.array() watches plain arrays, not {type(array).__name__}: it would lose its meaning"
             )
-        with unseen():
+        with hidden():
             return self._watch.array(np.asarray(array))
 
     @contextmanager

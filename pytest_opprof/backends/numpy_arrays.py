@@ -170,7 +170,7 @@ class WatchedArray(np.ndarray[Any, np.dtype[Any]], metaclass=_StandsForNdarray):
         if name in _QUERIES:
             return func(*plain(args), **plain(kwargs))
         watch, raw = _live(self.watch, args), f"{func.__module__}.{name}"
-        if name in _CALL_BACK and watch is not None and not is_unseen():
+        if name in _CALL_BACK and watch is not None and not is_hidden():
             return call(watch, raw, super().__array_function__, (func, types, args, kwargs), {})
         dtypes = _dtypes(args[1], args[0]) if name == "copyto" else ()
         return run(watch, raw, func, args, kwargs, dtypes, name in _FUNCTIONS_OF_VIEWS)
@@ -379,7 +379,7 @@ def call(watch: Watch, name: str, function: Callable[..., Any], args: tuple[Any,
     return watched(result, watch)
 
 
-class unseen:  # noqa: N801  # a context manager, called like contextlib's, in a quarter of the time
+class hidden:  # noqa: N801  # a context manager, called like contextlib's, in a quarter of the time
     """Run what is no part of the program: nothing is recorded in this thread."""
 
     __slots__ = ("around",)
@@ -393,7 +393,7 @@ class unseen:  # noqa: N801  # a context manager, called like contextlib's, in a
         _here.around = self.around
 
 
-def is_unseen() -> bool:
+def is_hidden() -> bool:
     """Tell whether this thread is inside a function whose inside is not seen."""
     return _here.around is _HIDDEN
 

@@ -25,9 +25,9 @@ from .numpy_arrays import (
     call,
     dtype_name,
     given_back,
-    is_unseen,
+    hidden,
+    is_hidden,
     plain,
-    unseen,
     watch_of,
 )
 
@@ -190,7 +190,7 @@ def _watching(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch | None:
     innermost = _open[-1:]  # at once: another thread may close it
     if watch is None and innermost and innermost[0].everything and not _is_by_itself():
         watch = innermost[0]
-    return None if watch is None or not innermost or is_unseen() else watch
+    return None if watch is None or not innermost or is_hidden() else watch
 
 
 def _is_by_itself() -> bool:
@@ -231,7 +231,7 @@ def _making(name: str, function: Callable[..., Any], converts: bool = False) -> 
             return function(*args, **kwargs)
         given = [*args, *kwargs.values()]
         used = [plain(value) if type(value) is WatchedArray else value for value in given]
-        with unseen():
+        with hidden():
             begin = perf_counter_ns()
             result = function(*used[: len(args)], **dict(zip(kwargs, used[len(args) :])))
             duration_ns = perf_counter_ns() - begin
@@ -279,7 +279,7 @@ def _hiding(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def hiding(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        with unseen():
+        with hidden():
             return function(*plain(args), **plain(kwargs))
 
     return hiding
@@ -291,11 +291,11 @@ def _drawing(base: Any) -> Any:
     Those that draw are of a subclass whose draws are watched. What they compute besides is their own business.
     """
     draws = {name: _making(f"numpy.random.{name}", getattr(base, name)) for name in _DRAWS if hasattr(base, name)}
-    hidden = {name: _hiding(getattr(base, name)) for name in _SEEDS if hasattr(base, name)}
+    seeds = {name: _hiding(getattr(base, name)) for name in _SEEDS if hasattr(base, name)}
 
     class Drawing(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            with unseen():
+            with hidden():
                 return super().__call__(*args, **kwargs) if draws else base(*args, **kwargs)
 
         def __instancecheck__(cls, instance: object) -> bool:
@@ -304,7 +304,7 @@ def _drawing(base: Any) -> Any:
         def __subclasscheck__(cls, subclass: type) -> bool:
             return issubclass(subclass, base)
 
-    return Drawing(base.__name__, (base,), {"__module__": base.__module__, "__doc__": base.__doc__, **hidden, **draws})
+    return Drawing(base.__name__, (base,), {"__module__": base.__module__, "__doc__": base.__doc__, **seeds, **draws})
 
 
 def _seeding(generator: Any) -> Callable[..., Any]:
@@ -312,7 +312,7 @@ def _seeding(generator: Any) -> Callable[..., Any]:
 
     @wraps(default_rng)
     def seeding(*args: Any, **kwargs: Any) -> Any:
-        with unseen():
+        with hidden():
             made = default_rng(*args, **kwargs)
         is_given = any(made is given for given in (*args, *kwargs.values()))
         is_seen = any(watch.everything for watch in _open[-1:])

@@ -58,6 +58,7 @@ def test_what_was_recorded_with_all_is_compared_with_that_only(pytester: pytest.
     suite("--opprof-update", "--opprof-backend=numpy", "--opprof-numpy=all")
     (folder,) = (pytester.path / "baselines").iterdir()
     assert "-all-cpu-" in folder.name
+    suite("--opprof", "--opprof-backend=numpy", "--opprof-numpy=all").stdout.fnmatch_lines(["opprof: *1 ok*"])
     result = suite("--opprof", "--opprof-backend=numpy", "--opprof-json=run.json")
     result.stdout.fnmatch_lines(["no baseline for numpy *"])
     ((test,),) = [json.loads((pytester.path / "run.json").read_text())["tests"]]
