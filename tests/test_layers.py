@@ -25,7 +25,7 @@ LAYERS = [
     {"backends.cupti_records", "backends.cuda_driver"},
     {"backends.cupti", "backends.cuda_events", "backends.nvml"},
     {"backends.cuda_memory", "backends.torch_cuda", "backends.numpy_arrays"},
-    {"backends.numpy_functions"},
+    {"backends.numpy_functions", "backends.numpy_scalars"},
     {"budgets", "baselines", "query", "backends", "backends.numpy", "backends.torch", "backends.cuda", "backends.fake"},
     {"traces.place"},
     {"traces"},

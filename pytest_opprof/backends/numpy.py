@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ..environment import Environment
 from ..errors import BackendError, UsageError
 from ..model import EventLog
-from . import Options, numpy_functions
+from . import Options, numpy_functions, numpy_scalars  # noqa: F401  # which adds the scalars
 from .numpy_arrays import Watch, WatchedArray, hidden
 
 SHOWN = 3

@@ -7,6 +7,7 @@ array that it is a view of, are recorded, and their results are watched again. V
 from __future__ import annotations
 
 import copyreg
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,12 +37,12 @@ _QUERIES = frozenset(
 """Functions that compute nothing: no op of a program."""
 _CALL_BACK = frozenset(["apply_along_axis", "apply_over_axes", "piecewise"])
 """Functions that call the user's: what happens inside is seen as well."""
-_OPERATORS = {
+OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "matmul": "matmul", "truediv": "divide", "mod": "remainder",
     "floordiv": "floor_divide", "divmod": "divmod", "lshift": "left_shift", "rshift": "right_shift",
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
 }  # fmt: skip
-_COMPARISONS = {
+COMPARISONS = {
     "eq": ("equal", "eq"), "ne": ("not_equal", "ne"), "lt": ("less", "gt"), "le": ("less_equal", "ge"),
     "gt": ("greater", "lt"), "ge": ("greater_equal", "le"),
 }  # fmt: skip
@@ -49,6 +50,10 @@ _INDEXING = frozenset(["ndarray.__getitem__", "ndarray.__setitem__"])
 
 DURATION, BYTES = 1, 2
 """Where a row has them."""
+WATCHED_SCALARS: dict[int, Any] = {}
+"""By the `id` of a type of scalars, the subclass that is watched: the types are equal."""
+PLAIN_SCALARS: dict[int, Any] = {}
+"""The same the other way round."""
 _HIDDEN: Any = object()
 
 
@@ -122,22 +127,20 @@ class Watch:
 _NOT_THE_PROGRAM = (f"{__package__}.numpy", "numpy.")
 
 
-class _StandsForNdarray(type):
-    """A class that is equal to `numpy.ndarray` and pickles as that: only ``type(x) is np.ndarray`` tells them apart."""
+class StandsFor(type):
+    """A class that is equal to its base and pickles as that: only ``type(x) is np.ndarray`` tells them apart."""
 
     def __eq__(cls, other: object) -> bool:
-        return other is np.ndarray or other is cls
+        return other is cls or other is cls.__base__
 
     def __hash__(cls) -> int:
-        return hash(np.ndarray)
+        return hash(cls.__base__)
 
 
-_EMPTY = np.empty(0)
-_AS_NDARRAY: tuple[Any, tuple[Any, ...]] = (type, (_EMPTY,))
-copyreg.pickle(_StandsForNdarray, lambda cls: _AS_NDARRAY)
+copyreg.pickle(StandsFor, lambda cls: (operator.getitem, ((cls.__base__,), 0)))
 
 
-class WatchedArray(np.ndarray[Any, np.dtype[Any]], metaclass=_StandsForNdarray):
+class WatchedArray(np.ndarray[Any, np.dtype[Any]], metaclass=StandsFor):
     """An array whose ops are recorded; otherwise an ordinary `numpy.ndarray` of any shape and dtype."""
 
     __module__, __qualname__ = "numpy", "ndarray"  # which programs look at, and messages show
@@ -155,23 +158,23 @@ class WatchedArray(np.ndarray[Any, np.dtype[Any]], metaclass=_StandsForNdarray):
         """Run and record a ufunc or one of its methods (``numpy.add``, ``numpy.add.reduce``)."""
         for value in inputs:
             kind: Any = type(value)
-            if kind is not WatchedArray and kind is not np.ndarray and _has_ufuncs(kind):
+            if kind is not WatchedArray and kind is not np.ndarray and _answers(kind):
                 return NotImplemented
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        return run(_live(self.watch, inputs), _ufunc_name(ufunc, method), function, inputs, kwargs)
+        return run(live(self.watch, inputs), _ufunc_name(ufunc, method), function, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run and record a NumPy function (``numpy.concatenate``)."""
-        if len(types) > 1 and not all(issubclass(kind, np.ndarray) for kind in types):
+        if len(types) > 1 and not all(issubclass(kind, (np.ndarray, np.generic)) for kind in types):
             return NotImplemented
         name = func.__name__
         if name == "astype":
             return args[0].astype(*args[1:], **kwargs)
         if name in _QUERIES:
             return func(*plain(args), **plain(kwargs))
-        watch, raw = _live(self.watch, args), f"{func.__module__}.{name}"
+        watch, raw = live(self.watch, args), f"{func.__module__}.{name}"
         if name in _CALL_BACK and watch is not None and not is_hidden():
-            return call(watch, raw, super().__array_function__, (func, types, args, kwargs), {})
+            return call(watch, raw, func._implementation, args, kwargs)
         dtypes = _dtypes(args[1], args[0]) if name == "copyto" else ()
         return run(watch, raw, func, args, kwargs, dtypes, name in _FUNCTIONS_OF_VIEWS)
 
@@ -217,7 +220,11 @@ class WatchedArray(np.ndarray[Any, np.dtype[Any]], metaclass=_StandsForNdarray):
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, (list, np.ndarray)) for k in keys):
             return run(self.watch, "ndarray.__getitem__", np.ndarray.__getitem__, (self, key), {})
-        return super().__getitem__(key)
+        return watched(super().__getitem__(key), self.watch)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through rows, or scalars."""
+        return (watched(each, self.watch) for each in super().__iter__())
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Assign into the array: a Copy, a Cast if *value* is an array of another dtype."""
@@ -269,15 +276,15 @@ _base = np.ndarray.base.__get__
 
 
 def _watched_operator(dunder: str, ufunc: str, reflected: str = "") -> Callable[..., Any]:
-    operator, name = getattr(np.ndarray, dunder), f"numpy.{ufunc}"
+    method, name = getattr(np.ndarray, dunder), f"numpy.{ufunc}"
 
-    @wraps(operator)
+    @wraps(method)
     def watched(self: WatchedArray, other: Any) -> Any:
         if reflected and isinstance(other, np.ndarray):
             result = _answer_of(other, reflected, self)
             if result is not NotImplemented:
                 return result
-        return run(_live(self.watch, (other,)), name, operator, (self, other), {})
+        return run(live(self.watch, (other,)), name, method, (self, other), {})
 
     return watched
 
@@ -303,17 +310,18 @@ def _watched_method(name: str) -> Callable[..., Any]:
 
 for _name in _METHODS:
     setattr(WatchedArray, _name, _watched_method(_name))
-for _name, _ufunc in _OPERATORS.items():
+for _name, _ufunc in OPERATORS.items():
     setattr(WatchedArray, f"__{_name}__", _watched_operator(f"__{_name}__", _ufunc, f"__r{_name}__"))
     setattr(WatchedArray, f"__r{_name}__", _watched_operator(f"__r{_name}__", _ufunc))
-for _name, (_ufunc, _swapped) in _COMPARISONS.items():
+for _name, (_ufunc, _swapped) in COMPARISONS.items():
     setattr(WatchedArray, f"__{_name}__", _watched_operator(f"__{_name}__", _ufunc, f"__{_swapped}__"))
 
 
 @lru_cache(maxsize=256)
-def _has_ufuncs(kind: type) -> bool:
+def _answers(kind: type) -> bool:
     """Tell whether *kind* says itself what ufuncs do: NumPy asks it if an array does not answer."""
-    return getattr(kind, "__array_ufunc__", np.ndarray.__array_ufunc__) is not np.ndarray.__array_ufunc__
+    ufunc = getattr(kind, "__array_ufunc__", np.ndarray.__array_ufunc__)
+    return ufunc not in (np.ndarray.__array_ufunc__, WatchedArray.__array_ufunc__)
 
 
 @lru_cache(maxsize=1024)
@@ -425,19 +433,23 @@ def plain(value: Any) -> Any:
         return kind([_view(item, np.ndarray) if type(item) is WatchedArray else plain(item) for item in value])
     if kind is dict:
         return {key: plain(item) for key, item in value.items()}
-    return value
+    return PLAIN_SCALARS[id(kind)](value) if id(kind) in PLAIN_SCALARS else value
 
 
 def watched(value: Any, watch: Watch | None) -> Any:
-    """Return *value* with the plain arrays in it replaced by watched views of them."""
+    """Return *value* with the plain arrays in it replaced by watched views of them, and scalars by watched ones."""
     kind = type(value)
+    if watch is None or watch.is_over:
+        return value
     if kind is np.ndarray:
-        if watch is None or watch.is_over:
-            return value
         array = _view(value, WatchedArray)
         array.watch = watch
         array.hides_base = True
         return array
+    if id(kind) in WATCHED_SCALARS:
+        scalar = WATCHED_SCALARS[id(kind)](value)
+        scalar.watch = watch
+        return scalar
     if kind is tuple or kind is list:
         return kind([watched(item, watch) for item in value])
     if hasattr(value, "_make"):  # what numpy.linalg returns: SVDResult and its kin
@@ -448,23 +460,25 @@ def watched(value: Any, watch: Watch | None) -> Any:
 def watch_of(values: Iterable[Any], depth: int = 32) -> Watch | None:
     """Return what the first array reports to that is still watched, also in lists and tuples; None if there is none.
 
-    A list that begins with a number is taken for one of numbers. *depth*: of lists, which may contain themselves;
-    NumPy's arrays had 32 dimensions at most, now 64.
+    A list that begins with a number of Python's is taken for one of those. *depth*: of lists, which may contain
+    themselves; NumPy's arrays had 32 dimensions at most, now 64.
     """
     for value in values:
-        if isinstance(value, WatchedArray) and value.watch is not None and not value.watch.is_over:
-            return value.watch
         kind = type(value)
+        watch: Watch | None = value.watch if kind is WatchedArray or id(kind) in PLAIN_SCALARS else None
+        if watch is not None and not watch.is_over:
+            return watch
         is_nested = (kind is list or kind is tuple) and value and isinstance(value[0], _MAY_HOLD_ARRAYS)
         if is_nested and depth and (found := watch_of(value, depth - 1)):
             return found
     return None
 
 
-_MAY_HOLD_ARRAYS = (np.ndarray, list, tuple)
+_MAY_HOLD_ARRAYS = (np.ndarray, np.generic, list, tuple)
 
 
-def _live(watch: Watch | None, others: Iterable[Any]) -> Watch | None:
+def live(watch: Watch | None, others: Iterable[Any]) -> Watch | None:
+    """Return *watch*, or that of one of the *others* if the test that it is of is over."""
     return watch if watch is not None and not watch.is_over else watch_of(others)
 
 

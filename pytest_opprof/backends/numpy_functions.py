@@ -29,6 +29,7 @@ from .numpy_arrays import (
     is_hidden,
     plain,
     watch_of,
+    watched,
 )
 
 _CONVERSIONS = """array asarray asanyarray asarray_chkfinite ascontiguousarray asfarray asfortranarray asmatrix bmat
@@ -249,7 +250,7 @@ def _making(name: str, function: Callable[..., Any], converts: bool = False) -> 
             result.__class__ = _Archive
         if isinstance(result, np.ndarray) and type(result) is not WatchedArray and watch_of(given):
             watch.ends(name)
-        return result
+        return watched(result, watch)
 
     return _found_by(name, making)
 
