@@ -20,6 +20,8 @@ USES: dict[str, Callable[[np.ndarray], object]] = {
     "x.astype('f4')": lambda x: x.astype("f4"),
     "x.sum()": lambda x: x.sum(),
     "np.concatenate([x, x])": lambda x: np.concatenate([x, x]),
+    "np.asarray(x)": lambda x: np.asarray(x),
+    "np.array(x, 'f4')": lambda x: np.array(x, "f4"),
 }
 
 

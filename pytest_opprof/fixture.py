@@ -22,7 +22,7 @@ from .settings import Plan, Settings, default_warmup
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from .backends.numpy import WatchedArray
+    from .backends.numpy_arrays import WatchedArray
 
 SETTINGS = pytest.StashKey[Settings]()
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()

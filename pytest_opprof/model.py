@@ -52,6 +52,8 @@ class EventLog:
         """Which events are kernels, copies and sets of devices; None where nothing tells."""
         self.disturbed: list[str] = []
         """What else decided how long the device took: it was throttled, or others used it."""
+        self.unseen: list[str] = []
+        """Where the program went on unseen: functions, each with the module and line that called it."""
         self._on_mark = on_mark
         self._names: dict[tuple[str, tuple[str, ...], str, names.Kind | None], int] = {}
         self._name: list[int] = []
@@ -156,6 +158,7 @@ class EventLog:
             on_device=None if self.on_device is None else of_events(self.on_device, step, raw, op),
             remarks=tuple(self._remarks),
             disturbed=tuple(self.disturbed),
+            unseen=tuple(self.unseen),
         )
 
     def _self_ns(self) -> NDArray[np.int64]:
@@ -283,6 +286,8 @@ class OpProfile:
     """What the backend has to say of a step, or of the whole: `ALWAYS`."""
     disturbed: tuple[str, ...] = ()
     """What else decided how long the device took, in words."""
+    unseen: tuple[str, ...] = ()
+    """Where the program went on unseen: functions, each with the module and line that called it."""
 
     @property
     def steps(self) -> int:
@@ -429,6 +434,7 @@ def assemble(
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
         disturbed=tuple(dict.fromkeys(what for profile in kept for what in profile.disturbed)),
+        unseen=tuple(dict.fromkeys(where for profile in kept for where in profile.unseen)),
     )
 
 
@@ -467,6 +473,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
         disturbed=profile.disturbed,
+        unseen=profile.unseen,
     )
 
 

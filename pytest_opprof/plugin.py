@@ -16,14 +16,19 @@ _MARKS = (
     'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
-    "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None, floor=None, threads=1,"
-    " baseline=True, top=None): measure the test, as said; with rounds its body runs that many times and must be"
-    " repeatable. Times are judged from 10 rounds on; 30 are better.",
+    "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
+    " floor=None, threads=1, baseline=True, top=None): measure the test, as said; with rounds its body runs that many"
+    " times and must be repeatable. Times are judged from 10 rounds on; 30 are better.",
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "what records ops: numpy, torch, cuda, fake or one you installed (default: auto)"),
     ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
+    (
+        "numpy",
+        "ARRAYS",
+        "which NumPy arrays are seen: watched (default: those of opprof.array()) or all, those that tests make",
+    ),
     ("tolerance", "PERCENT", "how much slower a window may be, where 10 rounds or more are measured (default: 13%%)"),
     ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%)"),
     ("floor", "TIME", "what a window has to be slower by to count (default: 2 us)"),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from . import names
-from .backends import Options, Timing, find
+from .backends import Options, Timing, Watched, find
 from .budgets import Budget
 from .errors import UsageError
 from .judge import LEAST_ROUNDS, PAIRS, STORED, Limits
@@ -28,6 +28,7 @@ class Settings:
     backends: tuple[str, ...] | None
     """None: chosen by what the process uses."""
     timing: Timing
+    numpy: Watched
     limits: Limits
     threads: int
     """How many an op may use where times are judged; 0: as many as it likes."""
@@ -55,6 +56,7 @@ class Settings:
             baselines=_folder(config),
             backends=_backends(_value(config, "backend"), "--opprof-backend"),
             timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
+            numpy=_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
             limits=(PAIRS if config.option.opprof_against else STORED).with_given(
                 {key: _value(config, key) for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
             ),
@@ -137,7 +139,12 @@ class Plan:
             rounds=rounds,
             warmup=_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
             backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
-            options=Options(timing, flops=budget.needs_flops, memory=budget.needs_memory),
+            options=Options(
+                timing,
+                flops=budget.needs_flops,
+                memory=budget.needs_memory,
+                numpy=_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
+            ),
             limits=settings.limits.with_given(given, lambda key: f"opprof({key}=)"),
             threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
             top=_count(given.get("top", settings.top), "opprof(top=)", 0),
@@ -153,7 +160,7 @@ def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
 
 
 _LIMITS = ("tolerance", "op_tolerance", "floor")
-_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", *_LIMITS, "threads", "baseline", "top")
+_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *_LIMITS, "threads", "baseline", "top")
 
 
 def _value(config: pytest.Config, name: str) -> Any:
@@ -192,6 +199,15 @@ def _timing(value: object, what: str) -> Timing:
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
+
+
+def _watched(value: object, what: str) -> Watched:
+    if value == "watched" or value == "all":
+        return value
+    raise UsageError(
+        f"{what} is {value!r}; write 'watched' (arrays of opprof.array() and what comes of them) or 'all' (also arrays"
+        " that are made in the window)"
+    )
 
 
 def _against(config: pytest.Config) -> str:

@@ -78,7 +78,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Ceil": {"numpy": "numpy.ceil", "torch": "aten::ceil"},
     "Celu": {"torch": "aten::celu"},
     "Cholesky": {
-        "numpy": "numpy.linalg.cholesky",
+        "numpy": "numpy.linalg.cholesky scipy.linalg.cholesky scipy.linalg.cholesky_banded scipy.linalg.cho_factor",
         "torch": "aten::linalg_cholesky aten::linalg_cholesky_ex aten::cholesky",
     },
     "Clip": {
@@ -91,13 +91,16 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "torch": """aten::cat aten::concat aten::concatenate aten::stack aten::hstack aten::vstack aten::dstack""",
     },
     "ConstantOfShape": {
-        "numpy": "ndarray.fill numpy.zeros_like numpy.ones_like numpy.full_like numpy.fill_diagonal",
+        "numpy": """ndarray.fill numpy.zeros_like numpy.ones_like numpy.full_like numpy.fill_diagonal
+            numpy.zeros numpy.ones numpy.full numpy.eye numpy.identity""",
         "torch": """aten::zeros aten::ones aten::full aten::zeros_like aten::ones_like aten::full_like aten::zero_
             aten::zero aten::fill_ aten::fill aten::new_zeros aten::new_ones aten::new_full
             aten::scalar_tensor aten::eye""",
     },
     "Conv": {
-        "numpy": "numpy.convolve numpy.correlate",
+        "numpy": """numpy.convolve numpy.correlate scipy.signal.convolve scipy.signal.correlate
+            scipy.signal.convolve2d scipy.signal.correlate2d scipy.signal.fftconvolve
+            scipy.signal.oaconvolve""",
         "torch": """aten::conv1d aten::conv2d aten::conv3d aten::convolution aten::_convolution
             aten::_convolution_mode aten::convolution_overrideable aten::mkldnn_convolution
             aten::cudnn_convolution aten::cudnn_convolution_relu aten::cudnn_convolution_add_relu
@@ -117,9 +120,11 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
             mkldnn::_convolution_transpose_pointwise""",
     },
     COPY: {
-        "numpy": """ndarray.astype ndarray.copy ndarray.__copy__ ndarray.flatten ndarray.ravel ndarray.reshape
-            ndarray.__setitem__ numpy.copy numpy.copyto numpy.reshape numpy.ravel numpy.put numpy.putmask
-            numpy.place""",
+        "numpy": """ndarray.astype ndarray.copy ndarray.__copy__ ndarray.flatten ndarray.ravel
+            ndarray.reshape ndarray.__setitem__ numpy.copy numpy.copyto numpy.reshape numpy.ravel
+            numpy.put numpy.putmask numpy.place numpy.array numpy.asarray numpy.asanyarray
+            numpy.asarray_chkfinite numpy.ascontiguousarray numpy.asfarray numpy.asfortranarray
+            numpy.require ndarray.__deepcopy__""",
         "torch": "aten::copy_ aten::copy aten::clone aten::_copy_from aten::_reshape_copy",
     },
     "Cos": {"numpy": "numpy.cos", "torch": "aten::cos"},
@@ -131,7 +136,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "DequantizeLinear": {"torch": "aten::dequantize"},
     "Det": {
-        "numpy": "numpy.linalg.det numpy.linalg.slogdet",
+        "numpy": "numpy.linalg.det numpy.linalg.slogdet scipy.linalg.det",
         "torch": """aten::det aten::linalg_det aten::_linalg_det aten::slogdet aten::linalg_slogdet
             aten::_linalg_slogdet aten::logdet""",
     },
@@ -145,14 +150,17 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "DropoutGrad": {"torch": "aten::native_dropout_backward"},
     "Eig": {
-        "numpy": "numpy.linalg.eig numpy.linalg.eigh numpy.linalg.eigvals numpy.linalg.eigvalsh",
+        "numpy": """numpy.linalg.eig numpy.linalg.eigh numpy.linalg.eigvals numpy.linalg.eigvalsh
+            scipy.linalg.eig scipy.linalg.eigh scipy.linalg.eigvals scipy.linalg.eigvalsh
+            scipy.linalg.eig_banded scipy.linalg.eigvals_banded scipy.linalg.eigh_tridiagonal
+            scipy.linalg.eigvalsh_tridiagonal scipy.sparse.linalg.eigs scipy.sparse.linalg.eigsh""",
         "torch": "aten::linalg_eig aten::linalg_eigh aten::_linalg_eigh aten::linalg_eigvals aten::linalg_eigvalsh",
     },
     "Einsum": {"numpy": "numpy.einsum"},
     "Elu": {"torch": "aten::elu"},
     "EluGrad": {"torch": "aten::elu_backward"},
     "Equal": {"numpy": "numpy.equal", "torch": "aten::eq"},
-    "Erf": {"torch": "aten::erf aten::special_erf"},
+    "Erf": {"numpy": "scipy.special.erf", "torch": "aten::erf aten::special_erf"},
     "Exp": {"numpy": "numpy.exp", "torch": "aten::exp"},
     "Expand": {
         "numpy": "numpy.broadcast_to numpy.broadcast_arrays",
@@ -160,9 +168,11 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "Expm1": {"numpy": "numpy.expm1", "torch": "aten::expm1"},
     "FFT": {
-        "numpy": """numpy.fft.fft numpy.fft.ifft numpy.fft.rfft numpy.fft.irfft numpy.fft.fft2 numpy.fft.ifft2
-            numpy.fft.rfft2 numpy.fft.irfft2 numpy.fft.fftn numpy.fft.ifftn numpy.fft.rfftn
-            numpy.fft.irfftn""",
+        "numpy": """numpy.fft.fft numpy.fft.ifft numpy.fft.rfft numpy.fft.irfft numpy.fft.fft2
+            numpy.fft.ifft2 numpy.fft.rfft2 numpy.fft.irfft2 numpy.fft.fftn numpy.fft.ifftn
+            numpy.fft.rfftn numpy.fft.irfftn scipy.fft.fft scipy.fft.ifft scipy.fft.rfft scipy.fft.irfft
+            scipy.fft.fft2 scipy.fft.ifft2 scipy.fft.rfft2 scipy.fft.irfft2 scipy.fft.fftn scipy.fft.ifftn
+            scipy.fft.rfftn scipy.fft.irfftn""",
         "torch": """aten::fft_fft aten::fft_ifft aten::fft_rfft aten::fft_irfft aten::fft_fft2 aten::fft_ifft2
             aten::fft_rfft2 aten::fft_irfft2 aten::fft_fftn aten::fft_ifftn aten::fft_rfftn
             aten::fft_irfftn aten::_fft_r2c aten::_fft_c2r aten::_fft_c2c""",
@@ -199,7 +209,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "InstanceNormalization": {"torch": "aten::instance_norm"},
     "Inverse": {
-        "numpy": "numpy.linalg.inv numpy.linalg.pinv",
+        "numpy": """numpy.linalg.inv numpy.linalg.pinv scipy.linalg.inv scipy.linalg.pinv
+            scipy.linalg.pinvh scipy.sparse.linalg.inv""",
         "torch": "aten::inverse aten::linalg_inv aten::linalg_inv_ex aten::pinverse aten::linalg_pinv",
     },
     "IsInf": {"numpy": "numpy.isinf", "torch": "aten::isinf aten::isposinf aten::isneginf"},
@@ -215,7 +226,10 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Log1p": {"numpy": "numpy.log1p", "torch": "aten::log1p"},
     "LogSigmoid": {"torch": "aten::log_sigmoid aten::log_sigmoid_forward"},
     "LogSigmoidGrad": {"torch": "aten::log_sigmoid_backward"},
-    "LogSoftmax": {"torch": "aten::log_softmax aten::_log_softmax aten::special_log_softmax"},
+    "LogSoftmax": {
+        "numpy": "scipy.special.log_softmax",
+        "torch": "aten::log_softmax aten::_log_softmax aten::special_log_softmax",
+    },
     "LogSoftmaxGrad": {"torch": "aten::_log_softmax_backward_data"},
     "LSTM": {
         "torch": """aten::mkldnn_rnn_layer aten::_cudnn_rnn aten::miopen_rnn aten::lstm_cell
@@ -283,22 +297,38 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "QuantizeLinear": {
         "torch": "aten::quantize_per_tensor aten::quantize_per_channel aten::quantize_per_tensor_dynamic",
     },
-    "RandomNormal": {"torch": "aten::randn aten::randn_like aten::normal aten::normal_"},
-    "RandomPermutation": {"torch": "aten::randperm"},
+    "RandomNormal": {
+        "numpy": "numpy.random.normal numpy.random.standard_normal numpy.random.randn",
+        "torch": "aten::randn aten::randn_like aten::normal aten::normal_",
+    },
+    "RandomPermutation": {
+        "numpy": "numpy.random.permutation numpy.random.permuted numpy.random.shuffle",
+        "torch": "aten::randperm",
+    },
     "RandomUniform": {
+        "numpy": """numpy.random.random numpy.random.uniform numpy.random.rand numpy.random.integers
+            numpy.random.randint numpy.random.random_sample numpy.random.random_integers numpy.random.ranf
+            numpy.random.sample""",
         "torch": """aten::rand aten::rand_like aten::uniform aten::uniform_ aten::randint aten::randint_like
             aten::random_""",
     },
-    "Range": {"torch": "aten::arange aten::range aten::linspace aten::logspace"},
+    "Range": {
+        "numpy": "numpy.arange numpy.linspace numpy.logspace numpy.geomspace",
+        "torch": "aten::arange aten::range aten::linspace aten::logspace",
+    },
     "Reciprocal": {"numpy": "numpy.reciprocal", "torch": "aten::reciprocal"},
     "ReduceAll": {"numpy": "ndarray.all numpy.all numpy.logical_and.reduce", "torch": "aten::all"},
     "ReduceAny": {"numpy": "ndarray.any numpy.any numpy.logical_or.reduce", "torch": "aten::any"},
     "ReduceL2": {
-        "numpy": "numpy.linalg.norm numpy.linalg.vector_norm numpy.linalg.matrix_norm",
+        "numpy": """numpy.linalg.norm numpy.linalg.vector_norm numpy.linalg.matrix_norm scipy.linalg.norm
+            scipy.sparse.linalg.norm""",
         "torch": """aten::norm aten::linalg_vector_norm aten::linalg_norm aten::linalg_matrix_norm
             aten::frobenius_norm aten::_weight_norm_interface aten::native_norm""",
     },
-    "ReduceLogSumExp": {"numpy": "numpy.logaddexp.reduce", "torch": "aten::logsumexp aten::special_logsumexp"},
+    "ReduceLogSumExp": {
+        "numpy": "numpy.logaddexp.reduce scipy.special.logsumexp",
+        "torch": "aten::logsumexp aten::special_logsumexp",
+    },
     "ReduceMax": {
         "numpy": "ndarray.max numpy.max numpy.amax numpy.maximum.reduce",
         "torch": "aten::max aten::amax",
@@ -357,7 +387,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "torch": "aten::searchsorted aten::bucketize",
     },
     "Selu": {"torch": "aten::selu"},
-    "Sigmoid": {"torch": "aten::sigmoid"},
+    "Sigmoid": {"numpy": "scipy.special.expit", "torch": "aten::sigmoid"},
     "SigmoidGrad": {"torch": "aten::sigmoid_backward"},
     "Sign": {"numpy": "numpy.sign", "torch": "aten::sign aten::sgn"},
     "Sin": {"numpy": "numpy.sin", "torch": "aten::sin"},
@@ -366,12 +396,19 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "SliceGrad": {"torch": "aten::slice_backward aten::select_backward aten::unfold_backward aten::diagonal_backward"},
     "SmoothL1Loss": {"torch": "aten::smooth_l1_loss"},
     "SmoothL1LossGrad": {"torch": "aten::smooth_l1_loss_backward"},
-    "Softmax": {"torch": "aten::softmax aten::_softmax aten::_safe_softmax aten::special_softmax"},
+    "Softmax": {
+        "numpy": "scipy.special.softmax",
+        "torch": "aten::softmax aten::_softmax aten::_safe_softmax aten::special_softmax",
+    },
     "SoftmaxGrad": {"torch": "aten::_softmax_backward_data"},
-    "Softplus": {"torch": "aten::softplus"},
+    "Softplus": {"numpy": "scipy.special.softplus", "torch": "aten::softplus"},
     "SoftplusGrad": {"torch": "aten::softplus_backward"},
     "Solve": {
-        "numpy": "numpy.linalg.solve numpy.linalg.lstsq",
+        "numpy": """numpy.linalg.solve numpy.linalg.lstsq scipy.linalg.solve scipy.linalg.lstsq
+            scipy.linalg.solve_triangular scipy.linalg.solve_banded scipy.linalg.solveh_banded
+            scipy.linalg.solve_circulant scipy.linalg.solve_toeplitz scipy.linalg.cho_solve
+            scipy.linalg.cho_solve_banded scipy.linalg.lu_solve scipy.sparse.linalg.spsolve
+            scipy.sparse.linalg.spsolve_triangular""",
         "torch": """aten::linalg_solve aten::linalg_solve_ex aten::_linalg_solve_ex aten::linalg_lstsq
             aten::linalg_solve_triangular aten::triangular_solve aten::cholesky_solve""",
     },
@@ -387,7 +424,10 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "Sqrt": {"numpy": "numpy.sqrt", "torch": "aten::sqrt"},
     "Squeeze": {"numpy": "numpy.squeeze", "torch": "aten::squeeze"},
     "Sub": {"numpy": "numpy.subtract", "torch": "aten::sub aten::subtract aten::rsub"},
-    "SVD": {"numpy": "numpy.linalg.svd", "torch": "aten::svd aten::linalg_svd aten::_linalg_svd aten::linalg_svdvals"},
+    "SVD": {
+        "numpy": "numpy.linalg.svd scipy.linalg.svd scipy.linalg.svdvals scipy.sparse.linalg.svds",
+        "torch": "aten::svd aten::linalg_svd aten::_linalg_svd aten::linalg_svdvals",
+    },
     "Swish": {"torch": "aten::silu"},
     "SwishGrad": {"torch": "aten::silu_backward"},
     "Tan": {"numpy": "numpy.tan", "torch": "aten::tan"},
@@ -409,7 +449,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 }
 
 CASTS: Mapping[str, str] = {
-    "numpy": "ndarray.astype ndarray.__setitem__ numpy.copyto dtype=",
+    "numpy": """ndarray.astype ndarray.__setitem__ numpy.copyto dtype= numpy.array numpy.asarray numpy.asanyarray
+        numpy.asarray_chkfinite numpy.ascontiguousarray numpy.asfarray numpy.asfortranarray numpy.require""",
     "torch": "aten::copy_ aten::copy aten::_copy_from",
 }
 """Raw names that are a `Cast` when the dtypes recorded with the call differ, and the `Copy` of their table else.
@@ -425,7 +466,8 @@ VIEWS = frozenset("""Expand Identity Reshape Slice Split Squeeze Transpose Unsqu
 """Ops that move no data: inside another op they are part of it, and one that has to copy is the `Copy` it makes."""
 
 ALLOCATIONS = frozenset(
-    """aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided
+    """numpy.empty numpy.empty_like
+    aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided
     aten::empty_permuted aten::resize_ aten::resize_as_ aten::set_ aten::as_strided_""".split()
 )
 """Raw names that only get memory: part of the op around them."""

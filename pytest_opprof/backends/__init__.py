@@ -18,6 +18,7 @@ from ..model import EventLog
 
 GROUP = "pytest_opprof.backends"
 Timing = Literal["async", "sync"]
+Watched = Literal["watched", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Options:
     timing: Timing = "async"
     flops: bool = False
     memory: bool = False
+    numpy: Watched = "watched"
+    """Which arrays of NumPy: those of `opprof.array()` and what comes of them, or all that a window makes."""
 
 
 class Backend(Protocol):
