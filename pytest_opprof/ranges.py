@@ -16,6 +16,7 @@ from . import names
 from .environment import Environment
 from .errors import UsageError
 from .model import ABSENT, EventLog, OpProfile
+from .torch_events import Role, role
 
 _NAME = re.compile(r"[A-Za-z][\w.:/ -]*", re.ASCII)
 _NOBODY = -1
@@ -102,7 +103,12 @@ def check_name(name: object, logs: Iterable[EventLog]) -> None:
     meaning = names.meaning(name)
     if meaning.op in names.canonical_ops():
         taken = f"ops called so are counted as {meaning.op}"
-    elif meaning.kind is not names.Kind.UNKNOWN or names.is_known(name) or any(log.knows(name) for log in logs):
+    elif (
+        meaning.kind is not names.Kind.UNKNOWN
+        or names.is_known(name)
+        or role(name, annotates=False, numbered=False) not in (Role.OP, Role.GROUP)
+        or any(log.knows(name) for log in logs)
+    ):
         taken = "a framework has ops called so"
     else:
         return

@@ -56,7 +56,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def beside_other_software(monkeypatch: pytest.MonkeyPatch) -> None:
+def beside_other_software(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make up what a build of PyTorch for CUDA imports, and that this is one: tests of others must not depend on it."""
     triton, nvtx = ModuleType("triton"), ModuleType("torch.cuda.nvtx")
     triton.__version__ = "3.5.0"  # type: ignore[attr-defined]
@@ -65,6 +65,11 @@ def beside_other_software(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.version, "cuda", "13.0")
         nvtx.range_push = nvtx.range_pop = lambda *name: pytest.fail("PyTorch was asked")  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "torch.cuda.nvtx", nvtx)
+    yield
+    # PyTorch keeps in mind that there is a Triton, and imports it when it comes to compile.
+    asks = sys.modules.get("torch.utils._triton")
+    for function in vars(asks).values() if asks else ():
+        getattr(function, "cache_clear", lambda: None)()
 
 
 @pytest.fixture(autouse=True)

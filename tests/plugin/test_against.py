@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_opprof.processes import child
+
 AGAINST = (
     "-p",
     "pytest_opprof.plugin",
@@ -192,10 +194,11 @@ def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pyt
     assert leftovers(repository) == []
 
 
-def test_a_side_that_hangs_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
+def test_a_side_that_hangs_ends_the_run_with_a_message(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model(repository, "import time", "while True: time.sleep(1)")
-    # Only of the run that waits: a side reads it, too, but waits for nobody.
-    (repository.path / "conftest.py").write_text("import pytest_opprof.processes.child as c\nc.PATIENCE_S = 3\n")
+    monkeypatch.setattr(child, "PATIENCE_S", 3)
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: the working tree took more than 3 s"])

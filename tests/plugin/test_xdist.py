@@ -89,7 +89,7 @@ def test_stale_baselines_are_named_once(pytester: pytest.Pytester, suite: Suite)
     suite("--opprof-update")
     model(pytester, tests=5)
     result = suite("--opprof", "-n2")
-    result.stdout.fnmatch_lines(["1 stale baselines (*", "  *test_m.py.json: test_a[[]5[]]"])
+    result.stdout.fnmatch_lines(["1 stale baseline (*", "  *test_m.py.json: test_a[[]5[]]"])
 
 
 def test_a_wrong_mark_stops_the_run(pytester: pytest.Pytester, suite: Suite) -> None:
