@@ -24,7 +24,7 @@ from .fixture import settings_of
 from .ids import split_id
 from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, judge_pairs, unjudged
 from .pairs import Answer, side_command
-from .processes.child import Command
+from .processes.child import Command, terminated_as_by_ctrl_c
 from .processes.this_run import command, say
 from .reports import WindowReport
 from .runs import Plain
@@ -78,6 +78,7 @@ class Against:
 
     def _measured(self, items: Sequence[pytest.Item]) -> Found:
         with ExitStack() as stack:
+            stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
             say(

@@ -155,8 +155,8 @@ class Session:
         try:
             return (yield from self._measured(item, call))
         except Exception as error:
-            if error is call.raised or isinstance(error, OpprofError):
-                raise
+            if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
+                raise  # the last: `Parent.ask` ends this process
             self._internal_error(f"{id_of(item)} was not measured", error)
             item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path))
         return call.result if call.is_over else (yield)

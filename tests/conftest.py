@@ -83,21 +83,17 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """Run pytest on the files of pytester with the fake device, in this process.
 
     How busy the machine is does not matter, and neither are baselines recorded nor calls confirmed in other processes:
-    a fresh one takes 1 s. `thrice` makes times of the baselines that are judged, `looks` gives what confirms calls.
+    a fresh one takes 1 s, half of which the other plugins that are installed would add. `thrice` makes times of the baselines that are judged, `looks` gives what confirms calls.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
-        # hypothesis would be imported again at the end of each run: 1 s.
-        "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\n"
-        "addopts = -p no:cacheprovider -p no:hypothesispytest\n"
-        "asyncio_default_fixture_loop_scope = function\n"
+        "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"
     )
 
     def run(*arguments: str, **how: bool) -> pytest.RunResult:
         alone = ["--opprof-processes=1"] if {"--opprof-update", "--opprof-update-new"} & {*arguments} else []
-        # It leaves a thread behind in each run; some tests took 20 times as long with 300 of them.
-        quick = [] if "--reruns=2" in arguments else ["-p", "no:rerunfailures"]
-        return pytester.runpytest_inprocess(*quick, *alone, *arguments, **how)
+        return pytester.runpytest_inprocess(*alone, *arguments, **how)
 
     return run
 

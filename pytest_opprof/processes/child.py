@@ -67,7 +67,7 @@ class Child:
         patience_s = PATIENCE_S if patience_s is None else patience_s
         self.connection.settimeout(patience_s)
         try:
-            with _terminated_as_by_ctrl_c():
+            with terminated_as_by_ctrl_c():
                 line = _line(self.connection)
         except TimeoutError:
             raise BackendError(f"{self.name} took more than {patience_s:.0f} s") from None
@@ -90,12 +90,14 @@ class Child:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End it, with what it started: by itself if it waits for an answer, else at once."""
+        """End it, with what it started: by itself if it waits for an answer, which will not come, else at once."""
         if self._is_over:
             return
         self._is_over = True
         if self.asks and self.is_running:
-            self.answer(None)
+            assert self.connection is not None
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ENDING_S)
         if hasattr(os, "killpg"):
@@ -117,7 +119,7 @@ def started(commands: Sequence[Command]) -> Iterator[list[Child]]:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         key = secrets.token_hex(16)
         children = []
-        with _terminated_as_by_ctrl_c():
+        with terminated_as_by_ctrl_c():
             for number, command in enumerate(commands):
                 output = stack.enter_context(open(Path(folder, f"{number}"), "w+b"))
                 children.append(_start(command, server.getsockname()[1], [key, number], output))
@@ -177,7 +179,7 @@ def _line(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def _terminated_as_by_ctrl_c() -> Iterator[None]:
+def terminated_as_by_ctrl_c() -> Iterator[None]:
     """Let a SIGTERM, with which CI ends a job, do as Ctrl-C: nothing else would end what was started."""
     ours = current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if ours:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,7 +15,7 @@ from .this_run import CORE
 
 
 class Fresh:
-    """The hooks of such a run: it collects, then measures the tests that it is asked for, until it is not asked again.
+    """The hooks of such a run: it collects, then measures the tests that it is asked for, until that run has ended.
 
     It answers with the plain windows of each test (`runs.plain_window`), or why there are none.
     """
@@ -38,11 +38,12 @@ class Fresh:
             self._errors[report.nodeid] = why(report)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run tests as long as it is asked for any."""
+    def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
+        """Run the tests that it is asked for; `Parent.ask` ends that."""
         items = {id_of(item): item for item in session.items}
         answers: dict[str, Any] | None = None
-        while asked := self._parent.ask("ready", answers):
+        while True:
+            asked = self._parent.ask("ready", answers)
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
@@ -51,7 +52,6 @@ class Fresh:
             for item, following in zip(found, [*found[1:], last]):
                 self._answer = answers[id_of(item)] = {"windows": [], "why": ""}
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        return True
 
     def _missing(self, test: str) -> dict[str, Any]:
         errors = [f"{file}: {error}" for file, error in self._errors.items() if test.startswith(file)]

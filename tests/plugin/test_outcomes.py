@@ -57,7 +57,7 @@ def test_a(opprof):
     if len(runs) < 3: fake.launch("Cast")
 """
     )
-    result = suite("--opprof", "--reruns=2")
+    result = suite("--opprof", "-p", "rerunfailures", "--reruns=2")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok", "*1 passed, 2 rerun*"])
 
