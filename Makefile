@@ -1,8 +1,10 @@
 # Two commands do all set-up on a fresh machine: make demo, make test. Needs Python 3.10 or newer (make PYTHON=python3.12).
 # TORCH=no leaves PyTorch out of the tests, which on Linux is gigabytes of CUDA unless its CPU build is installed before.
+# SLOW=yes runs the tests that take more than 5 s, too.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= yes
+SLOW ?= no
 BIN = $(VENV)/bin
 PIP = python -m pip --disable-pip-version-check --quiet
 RUN = python
@@ -13,7 +15,7 @@ demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
-	$(BIN)/$(RUN) -m pytest $(ARGS)
+	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 $(if $(filter no,$(SLOW)),-m "not slow") $(ARGS)
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .

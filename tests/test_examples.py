@@ -68,6 +68,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_fails_the_tests_it_made_worse_with_the_op_named(recorded: Path, tmp_path: Path, name: str) -> None:

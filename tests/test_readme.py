@@ -38,6 +38,7 @@ PROFILES = {
 FINDS_SOMETHING = "opprof diff mindspore-2.0"
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_every_command_works_on_the_example_in_the_order_they_stand(tmp_path: Path) -> None:
     (example,) = PYTHON

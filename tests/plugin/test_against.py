@@ -76,6 +76,7 @@ def leftovers(pytester: pytest.Pytester) -> list[str]:
     return worktrees + [path.name for path in Path(os.environ["TMPDIR"]).glob("opprof-*")]
 
 
+@pytest.mark.slow
 def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> None:
     result = run(repository)
     result.assert_outcomes(passed=1, deselected=1)
@@ -92,6 +93,7 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
     assert leftovers(repository) == []
 
 
+@pytest.mark.slow
 def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: pytest.Pytester) -> None:
     model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Add', device_ns=30_000)")
     git(repository, "commit", "-qam", "two")

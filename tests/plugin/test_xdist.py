@@ -36,6 +36,7 @@ def summary(result: pytest.RunResult) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     updated = suite("--opprof-update", "-n2", "--opprof-processes=2")
@@ -114,6 +115,7 @@ def test_without_the_flag_budgets_that_are_not_enforced_are_counted(pytester: py
     result.stdout.fnmatch_lines(["opprof: 1 op budget not enforced (no --opprof)"])
 
 
+@pytest.mark.slow
 def test_serialized_workers_measure_one_at_a_time_and_times_are_judged(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, tests=1, more=1, ns=100_000)
     suite("--opprof-update")
