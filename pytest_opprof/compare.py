@@ -241,12 +241,19 @@ def excuse(base: Mapping[str, Calls], now: Mapping[str, Calls], looks: Sequence[
     return ""
 
 
-def unseen(base: Mapping[str, Calls], now: Mapping[str, Calls]) -> str:
-    """Return what to say of a window that ran nothing *now*, which is no improvement; empty for any other."""
-    certain = [calls.most for calls in base.values() if calls.lowest]
-    if now or not certain:
-        return ""
-    return f"nothing was recorded, {plural(sum(certain), 'call')} of {plural(len(certain), 'op')} in the baseline"
+def unseen(base: Mapping[str, Calls], now: Mapping[str, Calls], places: Sequence[str] = ()) -> str:
+    """Return why fewer calls *now* are no improvement: they may have run unseen. Empty where nothing says so.
+
+    *places* are those from which on a backend saw nothing of what it had seen before.
+    """
+    certain = {op: calls.most for op, calls in base.items() if calls.lowest}
+    if certain and not now:
+        calls = sum(certain.values())
+        return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
+    fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
+    if fewer and places:
+        return f"fewer calls of {', '.join(fewer)}, but not all was seen: the watch of an array ended in {places[0]}"
+    return ""
 
 
 def _on_calls(base: Mapping[str, Calls], now: Mapping[str, Calls]) -> dict[str, Verdict]:

@@ -37,7 +37,7 @@ class Verdict(Enum):
     GONE = "gone"
     INCOMPARABLE = "not compared"
     NO_BASELINE = "no baseline"
-    NOTHING = "nothing recorded"
+    UNSEEN = "not seen"
 
     @property
     def is_regression(self) -> bool:

@@ -54,7 +54,7 @@ class WindowReport:
         # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
         if self.unseen and not self.accepted:
-            return Verdict.NOTHING
+            return Verdict.UNSEEN
         return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
 
     @property
@@ -68,7 +68,7 @@ class WindowReport:
         """What is worse than the baseline, and was not accepted."""
         if self.diff is None or self.accepted or self.excused:
             return []
-        lost = [Finding(Verdict.NOTHING.value, None, self.unseen, Verdict.NOTHING.value)] if self.unseen else []
+        lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
         return [*lost, *self.diff.findings()]
 
     @property

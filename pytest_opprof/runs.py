@@ -30,7 +30,7 @@ _STATUS_OF_VERDICT = {
     Verdict.NEW: "more calls",
     Verdict.MORE: "more calls",
     Verdict.SLOWER: "slower",
-    Verdict.NOTHING: "not measured",
+    Verdict.UNSEEN: "not measured",
     Verdict.NOISY: "too noisy",
     Verdict.NO_BASELINE: "no baseline",
     Verdict.FEWER: "improved",

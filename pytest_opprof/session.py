@@ -462,7 +462,7 @@ _NOTHING = (
 )
 _NOTHING_SEEN = (
     "opprof: nothing was measured: no test ran an op that a backend sees (torch must be imported at the top of a"
-    " module, NumPy arrays come from opprof.array(); opprof backends says which can run here)"
+    " module, NumPy arrays come from opprof.array(), or --opprof-numpy=all; opprof backends says which can run here)"
 )
 
 

@@ -33,7 +33,7 @@ CONFIRMING_S = 60
 """What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
 _NO_OP = (
     "nothing was recorded: no op ran, or none that a backend sees (torch must be imported at the top of the module,"
-    " NumPy arrays come from opprof.array()). If no op is meant to run, say op_budget(calls=0)"
+    " NumPy arrays come from opprof.array(), or --opprof-numpy=all). If no op is meant to run, say op_budget(calls=0)"
 )
 
 
@@ -134,7 +134,7 @@ class Stored:
         runs = (run,) if run else ()
         report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
         if base:
-            lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile))
+            lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
             return report

@@ -83,7 +83,8 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """Run pytest on the files of pytester with the fake device, in this process.
 
     How busy the machine is does not matter, and neither are baselines recorded nor calls confirmed in other processes:
-    a fresh one takes 1 s, half of which the other plugins that are installed would add. `thrice` makes times of the baselines that are judged, `looks` gives what confirms calls.
+    a fresh one takes 0.5 s, and other plugins would add as much. `thrice` makes times of the baselines that are judged,
+    `looks` gives what confirms calls.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

@@ -82,6 +82,7 @@ def test_a_change_fails_the_tests_it_made_worse_with_the_op_named(recorded: Path
     assert f"  {line}\n" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_suite_passes_unchanged(recorded: Path) -> None:
     done = run(recorded, "--opprof", "-k", "forward and not language")

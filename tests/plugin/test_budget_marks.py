@@ -249,7 +249,11 @@ def test_rounds_run_the_body_that_often_and_limits_hold_for_each(
     pytester.makeconftest("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n")
     pytester.makepyfile(HEAD + ROUNDS + body + "\ndef test_runs(): assert len(runs) == 6\n")
     # pytest-asyncio leaves an event loop behind on Python 3.10: not in this process.
-    result = pytester.runpytest_subprocess("--opprof", "-p", "asyncio", "-p", "anyio") if "async" in body else suite("--opprof")
+    result = (
+        pytester.runpytest_subprocess("--opprof", "-p", "asyncio", "-p", "anyio")
+        if "async" in body
+        else suite("--opprof")
+    )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["  calls of Cast: 0..1, over the budget of 0"])
 

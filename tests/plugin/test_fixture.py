@@ -369,6 +369,7 @@ def test_b(opprof):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_an_idle_run_with_pytorch_prints_nothing_that_a_test_of_output_sees(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

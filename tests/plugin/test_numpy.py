@@ -80,3 +80,27 @@ def test_a(opprof):
     result.stdout.fnmatch_lines(
         ["test_m.py::test_a*: not seen: what became of watched arrays in numpy.asmatrix (test_m:6)"]
     )
+
+
+def test_a_watch_that_ends_is_no_improvement(pytester: pytest.Pytester, suite: Suite) -> None:
+    text = """
+import numpy as np, pytest
+@pytest.mark.op_budget(Cast=1)
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a(opprof):
+    x = opprof.array([1.0, 2.0])
+    {}.astype("f4")
+"""
+    pytester.makepyfile(test_m=text.format("(x + 1)"))
+    suite("--opprof-update", "--opprof-backend=numpy")
+    pytester.makepyfile(test_m=text.format("np.asmatrix(x + 1)"))
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  fewer calls of Cast, but not all was seen: the watch of an array ended in numpy.asmatrix (test_m:6)",
+            "FAILED test_m.py::test_a - not seen",
+        ]
+    )
+    suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)

@@ -210,7 +210,7 @@ def test_a_window_with_a_baseline_that_records_nothing_fails(pytester: pytest.Py
             "  nothing was recorded, 2 calls of 2 ops in the baseline",
             "if this is meant: pytest test_m.py::test_a --opprof-update",
             "opprof: 1 test measured, 0 ok, 1 not measured*",
-            "FAILED test_m.py::test_a - nothing recorded",
+            "FAILED test_m.py::test_a - not seen",
         ]
     )
     suite("--opprof-update").stdout.fnmatch_lines(["*: calls of Add: none, 1 in the baseline", "*1 changed*"])
