@@ -16,16 +16,17 @@ from typing import Any
 import pytest
 
 from . import pairs, runs
-from .baselines import Entry
+from .baselines import Entry, in_all
 from .compare import Diff, compare_counts_first
 from .conclusion import concluded
 from .errors import BackendError, OpprofError, UsageError
 from .fixture import settings_of
 from .ids import split_id
-from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, judge_pairs, unjudged
+from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, Verdict, judge_pairs, unjudged
 from .pairs import Answer, side_command
 from .processes.child import Command, terminated_as_by_ctrl_c
 from .processes.this_run import command, say
+from .recording import CALL_PROCESSES
 from .reports import WindowReport
 from .runs import Plain
 from .samples import Run, without_noise
@@ -74,6 +75,8 @@ class Against:
             self._report(item, found)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
         return True
 
     def _measured(self, items: Sequence[pytest.Item]) -> Found:
@@ -93,7 +96,7 @@ class Against:
         found = Found(self._revision, self._config)
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
-            if number in (1, LOOKS[0]):
+            if number in (1, CALL_PROCESSES, LOOKS[0]):
                 wanted = [item for item in wanted if found.is_open(item)]
             if not wanted:
                 break
@@ -231,10 +234,12 @@ class Found:
             raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
     def is_open(self, item: pytest.Item) -> bool:
-        """Tell whether more pairs could change what is to be said of a test."""
+        """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
         pairs, plan = self._windows.get(item.nodeid, []), Plan.of(item, self._settings)
         common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
-        return any(not self._diff(item.nodeid, name, plan).timing.settled for name in common)
+        diffs = [self._diff(item.nodeid, name, plan) for name in common]
+        more = any(row.verdict in (Verdict.MORE, Verdict.NEW) for diff in diffs for row in diff.rows)
+        return (more and len(pairs) < CALL_PROCESSES) or any(not diff.timing.settled for diff in diffs)
 
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
@@ -272,7 +277,8 @@ class Found:
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
 
     def _diff(self, test: str, window: str, plan: Plan) -> Diff:
-        before, after = (windows[window].calls for windows in self._windows[test][0])
+        pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
+        before, after = (in_all([pair[side][window].calls for pair in pairs]) for side in (0, 1))
         timing = self._timing(test, window, plan.limits)
         return replace(compare_counts_first(before, after, timing, plan.limits, plan.top), than=self._revision)
 

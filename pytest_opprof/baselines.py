@@ -61,6 +61,16 @@ class Calls:
         return f"{self.most}" if self.least == self.most else f"{self.least}..{self.most}"
 
 
+def in_all(processes: Sequence[Mapping[str, Calls]]) -> dict[str, Calls]:
+    """Return the calls of each op in all *processes*; they vary where the most of a round is not the same in each."""
+    found = {}
+    for op in dict.fromkeys(op for calls in processes for op in calls):
+        calls = [each.get(op, Calls(0, 0)) for each in processes]
+        varies = len({each.most for each in calls}) > 1
+        found[op] = Calls(min(each.least for each in calls), max(each.most for each in calls), varies)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One window of one test."""

@@ -138,7 +138,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _idle_budgets(config: pytest.Config, items: Sequence[pytest.Item]) -> int:
-    return 0 if _is_active(config.option, config) else sum(1 for item in items if item.get_closest_marker("op_budget"))
+    if _is_active(config.option, config):
+        return 0
+    marked = [item for item in items if item.get_closest_marker("op_budget")]
+    return sum(1 for item in marked if getattr(item.get_closest_marker("opprof"), "args", ()) != (False,))
 
 
 def _not_enforced(budgets: int) -> str | None:

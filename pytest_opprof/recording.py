@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from .baselines import Calls, Entry
+from .baselines import Entry, in_all
 from .conditions import Watch
 from .errors import BackendError
 from .judge import LEAST_ROUNDS, STORED_RULE, clean_processes, disturbances, is_steady
@@ -39,14 +39,16 @@ def is_timed(window: Plain) -> bool:
 class Recording:
     """Measures tests again, one further process after the other, and adds what each did to their records."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, lines: list[str], errors: list[str]) -> None:
-        """*lines* gets what the user should know, *errors* what could not be recorded."""
+    def __init__(
+        self, config: pytest.Config, settings: Settings, lines: list[str], errors: list[str], took_s: float
+    ) -> None:
+        """*lines* gets what the user should know, *errors* what could not be recorded; this run *took_s*."""
         self._config = config
         self._settings = settings
         self._lines = lines
         self._errors = errors
         self._windows: dict[int, _Window] = {}
-        self._took_s = 0.0
+        self._took_s = took_s
         self._watch = Watch()
         self._is_broken = False
         """Whether further processes cannot be had."""
@@ -59,8 +61,9 @@ class Recording:
         for test in tests:
             vary: dict[str, list[int]] = {}
             for window in (window for window in windows if window.test is test):
-                vary |= window.find_calls_that_vary()
-                if window.lost and not is_timed(window.plain):
+                vary |= window.keep_calls_that_vary()
+                known = window.plain["vary"] or self._is_broken or is_timed(window.plain)
+                if window.lost and not known:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
 
@@ -99,11 +102,9 @@ class Recording:
             with fresh(self._config, {test.file for test in tests.values()}, len(numbers)) as children:
                 for number, child in zip(numbers, children):
                     of = f" of {processes}" if number <= processes else ", since others were disturbed or differ"
-                    estimate = f", about {self._took_s:.0f} s" if self._took_s else ""
-                    say(
-                        self._config,
-                        f"opprof: measuring {plural(len(tests), 'test')} in process {number}{of}{estimate}",
-                    )
+                    estimate = f", about {self._took_s:.0f} s" if self._took_s >= 1 else ""
+                    what = f"{plural(len(tests), 'test')} in process {number}{of}{estimate}"
+                    say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
                     answers = measured(self._config, child, list(tests), patience_s)
@@ -160,13 +161,11 @@ class _Window:
         else:
             self.plain["runs"] += map(plain_run, after)
 
-    def find_calls_that_vary(self) -> dict[str, list[int]]:
-        """Return the ops whose calls differ between processes, the fewest and the most, and keep them."""
+    def keep_calls_that_vary(self) -> dict[str, list[int]]:
+        """Keep, and return, the fewest and the most calls of the ops whose calls differ between processes."""
         vary = self.plain["vary"]
-        for op in dict.fromkeys(op for entry in self._seen for op in entry.calls):
-            calls = [entry.calls.get(op, Calls(0, 0)) for entry in self._seen]
-            if len({each.most for each in calls}) > 1:
-                vary[op] = [min(each.least for each in calls), max(each.most for each in calls)]
+        calls = in_all([entry.calls for entry in self._seen])
+        vary |= {op: [each.least, each.most] for op, each in calls.items() if each.varies}
         if vary:
             self.lost = "its calls vary from run to run"
         return vary  # type: ignore[no-any-return]

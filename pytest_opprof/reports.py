@@ -59,17 +59,17 @@ class WindowReport:
 
     @property
     def more_calls(self) -> list[str]:
-        """The ops with more calls than in the baseline, where they were not accepted."""
-        rows = self.diff.rows if self.diff and not self.accepted else ()
+        """The ops with more calls than in the baseline, where that was neither accepted nor excused."""
+        rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
         return [row.op for row in rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
 
     @property
     def regressions(self) -> list[Finding]:
         """What is worse than the baseline, and was not accepted."""
-        if self.diff is None or self.accepted or self.excused:
+        if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*lost, *self.diff.findings()]
+        return [*lost, *([] if self.excused else self.diff.findings())]
 
     @property
     def remarks(self) -> list[str]:
@@ -259,7 +259,7 @@ def _split(diff: Diff, change_ns: int) -> str:
     rest = change_ns - in_ops - outside
     parts = [_signed(by_calls, "more calls", "fewer calls"), _signed(by_speed, "slower calls", "faster calls")]
     parts += [_signed(outside, "outside ops", "outside ops")] if outside else []
-    parts += [_signed(rest, "no op alone", "no op alone")] if abs(rest) > _ROUNDED * abs(change_ns) else []
+    parts += [_signed(rest, "all the rest", "all the rest")] if abs(rest) > _ROUNDED * abs(change_ns) else []
     return f": {', '.join(parts)}"
 
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from .body import RECORD, Call, Failed, told_plainly
 from .conclusion import concluded
 from .conditions import RUN, Core, keep_memory
 from .environment import machine
-from .errors import OpprofError, UsageError
+from .errors import BaselineError, OpprofError, UsageError
 from .fixture import MEASUREMENT, TURN, Measurement, settings_of
 from .ids import id_of, split_id
 from .judge import BASE_PROCESSES, LEAST_ROUNDS
@@ -78,6 +79,8 @@ class Session:
         """Those whose baselines said how fast a core can be."""
         self.has_written = False
         """Whether calls were written."""
+        self.is_cut = False
+        """Whether the run ended before its last test."""
         self.ran = False
         """Whether any test ran."""
         self.failed: set[str] = set()
@@ -174,7 +177,10 @@ class Session:
                 if plan.measured:
                     with measurement.threads_for(plan.rounds):
                         result = yield from body.measure(call, measurement)
-                        windows = self._judged(item, measurement, partial(body.measure_again, call, measurement))
+                        # A subtest that fails is reported at once: what is measured again must not fail.
+                        has_subtests = "subtests" in getattr(item, "fixturenames", ())
+                        again = None if has_subtests else partial(body.measure_again, call, measurement)
+                        windows = self._judged(item, measurement, again)
                 else:
                     result = yield from call.by_pytest()
                     windows = self._judged(item, measurement)
@@ -267,22 +273,26 @@ class Session:
         """Measure what is timed in further processes, for a baseline or because the user asks for it."""
         if self.may_judge_times and self.settings.noise != "ignore" and not self.config.option.collectonly:
             keep_memory()  # before the first test: what one costs is not to depend on those before it
+        begin = monotonic()
         try:
             result = yield
         except pytest.Session.Failed:  # -x, --maxfail
-            self._record()
+            self._record(monotonic() - begin)
             raise
-        self._record()
+        except BaseException:  # also of pytest.exit(), which may give any exit status
+            self.is_cut = True
+            raise
+        self._record(monotonic() - begin)
         return result
 
-    def _record(self) -> None:
+    def _record(self, took_s: float) -> None:
         """Measure in further processes what a baseline keeps, and write it: calls first, since times take longer."""
         settings = self.settings
         if self.is_worker or self.parent or settings.against or self.config.option.collectonly:
             return
         with self._told_at_the_end("baselines were not written"):
-            recording = Recording(self.config, settings, self.lines, self.errors)
-            tests = list(self.records.values())
+            recording = Recording(self.config, settings, self.lines, self.errors, took_s)
+            tests = list(self._comparable())
             timed = [test for test in tests if self._wants_times(test)]
             processes = settings.processes or (BASE_PROCESSES if settings.update else 1)
             if settings.update:
@@ -293,7 +303,17 @@ class Session:
             if timed and processes > 1:
                 recording.times(timed, processes)
                 if settings.update:
-                    self.updates.write(tests, times=True)
+                    self._write_times(tests)
+
+    def _comparable(self) -> Iterator[TestRecord]:
+        """Yield the tests whose baseline files can be used."""
+        for record in self.records.values():
+            try:
+                self.updates.is_new(record)
+            except BaselineError as error:
+                self.errors.append(str(error))
+            else:
+                yield record
 
     def _wants_times(self, record: TestRecord) -> bool:
         """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
@@ -339,7 +359,7 @@ class Session:
             self.lock_folder.cleanup()
         if self.config.option.collectonly:
             return
-        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+        interrupted = self.is_cut = self.is_cut or exitstatus == pytest.ExitCode.INTERRUPTED
         with self._told_at_the_end("stale baselines were not looked for"):
             if not (interrupted or self.parent or self.settings.against):
                 self.stale = sorted(self._stale())
@@ -378,7 +398,7 @@ class Session:
     def _renamed(self) -> list[tuple[str, str, int]]:
         """Return the modules whose baselines seem to have another name: the old one, the new one, how many tests."""
         lacking: dict[str, set[str]] = {}
-        for module, test in (split_id(record.id) for record in self.records.values() if self.updates.is_new(record)):
+        for module, test in (split_id(record.id) for record in self._comparable() if self.updates.is_new(record)):
             lacking.setdefault(module, set()).add(test)
         folders = {environment.folder for record in self.records.values() for environment in by_environment(record)}
         return list(renamed(self.store.root, folders, self.collected, self.store.at, lacking)) if lacking else []
@@ -394,7 +414,11 @@ class Session:
         """Let an update compare what was renamed with the baselines of its old name, and keep them."""
         if self.settings.update == "all":
             for old, new, tests in self._renamed():
-                self.store.move(old, new)
+                try:
+                    self.store.move(old, new)
+                except BaselineError as error:
+                    self.lines.append(f"{old} is gone, and was it renamed to {new}? {error}")
+                    continue
                 self.store.save()
                 self.lines.append(
                     f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
@@ -404,11 +428,18 @@ class Session:
         """Write the baselines of the tests that passed. Raises BaselineError."""
         counts, paths = self.updates.write(tests, times)
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
-        self.lines.append(
-            f"baselines of {plural(sum(counts.values()), 'test')}: {said}"
-            + "".join(f"\n  wrote {self._shown(path)}" for path in paths)
-        )
+        self.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
         self.has_written = True
+
+    def _write_times(self, tests: Sequence[TestRecord]) -> None:
+        """Write the times that belong to them. Raises BaselineError."""
+        counts, paths = self.updates.write(tests, times=True)
+        if paths:
+            number = plural(counts["new"] + counts["changed"], "test")
+            self.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
+
+    def _wrote(self, paths: Iterable[Path]) -> str:
+        return "".join(f"\n  wrote {self._shown(path)}" for path in paths)
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -420,14 +451,14 @@ class Session:
         )
         if idle or getattr(options, "no_summary", False):
             return
-        lines = list(self._summary(self.config.get_verbosity(), exitstatus == pytest.ExitCode.INTERRUPTED))
+        lines = list(self._summary(self.config.get_verbosity()))
         terminalreporter.ensure_newline()
         if len(lines) > 1:
             terminalreporter.section("opprof", sep="-")
         for line in lines:
             terminalreporter.write_line(line)
 
-    def _summary(self, verbosity: int, interrupted: bool) -> Iterator[str]:
+    def _summary(self, verbosity: int) -> Iterator[str]:
         records = list(self.records.values())
         if verbosity >= 0:
             for record in records:
@@ -452,7 +483,8 @@ class Session:
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         nothing = _NOTHING_SEEN if self.settings.everything and self.ran else _NOTHING
-        yield runs.summary(records) if records else _INTERRUPTED if interrupted else nothing
+        said = runs.summary(records) if records else _INTERRUPTED if self.is_cut else nothing
+        yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
 
 
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
+import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,7 +96,7 @@ class Store:
         (old_module, old_test), (new_module, new_test) = split_id(old), split_id(new)
         if bool(old_test) is not bool(new_test):
             raise UsageError(f"{old} -> {new}: name two modules, two folders, or two tests")
-        moved = set()
+        found: list[tuple[Environment, str, str, str, str, Mapping[str, Entry]]] = []
         for path in baselines.files(self.root):
             module = baselines.module_of(self.root, path)
             if (target_module := _renamed(module, old_module, new_module, "/")) is None:
@@ -110,11 +110,12 @@ class Store:
                 if target in there:
                     where = baselines.path_of(self.root, content.environment, target_module)
                     raise BaselineError(f"{where}: has a baseline of {target} already, so nothing was moved")
-                for window, entry in windows.items():
-                    self._change(content.environment, target_module, (target, window, entry))
-                    self.drop(content.environment, module, test, window)
-                moved.add((target_module, target))
-        return len(moved)
+                found.append((content.environment, module, test, target_module, target, windows))
+        for environment, module, test, target_module, target, windows in found:
+            for window, entry in windows.items():
+                self._change(environment, target_module, (target, window, entry))
+                self.drop(environment, module, test, window)
+        return len({(target_module, target) for *_, target_module, target, _ in found})
 
     def save(self) -> list[Path]:
         """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
@@ -178,9 +179,9 @@ def _locked(root: Path) -> Iterator[None]:
     # Imported here: only a run that writes needs it.
     from filelock import FileLock, Timeout
 
-    # Not beside the files, where it would be one more thing to commit or to ignore.
-    key = hashlib.sha256(f"{getpass.getuser()} {root.resolve()}".encode()).hexdigest()[:16]
-    lock = Path(tempfile.gettempdir(), f"opprof-{key}.lock")
+    # Not beside the files, where it would be one more thing to commit or to ignore; one for all that a user writes.
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # a container's user may have no name
+    lock = Path(tempfile.gettempdir(), f"opprof-{user}.lock")
     try:
         with FileLock(lock, timeout=_PATIENCE_S):
             yield

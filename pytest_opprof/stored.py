@@ -63,7 +63,7 @@ class Stored:
         *again* measures the body once more in this process, if that can be done, and returns its windows.
         """
         windows = self._confirmed(item, list(self._judge(item, measurement)))
-        if again and _needs_another_look(windows):
+        if again and any(map(_unsettled, windows)) and not _fails_already(windows):
             others = _profiles(again())
             windows = self._each(item, windows, _unsettled, partial(self._retimed, measurement.plan, others))
         return self._looked_again(item, measurement.plan, windows)
@@ -182,8 +182,9 @@ class Stored:
 
         It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
         """
-        if not _needs_another_look(windows):
-            return windows
+        if _fails_already(windows):
+            why = "the test fails whatever its times are"
+            return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
         # A process holds its memory of a device as long as it lives.
         stays = not self._settings.serialize and all(works_on_host(window.profile.environment) for window in windows)
         while any(map(_unsettled, windows)):
@@ -219,7 +220,7 @@ class Stored:
 def _with_looks(looks: Sequence[Answer], why: str, window: WindowReport, base: Entry) -> WindowReport:
     """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
     seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
-    if not seen:
+    if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     if excused := excuse(base.calls, calls_of(window.profile), seen):
@@ -253,10 +254,9 @@ def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
     return {name: joined(parts) for name, parts in by_name.items()}
 
 
-def _needs_another_look(windows: Sequence[WindowReport]) -> bool:
-    """Tell whether one looks slower, and none fails whatever its times are."""
-    worse = any(window.budget or window.more_calls for window in windows)
-    return not worse and any(map(_unsettled, windows))
+def _fails_already(windows: Sequence[WindowReport]) -> bool:
+    """Tell whether one fails whatever its times are: then nobody waits for a verdict on them."""
+    return any(window.budget or window.more_calls for window in windows)
 
 
 def _unsettled(window: WindowReport) -> bool:

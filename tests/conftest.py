@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -32,7 +33,9 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 for module in ("session", *(f"backends.{name}" for name in ("numpy", "torch", "torch_cuda", "cuda", "cuda_events"))):
     importlib.import_module(f"pytest_opprof.{module}")
 if HAS_TORCH:
-    importlib.import_module("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it imports what torch deprecates
+        importlib.import_module("torch._dynamo")  # can be imported only once: it registers ops
 
 
 SHARED = Path(__file__).parents[2] / "shared" / "profiles"

@@ -176,7 +176,7 @@ def test_a_change_that_no_op_explains_is_named() -> None:
     assert window.diff
     total = replace(window.diff.total, now_ns=(window.diff.total.now_ns or 0) + 50_000)
     shown = reports.table(replace(window, diff=replace(window.diff, total=total)), 5, False)
-    assert shown[-1].endswith(": +0 ns from more calls, +100 us from slower calls, +50 us from no op alone")
+    assert shown[-1].endswith(": +0 ns from more calls, +100 us from slower calls, +50 us from all the rest")
 
 
 def test_times_that_are_not_known_are_a_dash() -> None:

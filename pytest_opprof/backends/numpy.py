@@ -43,6 +43,7 @@ class NumpyBackend:
         """Forget the arrays that earlier tests watched: what this one sees must not depend on them."""
         self._watch.is_over = True
         self._watch = Watch()
+        numpy_functions.put_back()
 
     def watch(self, array: ArrayLike) -> WatchedArray:
         """Return a watched view of *array* (of a new array, if it is none yet).

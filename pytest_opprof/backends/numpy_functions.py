@@ -78,6 +78,13 @@ def replaced(watch: Watch) -> Iterator[None]:
                 watch.ended |= dict.fromkeys(f"{name}, first imported in the window" for name in _places().put_back())
 
 
+def put_back() -> None:
+    """Set back what was set to ours after the last window: `monkeypatch` in one undoes to what it found there."""
+    with _lock:
+        if not _open and _places.cache_info().currsize:
+            _places().put_back()
+
+
 class _Replacement(NamedTuple):
     original: Any
     ours: Any

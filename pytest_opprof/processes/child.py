@@ -24,6 +24,8 @@ PATIENCE_S = 300
 """How long a process may take to start, to set a test up, or for one round."""
 _ALIVE_S = 0.5
 """How often to look whether a process that is to start still lives."""
+_HELLO_S = 5
+"""How long a process may take to say hello, which it does as soon as it is connected."""
 _ENDING_S = 10
 """How long a process may take to end by itself."""
 
@@ -160,8 +162,12 @@ def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: E
                 raise BackendError(f"{waiting[0].name} did not start within {PATIENCE_S} s") from None
             continue
         stack.enter_context(connection)
+        connection.settimeout(_HELLO_S)
+        try:
+            hello = _line(connection)
+        except TimeoutError:
+            continue  # none of ours
         connection.settimeout(PATIENCE_S)
-        hello = _line(connection)
         for number, child in enumerate(children):
             if secrets.compare_digest(hello, json.dumps([key, number]).encode() + b"\n"):
                 child.connection = connection

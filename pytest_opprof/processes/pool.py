@@ -77,7 +77,7 @@ def fresh(config: pytest.Config, files: Iterable[str], number: int = 1) -> Itera
         commands = []
         for each in range(number):
             Path(folder, f"{each}").mkdir()
-            words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors"]
+            words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
             told = {"kind": "fresh", "files": sorted(files)}
             commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
         with started(commands) as children:

@@ -128,7 +128,7 @@ class _Numbers:
 
     def ns(self, launch: _Launch) -> float | None:
         """Return the time of a launch, or None where there is none. Raises TraceError."""
-        if not launch.duration:
+        if not tables.known(launch.duration):
             return None
         if self._point and self._comma:
             raise TraceError(

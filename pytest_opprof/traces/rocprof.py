@@ -137,6 +137,8 @@ def _recorded(place: Place, tool: Tool, rows: GpuRows) -> Iterator[str]:
             ns = record.end_timestamp - record.start_timestamp
             if ns < 0:
                 raise TraceError(f"{place}: a {kind} ends before it starts, at {record.start_timestamp} ns")
+            if ns >> 63:
+                raise TraceError(f"{place}: a {kind} ends at {record.end_timestamp} ns, a number beyond 64 bits")
             name, where = _operation(tool, record), ""
             if kind == "kernel":
                 ran = record.dispatch_info

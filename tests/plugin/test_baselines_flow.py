@@ -358,6 +358,20 @@ class TestRenamedFile:
         )
         assert [path.name for path in pytester.path.glob("baselines/*/*")] == ["test_n.py.json"]
 
+    def test_one_that_has_baselines_of_such_tests_already_takes_none_and_the_rest_is_written(
+        self, pytester: pytest.Pytester, suite: Suite
+    ) -> None:
+        suite("--opprof-update-new", "-k", "test_b")
+        result = suite("--opprof-update")
+        result.stdout.fnmatch_lines(
+            [
+                "test_m.py is gone, and was it renamed to test_n.py? *has a baseline of test_b already*",
+                "baselines of 2*",
+            ]
+        )
+        (path,) = pytester.path.glob("baselines/*/test_n.py.json")
+        assert json.loads(path.read_text())["tests"].keys() == {"test_a", "test_b"}
+
     def test_an_update_of_new_tests_alone_leaves_them(self, pytester: pytest.Pytester, suite: Suite) -> None:
         result = suite("--opprof-update-new")
         result.stdout.fnmatch_lines(["baselines of 2 tests: 2 new, *", "2 stale baselines*"])
@@ -454,4 +468,31 @@ def test_a_broken_baseline_file_of_a_test_without_baseline_is_no_internal_error(
     )
     result = suite("--opprof")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["opprof: error: *has git merge conflict markers*", "opprof: 1 test measured, 1 ok"])
+    result.stdout.fnmatch_lines(
+        ["opprof: error: *has git merge conflict markers*", "opprof: 1 test measured, 1 ok, 1 error"]
+    )
+
+
+def test_a_broken_baseline_file_keeps_no_other_from_being_written(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10")
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/*.json")
+    path.write_text("{broken")
+    pytester.makepyfile(
+        test_n="import pytest\nfrom pytest_opprof.backends import fake\n"
+        "@pytest.mark.opprof\ndef test_b(): fake.launch('Add')\n"
+    )
+    result = suite("--opprof-update")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["baselines of 1 test: 1 new, *", "opprof: error: *test_m.py.json:1: *"])
+    assert path.read_text() == "{broken"
+    assert path.with_name("test_n.py.json").exists()
+
+
+def test_a_run_that_the_user_ends_records_nothing_and_says_so(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, "Cast=10", setup="@pytest.mark.opprof\ndef test_z(): pytest.exit('enough', returncode=0)\n")
+    result = suite("--opprof-update", "--opprof-json=run.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["opprof: error: interrupted: no baseline was written"])
+    assert json.loads((pytester.path / "run.json").read_text())["interrupted"] is True
+    assert not (pytester.path / "baselines").exists()

@@ -10,7 +10,7 @@ from pytest_opprof.baselines import Calls, Entry
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, alone
 
-from ..conftest import looks
+from ..conftest import looks, thrice
 
 Suite = Callable[..., pytest.RunResult]
 MODEL = """
@@ -100,12 +100,13 @@ def test_calls_that_differ_in_each_process_say_what_to_do(more: Callable[..., py
         (BackendError("it broke"), "it broke"),
         (Answer({}, "failed: assert 0"), "failed: assert 0"),
         (Answer({}, ""), "the window was not opened there"),
+        ([Answer({}, "failed: assert 0"), look(3)], "failed: assert 0"),  # the second is not alone
     ],
 )
 def test_what_cannot_be_confirmed_fails_and_says_so(
     more: Callable[..., pytest.RunResult], found: object, why: str
 ) -> None:
-    result = more(found, *([found] if isinstance(found, Answer) else []))
+    result = more(*(found if isinstance(found, list) else [found]))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"  (not confirmed in a fresh process: {why})"])
 
@@ -166,3 +167,28 @@ def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) ->
     result = suite("--opprof", "-n2", "--dist=each", "-k", "test_b")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["test_m.py::test_b: calls of Cast: 2, none in the baseline; but the second time in *"])
+
+
+def test_what_is_excused_hides_no_other_window(pytester: pytest.Pytester, suite: Suite) -> None:
+    """More calls that depend on what ran before take no verdict from a window that looks slower in this process."""
+    text = """
+import os, pytest
+from pytest_opprof.backends import fake
+RAN = []
+def test_first(): RAN.append(1)
+@pytest.mark.opprof(baseline=True)
+def test_a(opprof):
+    with opprof("calls"):
+        fake.launch("Add")
+        if RAN: fake.launch("Cast")
+    for _ in opprof.rounds(10, warmup=0, name="time"):
+        fake.launch("MatMul", device_ns=900_000 if RAN else 200_000)
+"""
+    pytester.makepyfile(test_m=text)
+    suite("--opprof-update", "-k", "test_a")
+    thrice(pytester)
+    with pytest.MonkeyPatch.context() as real:
+        real.setattr("pytest_opprof.stored.alone", alone)
+        result = suite("--opprof")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*looks slower; measuring it in process 2", "*so that depends on what ran before"])
