@@ -447,9 +447,7 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(
     others = fresh(lambda number: quiet if number < 2 else waited)
     result = suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn")
     assert len(others.asked) == 9
-    result.stdout.fnmatch_lines(
-        ["opprof: measuring 1 test in process 6, since others were disturbed or differ*"]
-    )
+    result.stdout.fnmatch_lines(["opprof: measuring 1 test in process 6, since others were disturbed or differ*"])
     error = f"test_m.py::test_a: in 8 of 10 processes its rounds shared their core with others. {AGAIN}"
     only_counts_are_kept(pytester, result, error)
 
