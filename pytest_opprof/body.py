@@ -23,10 +23,11 @@ class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pyte
 
     __module__ = "builtins"  # as pytest's own: "Failed: ..."
 
-    def __init__(self, message: str, cause: str = "") -> None:
-        """*cause* is the message in a few words."""
+    def __init__(self, message: str, cause: str = "", saw_nothing: bool = False) -> None:
+        """*cause* is the message in a few words; *saw_nothing*: that nothing was recorded is all that is wrong."""
         super().__init__(message, pytrace=False)
         self.cause = cause or message.partition("\n")[0]
+        self.saw_nothing = saw_nothing
 
 
 class Call:
@@ -146,4 +147,5 @@ def check_finished(measurement: Measurement) -> None:
 def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:
     """Return what a test fails with that could not be measured."""
     item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path))
-    return Failed(f"opprof could not measure {id_of(item)}: {error}", str(error))
+    message = f"opprof could not measure {id_of(item)}: {error}"
+    return Failed(message, str(error), isinstance(error, NothingMeasured))

@@ -20,6 +20,7 @@ BODY = "body"
 """The name of the window that is a test's whole body."""
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _RAISE = "raise the limit in its op_budget mark"
+DEPENDS = "so that depends on what ran before"
 _CAUSES = 3
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
@@ -79,7 +80,7 @@ class WindowReport:
             return of_rounds
         if self.excused:
             said = "; ".join(map(str, self.diff.findings()))
-            return [*of_rounds, f"{said}; but {self.excused}, so that depends on what ran before"]
+            return [*of_rounds, f"{said}; but {self.excused}, {DEPENDS}"]
         return [*of_rounds, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
 
     @property

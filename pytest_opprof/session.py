@@ -31,7 +31,7 @@ from .processes.pool import Pool
 from .processes.this_run import ARGUMENTS, CORE
 from .recorder import Window
 from .recording import CALL_PROCESSES, Recording, is_timed
-from .reports import WindowReport
+from .reports import DEPENDS, WindowReport
 from .runs import TestRecord
 from .settings import Plan
 from .side import Side
@@ -157,6 +157,12 @@ class Session:
         call = Call(item)
         try:
             return (yield from self._measured(item, call))
+        except Failed as error:
+            if not (error.saw_nothing and call.is_over and self.stored.sees_alone(item)):
+                raise
+            excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+            said = f"{id_of(item)}: {error.cause}; but {excused}"
+            item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path), remarks=[said])
         except Exception as error:
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process

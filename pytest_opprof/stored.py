@@ -165,17 +165,30 @@ class Stored:
         """
         if not any(window.more_calls for window in windows):
             return windows
-        looks, why, begin = list[Answer](), "", monotonic()
-        if self._confirming_s > CONFIRMING_S:
-            why = f"this run has spent {CONFIRMING_S} s on that"
-        else:
-            say(self._config, f"opprof: {id_of(item)} has more calls; measuring it alone in a fresh process")
-            try:
-                looks += alone(self._config, str(item.path), id_of(item))
-            except BackendError as error:
-                why = str(error)
-        self._confirming_s += monotonic() - begin
+        looks, why = self._looks_alone(item, "has more calls")
         return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
+
+    def sees_alone(self, item: pytest.Item) -> bool:
+        """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
+        base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
+        if base is None or self._apart:
+            return False
+        looks, _ = self._looks_alone(item, "shows no op")
+        seen = looks[0].windows.get(BODY) if looks else None
+        return seen is not None and base.allows(seen.calls)
+
+    def _looks_alone(self, item: pytest.Item, what: str) -> tuple[list[Answer], str]:
+        """Return what a fresh process measures, the first time and the second, or why it does not."""
+        if self._confirming_s > CONFIRMING_S:
+            return [], f"this run has spent {CONFIRMING_S} s on that"
+        say(self._config, f"opprof: {id_of(item)} {what}; measuring it alone in a fresh process")
+        begin = monotonic()
+        try:
+            return list(alone(self._config, str(item.path), id_of(item))), ""
+        except BackendError as error:
+            return [], str(error)
+        finally:
+            self._confirming_s += monotonic() - begin
 
     def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_opprof.processes.pool import alone
+
 Suite = Callable[..., pytest.RunResult]
 TESTS = """
 import numpy as np, pytest
@@ -80,6 +82,28 @@ def test_a(opprof):
     result.stdout.fnmatch_lines(
         ["test_m.py::test_a*: not seen: what became of watched arrays in numpy.asmatrix (test_m:6)"]
     )
+
+
+@pytest.mark.parametrize(("ones", "outcome"), [("np.ones(3)", {"passed": 2}), ("[1.0]", {"passed": 1, "failed": 1})])
+def test_what_shows_nothing_since_another_test_filled_a_cache_is_told_from_a_change(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, ones: str, outcome: dict[str, int]
+) -> None:
+    text = """
+import numpy as np, pytest
+from functools import lru_cache
+pytestmark = pytest.mark.opprof(numpy="all")
+@lru_cache
+def table(): return {}
+def test_a(): table(); np.ones(2) + 1
+def test_b(): sum(table())
+"""
+    pytester.makepyfile(test_m=text.format("np.ones(3)"))
+    suite("--opprof-update", "--opprof-backend=numpy", "-k", "test_b")
+    pytester.makepyfile(test_m=text.format(ones))
+    monkeypatch.setattr("pytest_opprof.stored.alone", alone)
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(**outcome)
+    result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; measuring it alone in a fresh process"])
 
 
 def test_a_watch_that_ends_is_no_improvement(pytester: pytest.Pytester, suite: Suite) -> None:
