@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import names
+from .attribution import NOBODY
 from .environment import Environment
 from .errors import UsageError
 from .model import ABSENT, EventLog, OpProfile
 from .torch_events import Role, role
 
 _NAME = re.compile(r"[A-Za-z][\w.:/ -]*", re.ASCII)
-_NOBODY = -1
 
 
 class Ranges:
@@ -56,7 +56,7 @@ class Ranges:
 
     def interval_ends(self, wall_ns: int) -> None:
         """Say that an interval is over, and how long it took."""
-        self._innermost.append(self._open[-1] if self._open else _NOBODY)
+        self._innermost.append(self._open[-1] if self._open else NOBODY)
         self._wall_ns.append(wall_ns)
 
     def profile(
@@ -87,7 +87,7 @@ class Ranges:
         left[list(inside_ops)] = 0
         innermost = np.array(self._innermost, np.int64)
         own = np.zeros(len(self._entered), np.int64)
-        np.add.at(own, innermost[innermost != _NOBODY], left[innermost != _NOBODY])
+        np.add.at(own, innermost[innermost != NOBODY], left[innermost != NOBODY])
         return np.maximum(own, 0)
 
 

@@ -105,7 +105,7 @@ def test_the_defaults_it_states_are_the_defaults() -> None:
         "in five processes",
         "then in fresh processes. It fails only if it is slower in the best of six",
         "six processes with half of their rounds clean",
-        "If twelve have not given three such",
+        "or those of twelve that have it, if they are three or more",
         "in up to ten, until the three fastest differ by 3 % or less",
         "for 2 s and 20 % of the time in all, and 2 s more for a test that looks slower, five times at most",
         "three quarters of that slower than the second of them",

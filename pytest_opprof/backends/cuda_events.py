@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernel_names, kernels, names
+from ..attribution import NOBODY
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
 from ..vocabulary import CUDA_COPIES
@@ -29,7 +30,6 @@ _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 _TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
-_NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +201,12 @@ def waited_ns(
     or whose call is not known, keeps its time. Raises BackendError where launches did not block.
     """
     caller = callers(calls, correlation)
-    known = np.flatnonzero((caller != _NOBODY) & (duration_ns != ABSENT))
+    known = np.flatnonzero((caller != NOBODY) & (duration_ns != ABSENT))
     end = start.astype(np.int64) + duration_ns
     known = known[np.lexsort((end[known], caller[known]))]
     caller, end = caller[known], end[known]
     _check_blocked(calls, caller, start[known])
-    is_first = np.diff(caller, prepend=_NOBODY) != 0
+    is_first = np.diff(caller, prepend=NOBODY) != 0
     is_last = np.append(is_first[1:], True)[: len(known)]
     begin = np.where(is_first, calls.start.astype(np.int64)[caller], np.roll(end, 1))
     until = np.where(is_last, np.maximum(end, calls.end.astype(np.int64)[caller]), end)
@@ -239,29 +239,29 @@ def fill(
     *parents* are the events of the log that the calls lie in. Raises BackendError, with the likely *cause*, where a
     kernel was launched and is not among the *work*.
     """
-    parents = np.full(len(calls.start), _NOBODY) if parents is None else parents
+    parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = _asked(calls, work)
     inside = span.has(asked)
-    busy = np.bincount(caller[inside & (caller != _NOBODY)], minlength=len(calls.start)) > 0
+    busy = np.bincount(caller[inside & (caller != NOBODY)], minlength=len(calls.start)) > 0
     _check_kernels(calls, busy, span, cause)
     host = np.flatnonzero(busy | (calls.of(_synchronizes) & span.has(calls.start)))
-    alone = np.flatnonzero(inside & (caller == _NOBODY))
+    alone = np.flatnonzero(inside & (caller == NOBODY))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
     # Where the event of each call will be, and for work without a call where that of its stand-in will be.
-    event_of_call = np.full(len(calls.start) + 1, _NOBODY)
+    event_of_call = np.full(len(calls.start) + 1, NOBODY)
     event_of_call[host] = len(log) + np.arange(len(host))
-    event_of_work = np.full(len(work.start), _NOBODY)
+    event_of_work = np.full(len(work.start), NOBODY)
     event_of_work[alone] = len(log) + len(host) + np.arange(len(alone))
     _append(log, _named(log, calls, calls.function[host]), parents[host], span.interval(calls.start[host]))
     unlinked = np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone
-    _append(log, unlinked, np.full(len(alone), _NOBODY), span.interval(asked[alone]))
+    _append(log, unlinked, np.full(len(alone), NOBODY), span.interval(asked[alone]))
     if len(done):
         events = len(log) + np.arange(len(done))
         log.on_device = kernels.Events(events, work.place[:, done], work.device_ns[done])
     log.extend(
         np.array([log.name(raw, op=op) for raw, op in work.ops])[work.op[done]],
         work.duration_ns[done],
-        np.where(caller[done] == _NOBODY, event_of_work[done], event_of_call[caller[done]]),
+        np.where(caller[done] == NOBODY, event_of_work[done], event_of_call[caller[done]]),
         span.interval(asked[done]),
         work.nbytes[done],
     )
@@ -273,7 +273,7 @@ def fill(
 def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Return the call that asked for each work, and when; for work without a call, when it began."""
     caller = callers(calls, work.correlation)
-    return caller, np.where(caller == _NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
+    return caller, np.where(caller == NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
 
 
 def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
@@ -296,11 +296,11 @@ def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
 def callers(calls: Calls, correlation: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return the call of the program that started the work of each *correlation*, -1 where it was not recorded."""
     if not len(calls.start):
-        return np.full(len(correlation), _NOBODY)
+        return np.full(len(correlation), NOBODY)
     order = calls.by_correlation
     numbers = calls.correlation[order]
     at = np.minimum(np.searchsorted(numbers, correlation), len(order) - 1)
-    return np.where(numbers[at] == correlation, calls.outer[order[at]], _NOBODY)
+    return np.where(numbers[at] == correlation, calls.outer[order[at]], NOBODY)
 
 
 def _named(log: EventLog, calls: Calls, function: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernel_names, kernels, names
-from ..attribution import owners
+from ..attribution import NOBODY, owners
 from ..errors import BackendError
 from ..model import ABSENT, EventLog
 from ..names import Kind
@@ -68,7 +68,6 @@ _OF_ITS_OP = "cudaLaunchKernel"
 """The op of a kernel that an op launched: like the launch a part of it."""
 _MEMCPY = "cudaMemcpyAsync"
 """The op of a copy that is a memcpy: what it starts is counted."""
-_NOBODY = -1
 _NEVER = 1 << 63
 
 
@@ -275,12 +274,12 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)
     correlations = np.array([done.correlation for done in activities], np.uint32)
     # Behind the last call: that of work whose call is not known.
-    homes = np.append(ops, _NOBODY)[cuda_events.callers(calls, correlations)].tolist()
+    homes = np.append(ops, NOBODY)[cuda_events.callers(calls, correlations)].tolist()
     for done, home in zip(activities, homes):
-        if home != _NOBODY:
+        if home != NOBODY:
             host.did(done, home)
     first = host.append_to(log, marks, on_device)
-    parents = np.where(ops == _NOBODY, _NOBODY, ops + first)
+    parents = np.where(ops == NOBODY, NOBODY, ops + first)
     device_ns = np.array([done.duration_ns for done in session.activities], np.int64)
     work = _work(activities, homes, device_ns, correlations)
     if on_device and not blocking:
@@ -335,7 +334,7 @@ class _Host:
         """Wrappers and groups that launched kernels themselves."""
 
     def _nest(self, ops: Iterable[Op], calls: Iterable[Call]) -> None:
-        place: dict[int, int] = {0: _NOBODY}
+        place: dict[int, int] = {0: NOBODY}
         linked: list[Call] = []
         stack: list[Op] = []
         compiler: Op | None = None
@@ -391,35 +390,35 @@ class _Host:
         owner = self._owners[home]
         if self._meanings[owner].op not in (COPY, move):
             return
-        while home != _NOBODY:
+        while home != NOBODY:
             if self._meanings[home].op in (COPY, move):
                 self._does[home] = _MEMCPY
-            home = _NOBODY if home == owner else self.parents[home]
+            home = NOBODY if home == owner else self.parents[home]
 
     def append_to(self, log: EventLog, marks: Sequence[int], on_device: bool) -> int:
         """Append the ops to *log*, with their device time if *on_device*; return the index of the first."""
         first, intervals = len(log), list[int]()
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
         for index, (op, parent, time) in enumerate(zip(self.ops, self.parents, times)):
-            is_outermost = parent == _NOBODY
+            is_outermost = parent == NOBODY
             intervals.append(bisect_right(marks, op.start) if is_outermost else intervals[parent])
             what = self._roles[op.name]
             kind = Kind.GRAPH if op.name in self._workers else KINDS.get(what)
             name = log.name(op.name, op.dtypes, self._does[index], kind)
             time = ABSENT if what is Role.FRAME else time
             nbytes = ABSENT if self._does[index] else op.nbytes  # those of a memcpy are said of the memcpy
-            event = log.add(name, time, _NOBODY if is_outermost else first + parent, intervals[index], nbytes)
+            event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops:
                 log.computed(event, op.flops)
         for around, compiled in self.compiled if not on_device else ():
-            if around != _NOBODY:
+            if around != NOBODY:
                 log.compiling(first + around, compiled.duration_ns)
         return first
 
     def _inclusive(self) -> list[int]:
         times = list(self._device_ns)
         for index in range(len(times) - 1, -1, -1):
-            if self.parents[index] != _NOBODY:
+            if self.parents[index] != NOBODY:
                 times[self.parents[index]] += times[index]
         return times
 
@@ -474,7 +473,7 @@ def _work(
     ops: dict[tuple[str, str], int] = {}
     numbers, durations = [], []
     for done, home in zip(activities, homes):
-        name, does, timed = _named(done.name, home != _NOBODY)
+        name, does, timed = _named(done.name, home != NOBODY)
         numbers.append(ops.setdefault((name, does), len(ops)))
         durations.append(done.duration_ns if timed else ABSENT)
     return Work(
