@@ -163,6 +163,7 @@ class TestMove:
     def test_a_baseline_that_is_there_is_not_replaced(self, store: Store) -> None:
         with pytest.raises(BaselineError, match=r"has a baseline of test_x already, so nothing was moved"):
             store.move("old/test_a.py", "older/test_a.py")
+        assert store.save() == []
 
     def test_a_module_is_no_test(self, store: Store) -> None:
         with pytest.raises(UsageError, match="name two modules, two folders, or two tests"):

@@ -149,6 +149,29 @@ def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
         result.stdout.fnmatch_lines(["*in 6 processes*"])
 
 
+@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="pytest has subtests from 9.0 on")
+def test_subtests_are_not_run_once_more_in_this_process(pytester: pytest.Pytester, suite: Suite) -> None:
+    """One that fails is reported at once, whatever becomes of the test."""
+    text = """
+import os, pytest
+from pytest_opprof.backends import fake
+RAN = []
+@pytest.mark.opprof(rounds=10, warmup=2)
+def test_a(subtests):
+    RAN.append(1)
+    fake.launch("MatMul", device_ns={})
+    with subtests.test():
+        assert len(RAN) <= 12
+"""
+    pytester.makepyfile(test_m=text.format("200_000"))
+    suite("--opprof-update")
+    thrice(pytester)
+    pytester.makepyfile(test_m=text.format(f"200_000 if {ELSEWHERE} else 900_000"))
+    result = suite("--opprof")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["opprof: *looks slower; measuring it in process 2", "opprof: 1 test measured, 1 ok"])
+
+
 def test_what_is_measured_once_more_changes_no_counts(pytester: pytest.Pytester, suite: Suite) -> None:
     """A body whose later calls do more is no other one because it looked slower."""
     body = "fake.launch('MatMul', device_ns={ns}); [fake.launch('Add', device_ns=10) for _ in range(len(RAN))]"
