@@ -87,7 +87,7 @@ def _details(table: tables.Table, numbers: _Numbers, cut: list[str] | None) -> I
             number, launch = id_, _Launch(kernel, _place(device, stream), "", "")
         numbers.saw(value)
         if metric in _TIMES:
-            launch = launch._replace(duration=value.strip(), unit=unit)
+            launch = launch._replace(duration=tables.known(value), unit=unit)
     if number is not None:
         yield launch
 
@@ -103,7 +103,7 @@ def _raw(table: tables.Table, numbers: _Numbers, cut: list[str] | None) -> Itera
             continue
         for cell in cells:
             numbers.saw(cell)
-        yield _Launch(kernel, _place(device, stream), duration.strip(), unit)
+        yield _Launch(kernel, _place(device, stream), tables.known(duration), unit)
 
 
 def _place(device: str, stream: str) -> str:
@@ -128,7 +128,7 @@ class _Numbers:
 
     def ns(self, launch: _Launch) -> float | None:
         """Return the time of a launch, or None where there is none. Raises TraceError."""
-        if not tables.known(launch.duration):
+        if not launch.duration:
             return None
         if self._point and self._comma:
             raise TraceError(

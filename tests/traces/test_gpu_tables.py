@@ -190,6 +190,12 @@ class TestNcu:
         with pytest.raises(TraceError, match="a duration is missing or no number: a launch of 'k'"):
             read(tmp_path, table)
 
+    def test_a_time_that_is_not_known_is_one_that_is_missing(self, tmp_path: Path) -> None:
+        table = self.DETAILS + self.row(0, "k", "Duration", "ns", "5") + self.row(1, "k", "Duration", "ns", "N/A")
+        with pytest.raises(TraceError, match="a duration is missing or no number: a launch of 'k'"):
+            read(tmp_path, table)
+        assert by_type(read(tmp_path, table, partial=True))["k"].calls == 2
+
     @pytest.mark.parametrize(
         ("rows", "message"),
         [
@@ -290,6 +296,12 @@ class TestRocprof:
         assert found["add"].device_ns == read(tmp_path, self.KERNELS).records[0].device_ns
         assert (found["MemcpyHtoD"].memory, found["hipLaunchKernel"].host_ns) == (4096, 9)
         assert (trace.environment.device, trace.remarks) == ("AMD Instinct MI250X", ())
+
+    def test_a_time_beyond_64_bits_is_an_error(self, tmp_path: Path) -> None:
+        document = json.loads(json.dumps(self.DOCUMENT))
+        document["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"][0]["end_timestamp"] = 1 << 70
+        with pytest.raises(TraceError, match="ends at 1180591620717411303424 ns, a number beyond 64 bits"):
+            read(tmp_path, json.dumps(document), "a.json")
 
     def test_several_processes_are_summed_and_that_is_said(self, tmp_path: Path) -> None:
         document = {"rocprofiler-sdk-tool": self.DOCUMENT["rocprofiler-sdk-tool"] * 2}
