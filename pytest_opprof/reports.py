@@ -258,10 +258,14 @@ def _split(diff: Diff, change_ns: int) -> str:
     outside = sum(row.change_ns for row in diff.rows) - in_ops
     # Each op was fastest in a round of its own.
     rest = change_ns - in_ops - outside
-    parts = [_signed(by_calls, "more calls", "fewer calls"), _signed(by_speed, "slower calls", "faster calls")]
-    parts += [_signed(outside, "outside ops", "outside ops")] if outside else []
-    parts += [_signed(rest, "all the rest", "all the rest")] if abs(rest) > _ROUNDED * abs(change_ns) else []
-    return f": {', '.join(parts)}"
+    parts = [
+        (by_calls, "more calls", "fewer calls"),
+        (by_speed, "slower calls", "faster calls"),
+        (outside, "outside ops", "outside ops"),
+        (rest if abs(rest) > _ROUNDED * abs(change_ns) else 0, "all the rest", "all the rest"),
+    ]
+    said = [_signed(*part) for part in parts if part[0]]
+    return f": {', '.join(said)}" if said else ""
 
 
 def _signed(ns: int, costs: str, saves: str) -> str:
