@@ -22,7 +22,7 @@ from .conclusion import concluded
 from .errors import BackendError, OpprofError, UsageError
 from .fixture import settings_of
 from .ids import split_id
-from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, Verdict, judge_pairs, unjudged
+from .judge import LEAST_ROUNDS, LOOKS, Judgement, Limits, judge_pairs, unjudged
 from .pairs import Answer, side_command
 from .processes.child import Command, terminated_as_by_ctrl_c
 from .processes.this_run import command, say
@@ -238,8 +238,8 @@ class Found:
         pairs, plan = self._windows.get(item.nodeid, []), Plan.of(item, self._settings)
         common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
         diffs = [self._diff(item.nodeid, name, plan) for name in common]
-        more = any(row.verdict in (Verdict.MORE, Verdict.NEW) for diff in diffs for row in diff.rows)
-        return (more and len(pairs) < CALL_PROCESSES) or any(not diff.timing.settled for diff in diffs)
+        more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
+        return more or any(not diff.timing.settled for diff in diffs)
 
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""

@@ -90,11 +90,6 @@ class Entry:
         """What each process timed, of all machines."""
         return [run for runs in self.times.values() for run in runs]
 
-    @property
-    def varying(self) -> dict[str, Calls]:
-        """The ops whose calls differed from process to process."""
-        return {op: calls for op, calls in self.calls.items() if calls.varies}
-
     def allows(self, now: Mapping[str, Calls]) -> bool:
         """Tell whether calls of *now* are no change."""
         seen = {op: now[op].most if op in now else 0 for op in self.calls}

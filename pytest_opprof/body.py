@@ -144,8 +144,13 @@ def check_finished(measurement: Measurement) -> None:
             )
 
 
+def keep_unmeasured(item: pytest.Item, *remarks: str) -> None:
+    """Keep the record of a test that has no numbers."""
+    item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path), remarks=list(remarks))
+
+
 def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:
     """Return what a test fails with that could not be measured."""
-    item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path))
+    keep_unmeasured(item)
     message = f"opprof could not measure {id_of(item)}: {error}"
     return Failed(message, str(error), isinstance(error, NothingMeasured))

@@ -115,6 +115,11 @@ class Diff:
         """How the whole changed, where it did and nothing is said of it: without a verdict."""
         return self._change(self.total) if self.timing.verdict is Verdict.NOISY and self.total.base_ns else ""
 
+    @property
+    def more_calls(self) -> list[str]:
+        """The ops with more calls than in the baseline."""
+        return [row.op for row in self.rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
+
     def findings(self) -> Iterator[Finding]:
         """Yield each regression, the most damaging first."""
         for row in self.rows:

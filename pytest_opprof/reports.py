@@ -61,8 +61,7 @@ class WindowReport:
     @property
     def more_calls(self) -> list[str]:
         """The ops with more calls than in the baseline, where that was neither accepted nor excused."""
-        rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
-        return [row.op for row in rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
+        return self.diff.more_calls if self.diff and not (self.accepted or self.excused) else []
 
     @property
     def regressions(self) -> list[Finding]:

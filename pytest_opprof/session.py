@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from . import body, reports, runs
-from .body import RECORD, Call, Failed, told_plainly
+from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly
 from .conclusion import concluded
 from .conditions import RUN, Core, keep_memory
 from .environment import machine
@@ -161,13 +161,12 @@ class Session:
             if not (error.saw_nothing and call.is_over and self.stored.sees_alone(item)):
                 raise
             excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
-            said = f"{id_of(item)}: {error.cause}; but {excused}"
-            item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path), remarks=[said])
+            keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
         except Exception as error:
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
             self._internal_error(f"{id_of(item)} was not measured", error)
-            item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path))
+            keep_unmeasured(item)
         return call.result if call.is_over else (yield)
 
     def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
@@ -298,7 +297,7 @@ class Session:
             return
         with self._told_at_the_end("baselines were not written"):
             recording = Recording(self.config, settings, self.lines, self.errors, took_s)
-            tests = list(self._comparable())
+            tests = [test for test, _ in self._looked_up()]
             timed = [test for test in tests if self._wants_times(test)]
             processes = settings.processes or (BASE_PROCESSES if settings.update else 1)
             if settings.update:
@@ -311,15 +310,13 @@ class Session:
                 if settings.update:
                     self._write_times(tests)
 
-    def _comparable(self) -> Iterator[TestRecord]:
-        """Yield the tests whose baseline files can be used."""
+    def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
+        """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""
         for record in self.records.values():
             try:
-                self.updates.is_new(record)
+                yield record, self.updates.is_new(record)
             except BaselineError as error:
                 self.errors.append(str(error))
-            else:
-                yield record
 
     def _wants_times(self, record: TestRecord) -> bool:
         """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
@@ -404,7 +401,7 @@ class Session:
     def _renamed(self) -> list[tuple[str, str, int]]:
         """Return the modules whose baselines seem to have another name: the old one, the new one, how many tests."""
         lacking: dict[str, set[str]] = {}
-        for module, test in (split_id(record.id) for record in self._comparable() if self.updates.is_new(record)):
+        for module, test in (split_id(record.id) for record, is_new in self._looked_up() if is_new):
             lacking.setdefault(module, set()).add(test)
         folders = {environment.folder for record in self.records.values() for environment in by_environment(record)}
         return list(renamed(self.store.root, folders, self.collected, self.store.at, lacking)) if lacking else []

@@ -45,7 +45,7 @@ class Stored:
     ) -> None:
         """*parallel*: whether other tests run at the same time; *apart*: whether another run judges these."""
         self.errors: list[str] = []
-        """What is wrong with baseline files, each once."""
+        """What is wrong with baseline files; the run names each once."""
         self._config = config
         self._pool = pool
         self._settings = settings
@@ -127,7 +127,7 @@ class Stored:
                 base = self._store.entry(*where, name)
             except BaselineError as error:
                 broken_file = "its baseline file cannot be used"
-                self.errors += [] if str(error) in self.errors else [str(error)]
+                self.errors.append(str(error))
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
         run = run_of(profile, threads)
@@ -165,7 +165,7 @@ class Stored:
         """
         if not any(window.more_calls for window in windows):
             return windows
-        looks, why = self._looks_alone(item, "has more calls")
+        looks, why = self._looks_alone(item, "has more calls", 2)
         return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
 
     def sees_alone(self, item: pytest.Item) -> bool:
@@ -173,22 +173,22 @@ class Stored:
         try:
             base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
         except BaselineError as error:
-            self.errors += [] if str(error) in self.errors else [str(error)]
+            self.errors.append(str(error))
             return False
         if base is None or self._apart:
             return False
-        looks, _ = self._looks_alone(item, "shows no op")
+        looks, _ = self._looks_alone(item, "shows no op", 1)
         seen = looks[0].windows.get(BODY) if looks else None
         return seen is not None and base.allows(seen.calls)
 
-    def _looks_alone(self, item: pytest.Item, what: str) -> tuple[list[Answer], str]:
-        """Return what a fresh process measures, the first time and the second, or why it does not."""
+    def _looks_alone(self, item: pytest.Item, what: str, times: int) -> tuple[list[Answer], str]:
+        """Return what a fresh process measures so many *times*, or why it does not."""
         if self._confirming_s > CONFIRMING_S:
             return [], f"this run has spent {CONFIRMING_S} s on that"
         say(self._config, f"opprof: {id_of(item)} {what}; measuring it alone in a fresh process")
         begin = monotonic()
         try:
-            return list(alone(self._config, str(item.path), id_of(item))), ""
+            return alone(self._config, str(item.path), id_of(item), times), ""
         except BackendError as error:
             return [], str(error)
         finally:

@@ -16,6 +16,8 @@ from enum import Enum, auto
 from .names import Kind, Meaning, meaning, stable
 from .vocabulary import COMPILE, GRAPH
 
+STEP = re.compile(r"ProfilerStep#(\d+)")
+"""What `torch.profiler` calls a step."""
 _LOGGED = re.compile(r"(.+)_data: (?:.*, )?compile_id=.*", re.DOTALL)
 _MACHINERY = re.compile(
     r"TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|PythonDispatchMode|PythonSubclass|record_param_comms"

@@ -86,14 +86,13 @@ def fresh(config: pytest.Config, files: Iterable[str], number: int = 1) -> Itera
             yield children
 
 
-def alone(config: pytest.Config, file: str, test: str) -> Iterator[Answer]:
-    """Yield what a fresh process measures of *test* when nothing ran before, then what it measures the next time.
+def alone(config: pytest.Config, file: str, test: str, times: int) -> list[Answer]:
+    """Return what a fresh process measures of *test*, so many *times*: first when nothing ran before.
 
-    The next time it has the module's fixtures of the first. Raises BackendError, with the reason, where it fails.
+    Later times have the module's fixtures of the first. Raises BackendError, with the reason, where it fails.
     """
     with fresh(config, {file}) as children:
-        for stays in (True, False):
-            yield measured(config, children[0], [test], stays=stays)[test]
+        return [measured(config, children[0], [test], stays=left > 0)[test] for left in reversed(range(times))]
 
 
 def measured(

@@ -112,6 +112,15 @@ OTHERS = (
 """Events of other phases (``ph``)."""
 
 
+class Tensors(NamedTuple):
+    """What the tensors of a call are; fields as those of `OpRecord`."""
+
+    input_shapes: tuple[Shape, ...] | None = None
+    output_shapes: tuple[Shape, ...] | None = None
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Call:
     """Calls that are alike."""
@@ -141,6 +150,19 @@ class Call:
             elif isinstance(kind, str) and (dtype := _dtype(kind)):
                 found.append((_shape(shape), dtype))
         return tuple(found)
+
+    @property
+    def inputs_and_outputs(self) -> Tensors:
+        """The shapes and dtypes that are known. A copy's first argument is where it goes."""
+        shapes, dtypes = zip(*self.tensors) if self.tensors else ((), ())
+        ends = 1 if self.is_copy and len(shapes) > 1 else 0
+        known = bool(self.types) and None not in shapes
+        return Tensors(
+            shapes[ends : 2 * ends or None] if known else None,
+            shapes[:ends] if known and ends else None,
+            dtypes[ends : 2 * ends or None],
+            dtypes[:ends],
+        )
 
     @cached_property
     def annotates(self) -> bool:

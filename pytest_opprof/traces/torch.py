@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import Kind, stable, starts_device_work, without_api_version
-from ..torch_events import Role, compiler_kernels
+from ..torch_events import STEP, Role, compiler_kernels
 from ..trace import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole, is_nccl
 from ..vocabulary import COMPILE, COPY
 from . import Options, as_number
@@ -56,7 +56,6 @@ _Home = tuple[int, "Tree | None", int]
 NO_OP = "(no op)"
 """In place of an op: the launch was outside of all."""
 _CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
-_STEP = re.compile(r"ProfilerStep#(\d+)")
 _MOVES = (
     # A copy to another device of its kind is one on the device.
     (re.compile(r"Memcpy (?:DtoD|PtoP)\b.*"), "MemcpyDtoD"),
@@ -127,7 +126,7 @@ class _Steps:
     @classmethod
     def of(cls, events: Events) -> _Steps:
         """Find them among the annotations."""
-        labels = {number: match[1] for number, call in enumerate(events.calls) if (match := _STEP.fullmatch(call.name))}
+        labels = {number: match[1] for number, call in enumerate(events.calls) if (match := STEP.fullmatch(call.name))}
         found: dict[str, tuple[int, int]] = {}
         for thread in events.threads if labels else ():
             for start, duration, _, call in zip(*thread.columns()):
@@ -428,9 +427,6 @@ class _Reading:
                 row.op, row.counted = found.op, row.calls
 
     def _record(self, row: _Row) -> OpRecord:
-        shapes, dtypes = zip(*tensors) if row.call and (tensors := row.call.tensors) else ((), ())
-        ends = 1 if row.call and row.call.is_copy and len(shapes) > 1 else 0
-        known = row.call is not None and bool(row.call.types) and None not in shapes
         times = self._times(row, row.host, row.device)
         whole = None
         if row.call and (row.has_parts or row.counted < row.calls):
@@ -444,11 +440,7 @@ class _Reading:
             calls=row.calls,
             **times._asdict(),
             memory=row.nbytes or None,
-            # A copy's first argument is where it goes.
-            input_shapes=shapes[ends : 2 * ends or None] if known else None,
-            output_shapes=shapes[:ends] if known and ends else None,
-            input_dtypes=dtypes[ends : 2 * ends or None],
-            output_dtypes=dtypes[:ends],
+            **(row.call.inputs_and_outputs._asdict() if row.call else {}),
             place=row.place,
             op=row.op,
             counted=row.counted,

@@ -23,7 +23,7 @@ from ..attribution import NOBODY, owners
 from ..environment import Environment
 from ..errors import TraceError
 from ..names import Meaning, meaning, stable
-from ..torch_events import Role, logged
+from ..torch_events import STEP, Role, logged
 from ..trace import OpRecord, OpTrace
 from . import Options
 from .place import Place
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 TITLE = "PyTorch execution trace (Chakra)"
 MOST_BYTES = 512 << 20
 _BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[\d.]+(?:-chakra[\d.]*)?"\s*,\s*"pid"\s*:')
-_STEP = re.compile(r"ProfilerStep#(\d+)")
 _USER_SCOPE = 7
 
 
@@ -56,7 +55,7 @@ def read(place: Place, options: Options) -> OpTrace:
 def _trace(place: Place, nodes: list[Node]) -> OpTrace:
     from .kineto import Call
 
-    steps = [(node.id, match[1]) for node in nodes if (match := _STEP.fullmatch(node.name))]
+    steps = [(node.id, match[1]) for node in nodes if (match := STEP.fullmatch(node.name))]
     begins = [begin for begin, _ in steps]
     log = logged(node.name for node in nodes)
     calls: dict[Call, Call] = {}
@@ -113,19 +112,12 @@ def _meaning(node: Node, call: Call) -> Meaning:
 
 
 def _record(call: Call, op: str, step: int, number: int, counted: int) -> OpRecord:
-    shapes, dtypes = zip(*call.tensors) if call.tensors else ((), ())
-    known = None not in shapes
-    # A copy's first argument is where it goes.
-    ends = 1 if call.is_copy and len(shapes) > 1 else 0
     return OpRecord(
         call.name,
         stable(call.name),
         step=step,
         calls=number,
-        input_shapes=shapes[ends : 2 * ends or None] if known else None,
-        output_shapes=shapes[:ends] if known and ends else None,
-        input_dtypes=dtypes[ends : 2 * ends or None],
-        output_dtypes=dtypes[:ends],
+        **call.inputs_and_outputs._asdict(),
         op=op,
         counted=counted,
     )
