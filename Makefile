@@ -20,6 +20,7 @@ test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(VENV)/installed-lint
 	$(BIN)/mypy

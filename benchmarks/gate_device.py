@@ -13,12 +13,13 @@ import argparse
 from collections import Counter
 from dataclasses import replace
 
-from pytest_opprof.backends import threads_limited
-from pytest_opprof.checks import Subject
-from pytest_opprof.conditions import keep_memory
-from pytest_opprof.judge import STORED, Rule
+from pytest_opprof.backends.registry import threads_limited
+from pytest_opprof.cli.checks import Subject
+from pytest_opprof.cli.workloads import Work, works
+from pytest_opprof.machine.allocator import keep_memory
 from pytest_opprof.units import parse_share
-from pytest_opprof.workloads import Work, works
+from pytest_opprof.verdict.stored_rule import Rule
+from pytest_opprof.verdict.tolerances import STORED
 
 
 def main() -> None:

@@ -27,17 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_opprof.judge import (
-    BASE_PROCESSES,
-    LOOKS,
-    MOST_PROCESSES,
-    Judgement,
-    Verdict,
-    is_steady,
-    judge,
-    judge_pairs,
-)
-from pytest_opprof.samples import Run
+from pytest_opprof.profile.timings import Run
+from pytest_opprof.verdict.judgement import Judgement, Verdict
+from pytest_opprof.verdict.pair_rule import judge_pairs
+from pytest_opprof.verdict.stored_rule import is_steady, judge
+from pytest_opprof.verdict.tolerances import BASE_PROCESSES, LOOKS, MOST_PROCESSES
 
 MOST_BASE = 2 * BASE_PROCESSES
 """How many processes a baseline is recorded in, where they differ."""

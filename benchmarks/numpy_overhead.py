@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytest_opprof.backends import Options
-from pytest_opprof.backends.numpy import backend
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.numpy.backend import backend
 
 OPS = 20_000
 USES: dict[str, Callable[[np.ndarray], object]] = {

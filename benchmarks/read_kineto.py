@@ -66,9 +66,10 @@ GOALS = {"orjson": "at most 0.9x", "pandas": "6 times less", "hta": "15 times le
 READ = """
 import sys
 from pathlib import Path
-from pytest_opprof.traces import Options, torch
-from pytest_opprof.traces.place import Place
-torch.read(Place(Path(sys.argv[1])), Options())
+from pytest_opprof.readers.pytorch import kineto
+from pytest_opprof.readers.shared.options import Options
+from pytest_opprof.readers.shared.place import Place
+kineto.read(Place(Path(sys.argv[1])), Options())
 """
 
 
@@ -91,7 +92,7 @@ def main() -> None:
         show = [sys.executable, "-m", "pytest_opprof", "show", str(path), "-t", "10"]
         commands = {
             "show": ("opprof show", [*show, "--aggregate-by", "type", "--format", "json"]),
-            "read": ("traces.torch.read", [sys.executable, "-c", READ, str(path)]),
+            "read": ("readers.pytorch.kineto", [sys.executable, "-c", READ, str(path)]),
         }
         for module, (title, code) in PEERS.items():
             if has(arguments.peers, module):

@@ -11,6 +11,10 @@ Every message says what was given, what is allowed and what to do next; the edge
 without a traceback.
 """
 
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
 
 class OpprofError(Exception):
     """The root of every error this package raises on purpose."""
@@ -34,3 +38,20 @@ class BaselineError(OpprofError):
 
 class TraceError(OpprofError):
     """A saved profile that cannot be read: which file, what was expected, where it broke."""
+
+
+def unknown(name: str, known: Collection[str], what: str = "op", listed: Collection[str] = ()) -> UsageError:
+    """Return the error for a *name* that is not in *known*, with the nearest names, and with all that are *listed*."""
+    near = suggestion(name, known)
+    more = f"{'' if near else '.'} Known: {', '.join(listed)}." if listed else ""
+    return UsageError(f"unknown {what} {name!r}{near}{more}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ``": did you mean 'Cast'?"`` for the names nearest to *name*, or nothing."""
+    # Imported here: only an error needs it.
+    from difflib import get_close_matches
+
+    lower = {other.lower(): other for other in sorted(known)}
+    near = [lower[match] for match in get_close_matches(name.lower(), lower, n=3, cutoff=0.7)]
+    return f": did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .fixture import Opprof
+    from .pytest_plugin.fixture import Opprof
 
 _IDLE_IN_WORKERS = pytest.StashKey[int]()
 _MARKS = (
@@ -102,8 +102,8 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
         return
     from .errors import OpprofError
-    from .fixture import SESSION
-    from .session import Session
+    from .pytest_plugin.fixture import SESSION
+    from .pytest_plugin.session import Session
 
     try:
         session = Session(config)
@@ -155,11 +155,11 @@ def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
     with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...; x = opprof.array(array)
     """
     from .errors import OpprofError
-    from .fixture import MEASUREMENT, Measurement, Opprof
+    from .pytest_plugin.fixture import MEASUREMENT, Opprof, measurement_of
 
     reason = ""
     try:
-        measurement = Measurement.of(request.node)
+        measurement = measurement_of(request.node)
     except OpprofError as error:
         reason = str(error)
     if reason:

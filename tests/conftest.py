@@ -20,17 +20,20 @@ import hypothesis
 import pytest
 
 from pytest_opprof.backends import fake
-from pytest_opprof.environment import Environment
 from pytest_opprof.errors import BackendError
-from pytest_opprof.model import EventLog, OpProfile, assemble
 from pytest_opprof.processes import child
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.op_profile import OpProfile
 
 pytest_plugins = ["pytester"]
 hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("opprof")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
-for module in ("session", *(f"backends.{name}" for name in ("numpy", "torch", "torch_cuda", "cuda", "cuda_events"))):
+_MODULES = "pytest_plugin.session backends.numpy.backend backends.torch.cuda backends.cuda.events"
+for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")
 if HAS_TORCH:
     with warnings.catch_warnings():
@@ -113,7 +116,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
                 raise look
         return list(found)
 
-    monkeypatch.setattr("pytest_opprof.stored.alone", alone)
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
     return asked
 
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..environment import Environment
 from ..errors import BackendError
-from ..model import ABSENT, EventLog
-from . import Options
+from ..profile.environment import Environment
+from ..profile.event_log import EventLog
+from ..profile.op_profile import ABSENT
+from .contract import Options
 
 
 class FakeBackend:

@@ -1,1 +1,4 @@
-"""Other Pythons: pytests that a run starts to measure its tests apart from each other."""
+"""Other Pythons: fresh processes, two sides that take turns, git worktrees. Imports `report` and what is below.
+
+What is started, asked and ended as a process of its own belongs here.
+"""

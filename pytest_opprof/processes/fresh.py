@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ..conditions import LOOKING_PATIENCE_S, Core
-from ..ids import id_of
+from ..machine.core import LOOKING_PATIENCE_S, Core
+from ..results.test_id import id_of
 from .parent import Parent, why
 from .this_run import CORE
 

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ..baselines import Entry
+from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError
-from ..judge import PROCESSES
-from ..runs import entry_of
+from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .this_run import CORE, command
 

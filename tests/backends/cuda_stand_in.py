@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, ClassVar
 
-from pytest_opprof.backends.cuda_driver import Driver
-from pytest_opprof.backends.cupti import Cupti
-from pytest_opprof.backends.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME
+from pytest_opprof.backends.cuda.cupti import Cupti
+from pytest_opprof.backends.cuda.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME
+from pytest_opprof.backends.cuda.driver import Driver
 
 NAME = "Stand-in GPU"
 SIZES = {KERNEL: 216, MEMCPY: 96, PEER_COPY: 96, MEMSET: 88, RUNTIME: 40, DRIVER: 40, 39: 24}

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.backends.numpy import NumpyBackend
-from pytest_opprof.backends.numpy_arrays import WatchedArray
+from pytest_opprof.backends.numpy.arrays import WatchedArray
+from pytest_opprof.backends.numpy.backend import NumpyBackend
 
-from .test_numpy import Watch
+from .test_numpy_backend import Watch
 
 X = np.arange(6.0).reshape(2, 3)
 OPERATORS: list[Callable[[Any, Any], Any]] = [

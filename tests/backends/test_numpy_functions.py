@@ -21,13 +21,14 @@ import scipy.sparse.linalg
 import scipy.special
 from numpy import asarray as from_import
 
-from pytest_opprof.backends import Options
-from pytest_opprof.backends.numpy import NumpyBackend
-from pytest_opprof.backends.numpy_arrays import WatchedArray
-from pytest_opprof.model import OpProfile
-from pytest_opprof.recorder import Recorder, Window
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.numpy.arrays import WatchedArray
+from pytest_opprof.backends.numpy.backend import NumpyBackend
+from pytest_opprof.measure.recorder import Recorder
+from pytest_opprof.measure.window import Window
+from pytest_opprof.profile.op_profile import OpProfile
 
-from .test_numpy import Watch
+from .test_numpy_backend import Watch
 
 X = np.arange(1.0, 17.0).reshape(4, 4) + 9 * np.eye(4)
 ALL = Options(numpy="all")

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_opprof.backends import Options
-from pytest_opprof.backends.numpy_arrays import WatchedArray
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.numpy.arrays import WatchedArray
 
-from .test_numpy import Watch
+from .test_numpy_backend import Watch
 
 X = np.arange(1.0, 5.0)
 NUMBERS = "bhilqBHILQefdgFDG"

@@ -16,19 +16,24 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options, cuda_driver, nvml, torch_cuda
-from pytest_opprof.backends.cupti_records import DRIVER, RUNTIME
-from pytest_opprof.backends.torch_cuda import Activity, Allocation, Call, Op, Recorded
-from pytest_opprof.budgets import Budget
-from pytest_opprof.environment import Environment
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.cuda import driver as cuda_driver
+from pytest_opprof.backends.cuda import nvml
+from pytest_opprof.backends.cuda.cupti_records import DRIVER, RUNTIME
+from pytest_opprof.backends.torch import cuda as torch_cuda
+from pytest_opprof.backends.torch.cuda import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
-from pytest_opprof.kernels import KernelStats
-from pytest_opprof.model import ABSENT, EventLog, OpProfile, assemble
-from pytest_opprof.names import stable
-from pytest_opprof.trace import OUTSIDE
-from pytest_opprof.traces import Options as ReadOptions
-from pytest_opprof.traces import torch as reader
-from pytest_opprof.traces.place import Place
+from pytest_opprof.ops.names import stable
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.kernels import KernelStats
+from pytest_opprof.profile.op_profile import ABSENT, OpProfile
+from pytest_opprof.profile.saved import OUTSIDE
+from pytest_opprof.readers.pytorch import kineto as reader
+from pytest_opprof.readers.shared.options import Options as ReadOptions
+from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.verdict.budgets import Budget
 
 from ..conftest import shared
 from .nvml_stand_in import Nvml, process
@@ -483,7 +488,7 @@ class Gpu:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     torch = pytest.importorskip("torch")
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     gpu, session = Gpu(), module._session
 
@@ -513,7 +518,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 @contextmanager
 def window(**options: Any) -> Iterator[list[OpProfile]]:
-    from pytest_opprof.backends.torch import backend
+    from pytest_opprof.backends.torch.backend import backend
 
     found: list[OpProfile] = []
     with backend().collect(Options(**options)) as log:
@@ -608,7 +613,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     """The two ways to the same table, of one program that runs forward and backward, on the CPU."""
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5))
@@ -659,7 +664,7 @@ def test_a_later_session_may_lose_its_first_kernels_which_are_not_the_programs(
 ) -> None:
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     launched: list[int] = []
 
@@ -690,7 +695,7 @@ def test_a_later_session_may_lose_its_first_kernels_which_are_not_the_programs(
 def test_nothing_is_launched_into_a_graph_that_the_program_captures(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     monkeypatch.setattr(module, "_launch", lambda kernels: pytest.fail("launched"))
     monkeypatch.setattr(module, "_BACKEND", module.TorchBackend())
@@ -763,7 +768,7 @@ def test_pytorch_waits_for_the_gpu_itself_only_where_one_is_set_up(
 ) -> None:
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     waited: list[str] = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append("torch"))
@@ -778,7 +783,7 @@ def test_pytorch_waits_for_the_gpu_itself_only_where_one_is_set_up(
 def test_a_gpu_that_fails_in_a_window_leaves_no_profiler_running(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     def fails() -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
@@ -820,7 +825,7 @@ def test_a_gpu_is_recorded_where_torch_is_built_for_cuda_and_finds_one(
 ) -> None:
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     activities = {torch.profiler.ProfilerActivity.CPU, *([torch.profiler.ProfilerActivity.CUDA] if found else [])}
     monkeypatch.setattr(torch.version, "cuda", cuda)
@@ -834,7 +839,7 @@ def test_a_gpu_is_recorded_where_torch_is_built_for_cuda_and_finds_one(
 def test_a_session_asks_for_cuda_only_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from pytest_opprof.backends import torch as module
+    from pytest_opprof.backends.torch import backend as module
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     session = module._session(Options(), True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytest_opprof.backends import Backend, Options
-from pytest_opprof.model import OpProfile, assemble
+from pytest_opprof.backends.contract import Backend, Options
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.op_profile import OpProfile
 
 
 class Watch:

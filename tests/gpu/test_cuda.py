@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options, cuda, cuda_driver, nvml
-from pytest_opprof.conditions import named
-from pytest_opprof.environment import Environment
-from pytest_opprof.model import OpProfile, assemble
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.cuda import backend, nvml
+from pytest_opprof.backends.cuda import driver as cuda_driver
+from pytest_opprof.machine.load import named
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_profile import OpProfile
 
 pytestmark = pytest.mark.gpu
 
@@ -25,7 +28,7 @@ def cp() -> Any:
         pytest.skip("CuPy is not installed (pip install cupy-cuda13x, or cupy-cuda12x)")
     import cupy
 
-    if reason := cuda.backend().unavailable():
+    if reason := backend.backend().unavailable():
         pytest.skip(f"the cuda backend cannot run here: {reason}")
     _work(cupy, 1, 1, 1)  # compiles, and makes the handle of cuBLAS
     return cupy
@@ -42,7 +45,7 @@ def _work(cp: Any, matmuls: int, casts: int, copies: int) -> None:
 
 
 def measured(cp: Any, *counts: int) -> OpProfile:
-    with cuda.backend().collect(Options()) as log:
+    with backend.backend().collect(Options()) as log:
         _work(cp, *counts)
     return assemble([(log.freeze(), {0: 0})], [1])
 
@@ -65,7 +68,7 @@ def test_500_windows_lose_nothing(cp: Any) -> None:
 
 
 def test_a_synchronisation_of_the_program_is_counted_and_ours_is_not(cp: Any) -> None:
-    with cuda.backend().collect(Options()) as log:
+    with backend.backend().collect(Options()) as log:
         for _ in range(4):
             cp.cuda.runtime.deviceSynchronize()
     assert assemble([(log.freeze(), {0: 0})], [1]).stats("Synchronize").calls == (4,)
@@ -75,7 +78,7 @@ def test_times_agree_with_the_events_of_cuda(cp: Any) -> None:
     matrix = cp.ones((4096, 4096), cp.float32)
     out = cp.empty_like(matrix)
     begin, end = cp.cuda.Event(), cp.cuda.Event()
-    with cuda.backend().collect(Options()) as log:
+    with backend.backend().collect(Options()) as log:
         begin.record()
         for _ in range(50):
             cp.multiply(matrix, matrix, out=out)
@@ -99,7 +102,7 @@ def test_a_kernel_has_the_grid_the_block_and_the_streams_it_was_launched_with(cp
                 kernel((3, 2, 1), (32, 4, 2), (x,))
 
     body()  # compiles
-    with cuda.backend().collect(Options()) as log:
+    with backend.backend().collect(Options()) as log:
         body()
         x.get()
     profile = assemble([(log.freeze(), {0: 0})], [1])
@@ -118,14 +121,14 @@ def test_allocations_are_what_the_program_asks_for_and_none_once_it_has_all(cp: 
         (lambda: [matrix * n for n in range(3)], 3, 3 * matrix.nbytes),
     ]:
         body()
-        with cuda.backend().collect(Options(memory=True)) as log:
+        with backend.backend().collect(Options(memory=True)) as log:
             body()
         profile = assemble([(log.freeze(), {0: 0})], [1])
         assert (profile.allocations, profile.peak_memory) == ((allocations,), (peak,))
 
 
 def test_the_environment_names_the_gpu(cp: Any) -> None:
-    with cuda.backend().collect(Options()) as log:
+    with backend.backend().collect(Options()) as log:
         cp.ones(8)
     assert isinstance(log.environment, Environment)
     assert log.environment.device == cp.cuda.runtime.getDeviceProperties(0)["name"].decode()

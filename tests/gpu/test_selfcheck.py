@@ -9,13 +9,13 @@ from importlib.util import find_spec
 
 import pytest
 
-from pytest_opprof.backends import cuda_driver
+from pytest_opprof.backends.cuda import driver
 
 pytestmark = pytest.mark.gpu
 
 
 def test_all_holds_on_this_gpu() -> None:
-    if problem := cuda_driver.problem():
+    if problem := driver.problem():
         pytest.skip(problem)
     if not find_spec("cupy"):
         pytest.skip("CuPy is not installed (pip install cupy-cuda13x, or cupy-cuda12x)")

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends import Options, nvml
-from pytest_opprof.model import EventLog, OpProfile, assemble
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.cuda import nvml
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.op_profile import OpProfile
 
 pytestmark = pytest.mark.gpu
 
@@ -21,7 +24,7 @@ def torch() -> Any:
         pytest.skip("torch is not installed")
     import torch
 
-    from pytest_opprof.backends import torch as backend
+    from pytest_opprof.backends.torch import backend
 
     if not backend._records_gpu():
         pytest.skip("torch is not built for CUDA, or finds no GPU")
@@ -44,7 +47,7 @@ def _work(torch: Any, matmuls: int, casts: int, up: int, down: int, waits: int) 
 
 
 def measured(torch: Any, body: Callable[[], object], **options: Any) -> OpProfile:
-    from pytest_opprof.backends.torch import backend
+    from pytest_opprof.backends.torch.backend import backend
 
     with backend().collect(Options(**options)) as log:
         log.mark()
@@ -165,11 +168,10 @@ def test_older_work_is_not_in_a_window(torch: Any) -> None:
 
 
 def test_a_training_step_counts_as_the_reader_counts_its_exported_trace(torch: Any, tmp_path: Path) -> None:
-    from pytest_opprof.backends import torch as backend
-    from pytest_opprof.backends import torch_cuda
-    from pytest_opprof.traces import Options as ReadOptions
-    from pytest_opprof.traces import torch as reader
-    from pytest_opprof.traces.place import Place
+    from pytest_opprof.backends.torch import backend, cuda
+    from pytest_opprof.readers.pytorch import kineto as reader
+    from pytest_opprof.readers.shared.options import Options as ReadOptions
+    from pytest_opprof.readers.shared.place import Place
 
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5)).cuda()
@@ -191,7 +193,7 @@ def test_a_training_step_counts_as_the_reader_counts_its_exported_trace(torch: A
     session.stop()
     session.export_chrome_trace(str(tmp_path / "trace.json"))
     log = EventLog(backend._environment())
-    torch_cuda.fill(log, torch_cuda.recorded(session.profiler.kineto_results.events()))
+    cuda.fill(log, cuda.recorded(session.profiler.kineto_results.events()))
     ours, theirs = log.freeze(), reader.read(Place(tmp_path / "trace.json"), ReadOptions()).profile()
     assert counts(ours) == counts(theirs)
     for stats in ours.ops:

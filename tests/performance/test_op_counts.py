@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_opprof.fixture import Opprof
-from pytest_opprof.model import OpProfile
+from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.pytest_plugin.fixture import Opprof
 
 from ..conftest import profile_of
 

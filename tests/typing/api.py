@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_opprof import op
-from pytest_opprof.backends import Backend, fake, numpy
-from pytest_opprof.fixture import Opprof, Rounds
-from pytest_opprof.model import OpStats
-from pytest_opprof.recorder import Window
+from pytest_opprof import Opprof, OpStats, Window, op
+from pytest_opprof.backends import Backend, fake
+from pytest_opprof.backends.numpy.backend import backend
+from pytest_opprof.pytest_plugin.fixture import Rounds
 
 
 def use(opprof: Opprof) -> None:
@@ -28,4 +27,4 @@ def use(opprof: Opprof) -> None:
         pass
 
 
-backends: list[Backend] = [fake.backend(), numpy.backend()]
+backends: list[Backend] = [fake.backend(), backend()]

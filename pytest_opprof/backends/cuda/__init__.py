@@ -1,0 +1,1 @@
+"""CUDA of any framework, by CUPTI; the driver and NVML by ctypes."""

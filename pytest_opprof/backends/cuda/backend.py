@@ -1,0 +1,199 @@
+"""CUDA: whatever runs on an NVIDIA GPU in this process, from CuPy, Numba, Triton or by hand, as CUPTI records it.
+
+Nothing waits inside a window: times are the GPU's own. One wait before it, so that older work is not in it, and one
+after it, so that all of its work is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BackendError
+from ...machine.nsight import NSYS
+from ...profile.environment import Environment
+from ...profile.event_log import EventLog
+from ..contract import Options
+
+if TYPE_CHECKING:
+    from .cupti import Cupti
+    from .cupti_records import Table
+    from .driver import Driver
+    from .events import Calls, Work
+
+_USERS = (
+    "cupy",
+    "numba.cuda",
+    "triton",
+    "pycuda.driver",
+    "cuda.bindings",
+    "cuda.core",
+    "jax_plugins.xla_cuda12",
+    "jax_plugins.xla_cuda13",
+)
+"""Modules whose import says that this process is going to use a GPU; JAX imports its own with its first array."""
+_VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
+
+
+class CudaBackend:
+    """Collects kernels, copies, sets, launches and synchronisations of all GPUs and threads of this process."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self._problem: dict[int, str | None] = {}
+        self._fits = False
+        self._collecting = False
+
+    def unavailable(self) -> str | None:
+        """Say what is missing, or whom CUPTI serves already; return None where nothing is."""
+        return self._occupied() or self._device_problem() or self._library_problem()
+
+    def in_use(self) -> bool:
+        """Tell whether this process imported what uses a GPU, has one, and does not leave it to torch's profiler."""
+        # In this order: the first is all that other processes pay for.
+        return any(user in sys.modules for user in _USERS) and not _torch_owns() and self._device_problem() is None
+
+    def blind(self) -> None:
+        """It shows its own wait at the end of a window: an empty window is an empty window."""
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record until the context ends.
+
+        Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
+        lost: a record, a kernel, or CUPTI itself to another profiler.
+        """
+        from . import nvml
+        from .events import Span, busy_ns, check_last_call, devices, fill, is_known
+        from .memory import Memory
+
+        driver, cupti = self._start(options)
+        marks: list[int] = []
+        log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known)
+        memory = Memory(log) if options.memory else None
+        driver.synchronize()
+        before = nvml.look(driver)
+        cupti.enable()
+        self._collecting = True
+        try:
+            begin = cupti.timestamp()
+            with memory.hook() if memory else nullcontext():
+                yield log
+            end = cupti.timestamp()
+            contexts = driver.synchronize()
+        finally:
+            # Also after an exception or Ctrl-C: recording would slow what follows.
+            self._collecting = False
+            cupti.disable()
+        after = nvml.look(driver)
+        span, (calls, work) = Span(begin, end, marks), _recorded(cupti, options)
+        if contexts:
+            # Without a context there was nothing to wait for, and nothing could run.
+            check_last_call(calls, span)
+        if options.timing == "async":
+            log.busy_ns = busy_ns(calls, work, span)
+        if used := devices(work, fill(log, calls, work, span)):
+            log.environment = _environment(driver, used, options)
+            nvml.tell(log, before, after, used)
+        if memory:
+            memory.finish(calls, span)
+
+    def _start(self, options: Options) -> tuple[Driver, Cupti]:
+        from . import cupti
+        from . import driver as cuda_driver
+        from .events import check_blocking
+
+        if self._collecting:
+            raise BackendError("the cuda backend is recording already; it cannot be nested")
+        if reason := self.unavailable():
+            raise BackendError(
+                f"the cuda backend cannot record: {reason}. Or leave it out: --opprof-backend=numpy,torch"
+            )
+        if options.timing == "sync":
+            check_blocking()
+        driver = cuda_driver.opened()
+        assert driver is not None  # or it would be unavailable
+        return driver, cupti.opened()
+
+    def _occupied(self) -> str | None:
+        if _torch_owns():
+            return (
+                "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
+                " the torch backend records the kernels of CuPy, Numba and the like there too"
+            )
+        if NSYS in os.environ:
+            return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
+        return None
+
+    def _device_problem(self) -> str | None:
+        # CUDA that is not initialised takes 0.1 s to be; after a fork the answer is another.
+        process = os.getpid()
+        if process not in self._problem:
+            from . import driver as cuda_driver
+
+            self._problem[process] = cuda_driver.problem()
+        return self._problem[process]
+
+    def _library_problem(self) -> str | None:
+        # Looked at once: the list of what a process has loaded takes a millisecond to read.
+        if self._fits:
+            return None
+        from . import cupti
+        from . import driver as cuda_driver
+
+        driver = cuda_driver.opened()
+        try:
+            library = cupti.opened()
+            major = library.major()
+        except BackendError as error:
+            return str(error)
+        newest, runtime = driver.version() if driver else (0, 0), cupti.cuda_major(cupti.mapped())
+        if major > newest[0]:
+            return (
+                f"{library.path} is of CUDA {major}, the driver supports {newest[0]}.{newest[1]}; install"
+                f" nvidia-cuda-cupti-cu{newest[0]}, or a newer driver"
+            )
+        if runtime not in (None, major):
+            return (
+                f"{library.path} is of CUDA {major}, this process runs CUDA {runtime}; install the libcupti of"
+                f" CUDA {runtime}, or set {cupti.VARIABLE} to its file"
+            )
+        self._fits = True
+        return None
+
+
+_BACKEND = CudaBackend()
+
+
+def backend() -> CudaBackend:
+    """Return the backend (the entry point calls this): one, as CUPTI is."""
+    return _BACKEND
+
+
+def _torch_owns() -> bool:
+    version: Any = getattr(sys.modules.get("torch"), "version", None)
+    return getattr(version, "cuda", None) is not None
+
+
+def _environment(driver: Driver, devices: list[int], options: Options) -> Environment:
+    imported = [(name, sys.modules[name]) for name in _VERSIONS if name in sys.modules]
+    frameworks = [(name, str(getattr(module, "__version__", ""))) for name, module in imported]
+    cuda = ".".join(map(str, driver.version()))
+    models = "+".join(sorted({driver.model(device) for device in devices}))
+    return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing=options.timing)
+
+
+def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
+    from . import events
+
+    records: Mapping[int, Table] = cupti.records()
+    calls, work = events.calls_of(records, cupti.function), events.work_of(records, cupti.text)
+    if options.timing == "sync":
+        waited_ns = events.waited_ns(calls, work.correlation, work.start, work.duration_ns)
+        work = replace(work, duration_ns=waited_ns)
+    return calls, work

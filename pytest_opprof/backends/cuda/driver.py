@@ -1,0 +1,143 @@
+"""The NVIDIA driver (libcuda) by ctypes: which GPUs there are, and waiting until they are done."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from ...errors import BackendError
+
+PATIENCE_S = 600.0
+"""How long to wait for the GPU. A kernel that takes longer inside one test is taken for one that hangs."""
+_NO_DEVICE = 100
+_NAME_BYTES, _BUS_BYTES = 256, 32
+
+
+class Driver:
+    """What is needed of libcuda; *library* has its functions."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def problem(self) -> str | None:
+        """Say why CUDA cannot run in this process, or return None if it can. The first call initialises CUDA."""
+        status = self._library.cuInit(0)
+        if status == _NO_DEVICE or (status == 0 and not self._count()):
+            return "the NVIDIA driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        if status:
+            return f"the NVIDIA driver cannot be initialised: {self._error(status)}; check nvidia-smi"
+        return None
+
+    def version(self) -> tuple[int, int]:
+        """Return the newest CUDA version that the driver supports: (13, 0)."""
+        number = self._int("cuDriverGetVersion")
+        return number // 1000, number % 1000 // 10
+
+    def model(self, device: int) -> str:
+        """Return the name of a GPU: ``NVIDIA H100 80GB HBM3``."""
+        text = ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("cuDeviceGetName", text, _NAME_BYTES, device)
+        return text.value.decode("utf-8", "replace")
+
+    def bus(self, device: int) -> str:
+        """Return where a GPU is, which has another number outside of CUDA: ``0000:3b:00.0``."""
+        text = ctypes.create_string_buffer(_BUS_BYTES)
+        self._call("cuDeviceGetPCIBusId", text, _BUS_BYTES, device)
+        return text.value.decode("ascii")
+
+    def synchronize(self) -> int:
+        """Wait until every GPU that this process uses has done its work; return the number of contexts waited for.
+
+        Raises BackendError when that takes longer than `PATIENCE_S`, or when a kernel failed.
+        """
+        contexts, retained = self._contexts()
+
+        def wait() -> None:
+            for context in contexts:
+                self._call("cuCtxSetCurrent", ctypes.c_void_p(context))
+                self._call("cuCtxSynchronize")
+
+        try:
+            if contexts:
+                within(PATIENCE_S, wait, "the GPU is not done: a kernel hangs, or waits for something")
+        finally:
+            for device in retained:
+                self._library.cuDevicePrimaryCtxRelease_v2(device)
+        return len(contexts)
+
+    def _contexts(self) -> tuple[list[int], list[int]]:
+        """Return the contexts in use, and the devices whose primary one has to be released."""
+        current = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(current))
+        found, retained = dict.fromkeys(filter(None, [current.value])), []
+        for device in self.active():
+            primary = ctypes.c_void_p()
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), device)
+            retained.append(device)
+            found[primary.value or 0] = None
+        return list(found), retained
+
+    def active(self) -> Iterator[int]:
+        """Yield the GPUs that this process has set up."""
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        for device in range(self._count()):
+            self._call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
+            if active.value:
+                yield device
+
+    def _count(self) -> int:
+        return self._int("cuDeviceGetCount")
+
+    def _int(self, function: str) -> int:
+        number = ctypes.c_int()
+        self._call(function, ctypes.byref(number))
+        return number.value
+
+    def _call(self, function: str, *arguments: object) -> None:
+        if status := getattr(self._library, function)(*arguments):
+            raise BackendError(f"the NVIDIA driver reports {self._error(status)} from {function}")
+
+    def _error(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorName(status, ctypes.byref(text))
+        return f"{(text.value or b'an unknown error').decode()} ({status})"
+
+
+@cache
+def opened() -> Driver | None:
+    """Return the driver of this machine, None where there is none."""
+    try:
+        return Driver(ctypes.CDLL("libcuda.so.1"))
+    except OSError:
+        return None
+
+
+def problem() -> str | None:
+    """Say why there is no NVIDIA GPU to use, or return None where there is one."""
+    driver = opened()
+    return driver.problem() if driver else "there is no NVIDIA driver (libcuda.so.1) on this machine"
+
+
+def within(seconds: float, action: Callable[[], None], what: str) -> None:
+    """Run *action* in a thread, which leaves Ctrl-C to this one. Raises BackendError with *what* when it takes longer.
+
+    A call into the driver cannot be ended: the thread is left behind then.
+    """
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="opprof-cuda", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise BackendError(f"{what}. Gave up after {seconds:g} s")
+    if failed:
+        raise failed[0]

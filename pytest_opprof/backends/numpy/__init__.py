@@ -1,0 +1,1 @@
+"""NumPy, by arrays that know they are watched."""

@@ -1,0 +1,82 @@
+"""NumPy: what is done with arrays that know they are watched, while a window is open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ...errors import BackendError, UsageError
+from ...profile.environment import Environment
+from ...profile.event_log import EventLog
+from ..contract import Options
+from . import functions, scalars  # noqa: F401  # which adds the scalars
+from .arrays import Watch, WatchedArray, hidden
+
+SHOWN = 3
+"""How many places a remark names."""
+
+
+class NumpyBackend:
+    """Records what is done with arrays that `watch` returned, and with what comes of them."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        self._watch = Watch()
+
+    def unavailable(self) -> None:
+        """NumPy is always there: this package needs it."""
+
+    def in_use(self) -> bool:
+        """It costs nothing to wait for a watched array."""
+        return True
+
+    def blind(self) -> str | None:
+        """Say that no array was watched, so that nothing could be seen."""
+        if self._watch.has_arrays:
+            return None
+        return "no array was made by opprof.array(), nor in the window with --opprof-numpy=all; NumPy shows no others"
+
+    def begin_test(self) -> None:
+        """Forget the arrays that earlier tests watched: what this one sees must not depend on them."""
+        self._watch.is_over = True
+        self._watch = Watch()
+        functions.put_back()
+
+    def watch(self, array: ArrayLike) -> WatchedArray:
+        """Return a watched view of *array* (of a new array, if it is none yet).
+
+        Raises UsageError for a subclass of ndarray: a mask or unit would be lost.
+        """
+        if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, WatchedArray):
+            raise UsageError(
+                f"opprof.array() watches plain arrays, not {type(array).__name__}: it would lose its meaning"
+            )
+        with hidden():
+            return self._watch.array(np.asarray(array))
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record until the context ends. Raises BackendError when it records already."""
+        if self._watch.log is not None:
+            raise BackendError("the numpy backend is recording already; it cannot be nested")
+        everything = options.numpy == "all"
+        log = EventLog(Environment((("numpy", np.__version__ + ("+all" if everything else "")),)))
+        with self._watch.reporting(log, everything), functions.replaced(self._watch):
+            yield log
+        if self._watch.ended:
+            log.unseen.extend(self._watch.ended)
+            log.remark(_not_seen(self._watch.ended))
+
+
+def backend() -> NumpyBackend:
+    """Return the backend (the entry point calls this)."""
+    return NumpyBackend()
+
+
+def _not_seen(places: Collection[str]) -> str:
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    return f"not seen: what became of watched arrays in {', '.join(list(places)[:SHOWN])}{more}"

@@ -1,0 +1,1 @@
+"""PyTorch, by torch.profiler; imported only in a process that uses it."""

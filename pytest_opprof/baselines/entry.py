@@ -1,0 +1,92 @@
+"""What a baseline keeps of one window: its calls, and what each process timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ..profile.environment import Environment
+from ..profile.timings import Run
+from ..verdict.stored_rule import STORED_RULE
+from ..verdict.tolerances import LEAST_ROUNDS
+
+if TYPE_CHECKING:
+    from ..profile.op_profile import OpProfile
+
+
+from ..profile.calls import Calls, calls_of
+from ..profile.timings import run_of
+
+if TYPE_CHECKING:
+    from ..results.run import Plain
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One window of one test."""
+
+    calls: Mapping[str, Calls]
+    times: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
+    """By machine: what each process timed."""
+
+    @classmethod
+    def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> Entry:
+        """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
+        run = run_of(profile, threads)
+        return cls(calls_of(profile), {machine: (run,)} if run else {})
+
+    @property
+    def runs(self) -> list[Run]:
+        """What each process timed, of all machines."""
+        return [run for runs in self.times.values() for run in runs]
+
+    def allows(self, now: Mapping[str, Calls]) -> bool:
+        """Tell whether calls of *now* are no change."""
+        seen = {op: now[op].most if op in now else 0 for op in self.calls}
+        return now.keys() <= seen.keys() and all(
+            calls.lowest <= seen[op] <= calls.highest for op, calls in self.calls.items()
+        )
+
+    def updated(self, now: Entry, machine: str, times_changed: bool) -> Entry:
+        """Return the entry to keep after a run that did *now*, accepted.
+
+        Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
+        few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
+        """
+        if not self.allows(now.calls):
+            return now
+        fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
+        return replace(self, times={**self.times, **now.times}) if fresh else self
+
+    def _is_unlike(self, now: Entry, machine: str) -> bool:
+        before, after = self.times.get(machine, ()), now.times[machine]
+        few = after[0].rounds >= LEAST_ROUNDS and len(before) < STORED_RULE.least_base_processes
+        return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """The baselines of one test module in one environment: entries by test id, then by window."""
+
+    environment: Environment
+    tests: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+
+
+def entry_of(window: Plain) -> Entry:
+    """Return what a baseline keeps of a plain window; times measured in parallel are not kept."""
+    calls = {op: Calls(min(stats["calls"]), max(stats["calls"])) for op, stats in window["ops"].items()}
+    calls |= {op: Calls(least, most, varies=True) for op, (least, most) in window.get("vary", {}).items()}
+    timed = tuple(_run(run) for run in window["runs"])
+    return Entry(calls, {window["machine"]: timed} if timed else {})
+
+
+def _run(plain: Plain) -> Run:
+    return Run(
+        tuple(plain["total_ns"]),
+        {op: tuple(samples) for op, samples in plain["ops_ns"].items()},
+        tuple(plain["wait_ns"]),
+        tuple(plain["yardstick_ns"]),
+        plain["threads"],
+        tuple(plain.get("disturbed", ())),
+    )

@@ -1,0 +1,220 @@
+"""The baselines of one run: files read once, entries looked up and replaced, changed files written at the end."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import BaselineError, UsageError
+from ..profile.environment import Environment
+from ..profile.timings import Run
+from ..results.test_id import split_id
+from . import file, place
+from .entry import Baselines, Entry
+
+_PATIENCE_S = 60
+"""How long to wait for another run that writes baselines; it takes milliseconds."""
+_Change = tuple[str, str, "Entry | None"]
+
+
+class Store:
+    """Baseline files below *root*, read where they are needed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._read: dict[Path, Baselines | BaselineError] = {}
+        self._paths: dict[str, list[Path]] | None = None
+        self._changes: dict[Path, tuple[Environment, list[_Change]]] = {}
+
+    def entry(self, environment: Environment, module: str, test: str, window: str) -> Entry | None:
+        """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken.
+
+        A baseline of the same device and the same versions counts though other frameworks recorded it: a window that
+        runs its first op of another framework did change.
+        """
+        home = self.home(environment, module, test, window)
+        return None if home is None else self._content(home, module).tests[test][window]
+
+    def home(self, environment: Environment, module: str, test: str, window: str) -> Environment | None:
+        """Return the environment whose baseline `entry` is."""
+        if window in self._content(environment, module).tests.get(test, {}):
+            return environment
+        for content in self._elsewhere(environment, module):
+            if window in content.tests.get(test, {}) and content.environment.could_be_here(environment):
+                return content.environment
+        return None
+
+    def windows(self, environment: Environment, module: str, test: str) -> list[str]:
+        """Return the windows that have a baseline."""
+        return sorted(self._content(environment, module).tests.get(test, {}))
+
+    def other_environments(self, environment: Environment, module: str, test: str) -> list[str]:
+        """Return in words the other environments that have a baseline of *test*."""
+        return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]
+
+    def runs(self, module: str, machine: str) -> Iterator[Run]:
+        """Yield what processes timed on *machine* for the baselines of *module*, in any environment."""
+        for _, content in self._of(module):
+            for windows in content.tests.values():
+                for entry in windows.values():
+                    yield from entry.times.get(machine, ())
+
+    def put(self, environment: Environment, module: str, test: str, window: str, entry: Entry) -> None:
+        """Replace the baseline of a window, wherever it was; `save` writes it."""
+        home = self.home(environment, module, test, window)
+        if home not in (None, environment):
+            self._change(home, module, (test, window, None))
+        self._change(environment, module, (test, window, entry))
+
+    def drop(self, environment: Environment, module: str, test: str, window: str) -> None:
+        """Remove the baseline of a window; `save` writes it."""
+        self._change(environment, module, (test, window, None))
+
+    def at(self, path: Path) -> Baselines | BaselineError:
+        """Return what a file holds, or why it cannot be read; each file is read once."""
+        if path not in self._read:
+            self._read[path] = _loaded(path)
+        return self._read[path]
+
+    def drop_tests(self, path: Path, tests: Iterable[str]) -> None:
+        """Remove all that a file has of *tests*; `save` writes it. Raises BaselineError for a file that is broken."""
+        content, module = self._loaded(path), place.module_of(self.root, path)
+        for test in tests:
+            for window in content.tests[test]:
+                self.drop(content.environment, module, test, window)
+
+    def move(self, old: str, new: str) -> int:
+        """Let the baselines of *old* be those of *new*, in every environment; `save` writes it. Return how many tests.
+
+        Both are folders, modules, or tests (``module::test``, of which all parameters move). Raises UsageError for one
+        of each, and BaselineError where *new* has a baseline.
+        """
+        (old_module, old_test), (new_module, new_test) = split_id(old), split_id(new)
+        if bool(old_test) is not bool(new_test):
+            raise UsageError(f"{old} -> {new}: name two modules, two folders, or two tests")
+        found: list[tuple[Environment, str, str, str, str, Mapping[str, Entry]]] = []
+        for path in place.files(self.root):
+            module = place.module_of(self.root, path)
+            if (target_module := _renamed(module, old_module, new_module, "/")) is None:
+                continue
+            content = self._loaded(path)
+            there = self._content(content.environment, target_module).tests
+            for test, windows in content.tests.items():
+                target = _renamed(test, old_test, new_test, "[:") if old_test else test
+                if target is None:
+                    continue
+                if target in there:
+                    where = place.path_of(self.root, content.environment, target_module)
+                    raise BaselineError(f"{where}: has a baseline of {target} already, so nothing was moved")
+                found.append((content.environment, module, test, target_module, target, windows))
+        for environment, module, test, target_module, target, windows in found:
+            for window, entry in windows.items():
+                self._change(environment, target_module, (target, window, entry))
+                self.drop(environment, module, test, window)
+        return len({(target_module, target) for *_, target_module, target, _ in found})
+
+    def save(self) -> list[Path]:
+        """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
+        if not self._changes:
+            return []
+        with _locked(self.root):
+            for path, (environment, changes) in self._changes.items():
+                # Read again: another run may have written other tests of the module meanwhile.
+                self._read.pop(path, None)
+                written = self._read[path] = _with(self._own(path, environment), changes)
+                _write(path, written)
+        changed = list(self._changes)
+        self._changes.clear()
+        return changed
+
+    def _change(self, environment: Environment, module: str, change: _Change) -> None:
+        path = place.path_of(self.root, environment, module)
+        self._changes.setdefault(path, (environment, []))[1].append(change)
+
+    def _elsewhere(self, environment: Environment, module: str) -> Iterator[Baselines]:
+        """Yield what other environments have of *module*."""
+        own = place.path_of(self.root, environment, module)
+        yield from (content for path, content in self._of(module) if path != own)
+
+    def _of(self, module: str) -> Iterator[tuple[Path, Baselines]]:
+        """Yield the files of *module*, of any environment; a file that is broken is for its own run to say."""
+        if self._paths is None:
+            self._paths = {}
+            for path in place.files(self.root):
+                self._paths.setdefault(place.module_of(self.root, path), []).append(path)
+        for path in self._paths.get(module, []):
+            content = self.at(path)
+            if isinstance(content, Baselines):
+                yield path, content
+
+    def _content(self, environment: Environment, module: str) -> Baselines:
+        return self._own(place.path_of(self.root, environment, module), environment)
+
+    def _own(self, path: Path, environment: Environment) -> Baselines:
+        """Return what the file of *environment* holds, nothing if there is none. Raises BaselineError."""
+        if path not in self._read and not path.exists():
+            self._read[path] = Baselines(environment)
+        content = self._loaded(path)
+        if content.environment != environment:
+            raise BaselineError(
+                f"{path}: holds baselines of {content.environment.full}, but its folder is that of {environment.full}."
+                " Move the file, or delete it and run pytest --opprof-update"
+            )
+        return content
+
+    def _loaded(self, path: Path) -> Baselines:
+        content = self.at(path)
+        if isinstance(content, BaselineError):
+            raise content
+        return content
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Let one process of this user at a time read, change and write the files below *root*. Raises BaselineError."""
+    # Imported here: only a run that writes needs it.
+    from filelock import FileLock, Timeout
+
+    # Not beside the files, where it would be one more thing to commit or to ignore; one for all that a user writes.
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # a container's user may have no name
+    lock = Path(tempfile.gettempdir(), f"opprof-{user}.lock")
+    try:
+        with FileLock(lock, timeout=_PATIENCE_S):
+            yield
+    except Timeout:
+        raise BaselineError(
+            f"{root}: another run has been writing baselines for {_PATIENCE_S} s (it holds {lock}); none were written"
+        ) from None
+
+
+def _renamed(name: str, old: str, new: str, before_rest: str) -> str | None:
+    """Return *name* with *old*, at its beginning, replaced; None if that is not its beginning."""
+    rest = name.removeprefix(old)
+    return new + rest if name.startswith(old) and (not rest or rest[0] in before_rest) else None
+
+
+def _with(content: Baselines, changes: list[_Change]) -> Baselines:
+    tests = {test: dict(windows) for test, windows in content.tests.items()}
+    for test, window, entry in changes:
+        tests.setdefault(test, {}).pop(window, None)
+        if entry is not None:
+            tests[test][window] = entry
+    return Baselines(content.environment, {test: windows for test, windows in tests.items() if windows})
+
+
+def _write(path: Path, content: Baselines) -> None:
+    if content.tests:
+        file.save(path, content)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _loaded(path: Path) -> Baselines | BaselineError:
+    try:
+        return file.load(path)
+    except BaselineError as error:
+        return error

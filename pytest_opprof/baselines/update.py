@@ -1,0 +1,123 @@
+"""Which baselines a run replaces, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ..measure.plan import Settings
+from ..profile.environment import Environment, environment_of
+from ..profile.timings import Run
+from ..results.run import Plain, TestRecord
+from ..results.test_id import split_id
+from ..results.window import BODY
+from ..verdict.stored_rule import STORED_RULE, clean_processes, has_lone_best
+from ..verdict.tolerances import LEAST_ROUNDS
+from .entry import Entry, entry_of
+from .store import Store
+
+_Where = tuple[Environment, str, str, str]
+
+
+class Updates:
+    """What a run that may write baselines makes of them."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._new: set[_Where] = set()
+        """The windows that had no baseline before this run."""
+
+    def is_new(self, test: TestRecord) -> bool:
+        """Tell whether *test* has no baseline at all."""
+        entries = [self._store.entry(*_where(test.id, window)) for window in _compared(test)]
+        return bool(entries) and not any(entries)
+
+    def changes_calls(self, test: TestRecord) -> bool:
+        """Tell whether `write` would change the calls that are kept of *test*."""
+        return any(self._changes_calls(_where(test.id, window), window) for window in _compared(test))
+
+    def _changes_calls(self, where: _Where, window: Plain) -> bool:
+        base = self._store.entry(*where)
+        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window).calls))
+
+    def lacks_times(self, node_id: str, window: Plain) -> bool:
+        """Tell whether the baseline of a window needs times that more processes have to give."""
+        if window["runs"]:
+            return self._entry_to_put(_where(node_id, window), window) is not None
+        base = self._store.entry(*_where(node_id, window))
+        runs = base.times.get(window["machine"], ()) if base else ()
+        return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
+
+    def write(self, tests: Iterable[TestRecord], times: bool) -> tuple[dict[str, int], list[Path]]:
+        """Write the baselines of the tests that passed; without new *times* of windows that are still being timed.
+
+        Return of how many tests they are new, changed, unchanged, and the files written. Raises BaselineError.
+        """
+        counts = {"new": 0, "changed": 0, "unchanged": 0}
+        for test in tests:
+            done = {self._put(_where(test.id, window), window, times) for window in _compared(test)}
+            if test.outcome == "passed" and self._settings.update == "all" and self._drop_gone_windows(test):
+                done.add("changed")
+            if word := next((word for word in counts if word in done), ""):
+                counts[word] += 1
+        return counts, self._store.save()
+
+    def gone_windows(self, record: TestRecord) -> Iterator[tuple[Environment, str]]:
+        """Yield the windows that have a baseline and were not measured; a body is only where somebody asks for it."""
+        for environment, windows in by_environment(record).items():
+            for window in set(self._store.windows(environment, *split_id(record.id))) - windows - {BODY}:
+                yield environment, window
+
+    def _drop_gone_windows(self, record: TestRecord) -> bool:
+        gone = list(self.gone_windows(record))
+        for environment, window in gone:
+            self._store.drop(environment, *split_id(record.id), window)
+        return bool(gone)
+
+    def _put(self, where: _Where, window: Plain, times: bool) -> str:
+        entry = self._entry_to_put(where, window, times)
+        if entry is None:
+            return "unchanged"
+        word = "changed" if self._store.entry(*where) else "new"
+        if word == "new":
+            self._new.add(where)
+        self._store.put(*where, entry)
+        return word
+
+    def _entry_to_put(self, where: _Where, window: Plain, times: bool = True) -> Entry | None:
+        """Return the new baseline of a window, None if the old one stays."""
+        base, now = self._store.entry(*where), entry_of(window)
+        if not times or window["rounds"] < LEAST_ROUNDS:
+            now = Entry(now.calls)  # times of so few rounds are never judged
+        if base is None:
+            return now
+        if self._settings.update == "new" and where not in self._new:
+            return None
+        noisy = self._is_noisy(base.times.get(window["machine"], ()))
+        entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
+        return None if entry == base else entry
+
+    def _is_noisy(self, runs: Sequence[Run]) -> bool:
+        """Tell whether the times of a baseline are too noisy to be judged by."""
+        least = min(STORED_RULE.least_base_processes, len(runs))
+        weak = clean_processes(runs) < least or has_lone_best(runs, self._settings.limits)
+        return self._settings.noise != "ignore" and weak
+
+
+def _compared(test: TestRecord) -> list[Plain]:
+    """Return the windows of a test that have baselines: none of one that failed."""
+    return [window for window in test.windows if window["verdict"] is not None] if test.outcome == "passed" else []
+
+
+def _where(node_id: str, window: Plain) -> _Where:
+    """Return what finds the baseline of a window in the store."""
+    return (environment_of(window["environment"]), *split_id(node_id), window["name"])
+
+
+def by_environment(record: TestRecord) -> dict[Environment, set[str]]:
+    """Return the names of the windows of a test that were measured, by what measured them."""
+    found: dict[Environment, set[str]] = {}
+    for window in record.windows:
+        found.setdefault(environment_of(window["environment"]), set()).add(window["name"])
+    return found

@@ -1,0 +1,30 @@
+"""``opprof backends``: which can run here, and why the others cannot."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..errors import OpprofError
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    parser = commands.add_parser("backends", help="list backends: which can run, and why the others cannot")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    # Imported here, with NumPy behind it: the other commands do without.
+    from ..backends.cuda import driver, nvml
+    from ..backends.registry import find, load
+
+    for name in sorted(find()):
+        try:
+            reason = load(name).unavailable()
+        except OpprofError as error:
+            reason = str(error)
+        print(f"{name:8}  {'can run' if reason is None else f'cannot run: {reason}'}")
+    if not driver.problem() and (missing := nvml.unwatched()):
+        print(missing)
+    return False

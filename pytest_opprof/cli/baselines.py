@@ -1,0 +1,163 @@
+"""``opprof baselines``: list, check, prune and move baseline files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..baselines import file, place
+from ..baselines.stale import Collected, stale
+from ..baselines.store import Store
+from ..errors import BaselineError, UsageError
+from ..report.listing import clean
+from ..units import plural
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    kept = commands.add_parser("baselines", help="list, check, prune or move baselines")
+    actions = kept.add_subparsers(metavar="ACTION", required=True)
+    for name, run, text in (
+        ("list", _list, "list environments, modules and tests"),
+        ("check", _check, "check every file against its JSON Schema; exit 1 if one is wrong"),
+        ("prune", _prune, "remove baselines of tests that do not exist any more (runs pytest --collect-only)"),
+        ("move", _move, "let the baselines of a test, a module or a folder be those of another, after it was renamed"),
+    ):
+        action = actions.add_parser(name, help=text, description=text)
+        action.add_argument("--dir", type=Path, default=Path("baselines"), help="where they are (default: baselines)")
+        action.set_defaults(run=run)
+        if name in ("prune", "move"):
+            action.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        if name == "move":
+            action.add_argument("old", help="its name before: tests/test_a.py, tests/test_a.py::test_b, or a folder")
+            action.add_argument("new", help="its name now")
+        if name == "prune":
+            action.add_argument(
+                "--all-devices",
+                action="store_true",
+                help="also parameters that were not collected here, in environments of accelerators",
+            )
+            action.add_argument("pytest_args", nargs="*", help="what pytest is to collect (default: as configured)")
+
+
+def _list(arguments: argparse.Namespace) -> bool:
+    for path in _files(arguments.dir):
+        content = file.load(path)
+        print(clean(f"{path}  [{content.environment.full}]"))
+        for test, windows in sorted(content.tests.items()):
+            for window, entry in sorted(windows.items()):
+                timed = "; ".join(
+                    f"{runs[0].rounds} rounds in {plural(len(runs), 'process')} on {machine}"
+                    for machine, runs in sorted(entry.times.items())
+                )
+                calls = sum(calls.most for calls in entry.calls.values())
+                ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
+                print(clean(f"  {test}  {window}: {ops}"))
+    return False
+
+
+def _check(arguments: argparse.Namespace) -> bool:
+    wrong = 0
+    paths = _files(arguments.dir)
+    for path in paths:
+        try:
+            content = file.load(path)
+            expected = place.path_of(arguments.dir, content.environment, place.module_of(arguments.dir, path))
+            if expected != path:
+                raise BaselineError(f"{path}: is for {content.environment.full} and belongs in {expected.parent}")
+        except BaselineError as error:
+            print(error)
+            wrong += 1
+    print(f"{plural(len(paths), 'baseline file')}, {wrong} wrong")
+    return bool(wrong)
+
+
+def _prune(arguments: argparse.Namespace) -> bool:
+    paths = _files(arguments.dir)
+    collected = _collect(arguments.pytest_args)
+    modules = {place.module_of(arguments.dir, path) for path in paths}
+    if modules and modules.isdisjoint(collected.tests):
+        raise UsageError(
+            f"pytest collected none of the {len(modules)} modules that have baselines in {arguments.dir}, so nothing"
+            " was removed. Run this in the project whose baselines they are, with the same root directory"
+        )
+    store = Store(arguments.dir)
+    for path in paths:
+        # One that is broken may hold what another test needs: nothing is removed before it is mended.
+        if isinstance(content := store.at(path), BaselineError):
+            raise content
+    folders = {path.relative_to(arguments.dir).parts[0] for path in paths}
+    gone: dict[Path, list[str]] = {}
+    for path, test in stale(arguments.dir, folders, collected, store.at, arguments.all_devices):
+        gone.setdefault(path, []).append(test)
+    kept = sum(1 for _ in stale(arguments.dir, folders, collected, store.at)) - sum(map(len, gone.values()))
+    if kept:
+        print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
+    for path, tests in gone.items():
+        for test in tests:
+            print(clean(f"{path}: {test}"))
+        store.drop_tests(path, tests)
+    if not arguments.dry_run:
+        store.save()
+    total = sum(map(len, gone.values()))
+    print(f"{plural(total, 'stale baseline')}{' would be' if arguments.dry_run else ''} removed")
+    return False
+
+
+def _move(arguments: argparse.Namespace) -> bool:
+    _files(arguments.dir)
+    store, old, new = Store(arguments.dir), arguments.old.rstrip("/"), arguments.new.rstrip("/")
+    if not (moved := store.move(old, new)):
+        raise UsageError(f"nothing in {arguments.dir} is a baseline of {old} (opprof baselines list shows them all)")
+    paths = [] if arguments.dry_run else store.save()
+    print(f"{plural(moved, 'test')}{' would be' if arguments.dry_run else ''} moved from {old} to {new}")
+    for path in paths:
+        print(clean(f"  wrote {path}" if path.exists() else f"  removed {path}"))
+    return False
+
+
+def _collect(pytest_args: Sequence[str]) -> Collected:
+    """Ask pytest, in a process of its own, which tests exist. Raises UsageError when it cannot say."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "collected.json")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "-p",
+            "pytest_opprof.pytest_plugin.collected",
+            *pytest_args,
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "OPPROF_COLLECTED": str(answer)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if not answer.exists():
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+            raise UsageError(f"pytest could not collect the tests, so nothing was removed:\n{tail}")
+        document = json.loads(answer.read_text(encoding="utf-8"))
+    collected = Collected(Path(document["root"]), pytest_args, Path.cwd())
+    collected.add(document["tests"])
+    return collected
+
+
+def _files(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise UsageError(
+            f"there is no folder {root}; name another with --dir, or record baselines: pytest --opprof-update"
+        )
+    return list(place.files(root))

@@ -1,0 +1,23 @@
+"""``opprof formats``: the saved profiles that can be read."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..readers.formats import FORMATS, module
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    parser = commands.add_parser("formats", help="list the profiles that can be read")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    width = max(map(len, FORMATS))
+    for name in FORMATS:
+        format_ = module(name)
+        untried = "; as documented, not tried on recordings" if hasattr(format_, "AS_DOCUMENTED") else ""
+        print(f"{name:{width}}  {format_.TITLE}{untried}")
+    return False

@@ -1,0 +1,91 @@
+"""The ``opprof`` command: its parser, and what becomes of errors."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+from .. import __version__
+from ..errors import OpprofError
+from ..report.listing import clean
+from . import backends, baselines, check, convert, diff, formats, ops, show
+
+OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, 1 for a finding, 2 for bad usage or input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names are in any script, terminals are not
+    arguments = _parser().parse_args(argv)
+    if sys.stdout is None:
+        print("opprof: there is no standard output to write to", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        code = FINDING if arguments.run(arguments) else OK
+        sys.stdout.flush()
+    except OpprofError as error:
+        print("\n".join(map(clean, f"opprof: {error}".splitlines())), file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:
+        # The reader (head, a pager) has seen enough. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        print(clean(f"opprof: {error.filename or 'the output'}: {error.strerror or error}"), file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("opprof: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="opprof", description="Op-level performance regression testing.")
+    parser.add_argument("--version", action="version", version=f"opprof {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    ops.add(commands)
+    backends.add(commands)
+
+    selfcheck = commands.add_parser("selfcheck", help="measure known work: do counts, times and verdicts hold here?")
+    selfcheck.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU, else cpu")
+    selfcheck.add_argument("--json", action="store_true", help="print what was found as JSON")
+    selfcheck.set_defaults(run=_selfcheck)
+
+    for command in (show, diff, check, convert, formats):
+        command.add(commands)
+
+    text = "compare two --opprof-json files; exit 1 when the second is worse, 2 when they cannot be compared"
+    judge = commands.add_parser("judge", help=text, description=text)
+    judge.add_argument("base", type=Path, help="the run before, measured with --opprof-processes=5")
+    judge.add_argument("now", type=Path, help="the run after, measured with --opprof-processes=6")
+    judge.add_argument("--tolerance", metavar="PERCENT", help="how much slower a window may be (default: 13%%)")
+    judge.add_argument("--op-tolerance", metavar="PERCENT", help="how much slower a single op may be (default: 25%%)")
+    judge.add_argument("--floor", metavar="TIME", help="what a window has to be slower by to count (default: 2 us)")
+    judge.add_argument("--ignore-noise", action="store_true", help="let rounds that waited for a CPU count, too")
+    judge.add_argument("-t", "--top", type=int, default=5, metavar="K", help="unchanged ops to show (default: 5)")
+    judge.set_defaults(run=_judge)
+
+    baselines.add(commands)
+    return parser
+
+
+def _judge(arguments: argparse.Namespace) -> bool:
+    # Imported here, with NumPy behind it.
+    from .runs import judge_runs
+
+    return judge_runs(arguments)
+
+
+def _selfcheck(arguments: argparse.Namespace) -> bool:
+    # Imported here, with NumPy behind it.
+    from .selfcheck import run
+
+    return run(arguments)

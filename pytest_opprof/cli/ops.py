@@ -1,0 +1,31 @@
+"""``opprof ops``: canonical ops and the raw names that mean them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .. import errors
+from ..ops import names
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    parser = commands.add_parser("ops", help="list canonical ops and the raw names that mean them")
+    parser.add_argument("name", nargs="*", help="only these: canonical or raw names")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    wanted = {op for name in arguments.name for op in names.possible_ops(name)}
+    for name in arguments.name:
+        if not names.is_known(name):
+            raise errors.unknown(name, names.canonical_ops())
+    rows = [row for row in names.rows() if not arguments.name or row[0] in wanted]
+    width = max((len(op) for op, _, _ in rows), default=0)
+    for op, framework, raws in rows:
+        print(f"{op:{width}}  {framework:11}  {' '.join(raws.split())}".rstrip())
+    for name in arguments.name:
+        if not names.possible_ops(name):
+            print(f"{name}: no op of its own; the ops inside it count")
+    return False

@@ -1,0 +1,138 @@
+"""Reading the profiles that a command names: which of a folder, progress on a terminal, and what is said of them."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import mmap
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import TraceError, UsageError
+from ..profile import query
+from ..profile.saved import OpTrace
+from ..readers import formats
+from ..readers.shared.place import Place
+from ..report import listing
+
+MOST_MEMORY = 4 << 30
+"""Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
+_SHOWS_PROGRESS = 20_000_000
+"""Bytes: what takes less than about a tenth of a second needs no progress."""
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add what says which profile to read, and how."""
+    parser.add_argument("--source", metavar="FORMAT", help="read it as this format, whatever it looks like")
+    parser.add_argument("--rank", metavar="N", help="which rank (or 'all'), of a folder with several")
+    parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
+    parser.add_argument("--partial", action="store_true", help="read what is whole of a file that was cut")
+
+
+def read(
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False
+) -> list[tuple[formats.Found, OpTrace]]:
+    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
+    gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
+    try:
+        with _Progress(path) as progress, _bounded(path):
+            found = _chosen(formats.find(Place(path, progress), arguments.source), path, rank)
+            read = [formats.read(each, arguments.partial) for each in found]
+    except MemoryError:
+        raise TraceError(
+            f"{path}: takes more memory to read than the {MOST_MEMORY >> 30} GiB that opprof takes, or than there is."
+            " Record fewer steps, or give one rank of several"
+        ) from None
+    finally:
+        gc.freeze()  # nor are they looked through from here on
+        gc.enable()
+    for each, trace in zip(found, read):
+        if not trace.records:
+            raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
+        for remark in () if quiet else remarks(trace):
+            say(each, remark)
+    return [(each, trace if steps is None else query.steps(trace, steps)) for each, trace in zip(found, read)]
+
+
+@contextmanager
+def _bounded(path: Path) -> Iterator[None]:
+    """Let the process take `MOST_MEMORY` more, beside what it maps of a file; more is a MemoryError (Linux only)."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit, setrlimit
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    mapped = path.stat().st_size if path.is_file() else 0
+    soft, hard = getrlimit(RLIMIT_AS)
+    limits = [pages * mmap.PAGESIZE + mapped + MOST_MEMORY, *(each for each in (soft, hard) if each != RLIM_INFINITY)]
+    setrlimit(RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        setrlimit(RLIMIT_AS, (soft, hard))
+
+
+def remarks(trace: OpTrace) -> list[str]:
+    """Return what the user should know of a profile."""
+    return [*trace.remarks, *query.untimed(trace)]
+
+
+def say(found: formats.Found, remark: str) -> None:
+    """Say something of a profile beside the answer, on stderr."""
+    print(f"opprof: {listing.clean(f'{found}: {remark}')}", file=sys.stderr)
+
+
+def _chosen(found: Sequence[formats.Found], path: Path, rank: str | None) -> list[formats.Found]:
+    if rank == "all":
+        return list(found)
+    if rank is not None and not rank.isdecimal():
+        raise UsageError(f"--rank {rank!r}: write a number, or all")
+    chosen = [each for each in found if rank is None or each.rank == int(rank)]
+    if len(chosen) == 1:
+        return chosen
+    if not chosen:
+        raise UsageError(f"{path}: has no rank {rank}; it holds{_names(found)}")
+    told_apart = len({each.rank for each in chosen} - {None}) == len(chosen)
+    how = "choose one by --rank N, or --rank all" if told_apart else "name one, or say --rank all for each of them"
+    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{_names(chosen)}")
+
+
+def _names(found: Sequence[formats.Found], most: int = 20) -> str:
+    lines = [f"\n  {listing.clean(str(each))}" for each in found[:most]]
+    return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
+
+
+def read_one(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str) -> OpTrace:
+    """Read the one profile that *command* takes."""
+    profiles = read(arguments, path, rank, steps)
+    if len(profiles) > 1:
+        raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
+    return profiles[0][1]
+
+
+class _Progress:
+    """Says on a terminal how much of a large file was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._size = path.stat().st_size if path.is_file() else 0
+        self._read = 0
+        self._said = -1
+        self._shown = self._size > _SHOWS_PROGRESS and sys.stderr.isatty()
+
+    def __enter__(self) -> Callable[[int], None]:
+        return self._more
+
+    def __exit__(self, *_: object) -> None:
+        if self._said >= 0:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _more(self, size: int) -> None:
+        self._read += size
+        percent = min(100 * self._read // self._size, 100) if self._shown else self._said
+        if percent != self._said:
+            self._said = percent
+            print(f"\ropprof: reading, {percent}%", end="", file=sys.stderr, flush=True)

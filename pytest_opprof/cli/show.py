@@ -1,0 +1,296 @@
+"""``opprof show``: what a saved profile holds, op by op."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import errors
+from ..errors import UsageError
+from ..ops import names as ops_names
+from ..ops.dtypes import is_dtype
+from ..profile import query
+from ..profile.query import Question, Side
+from ..profile.saved import OUTSIDE, KernelRecord, OpTrace
+from ..readers import formats
+from ..report import listing
+from ..units import format_bytes, format_ns, format_share, parse_duration, plural
+from . import read
+
+_NOT_OF_KERNELS: Mapping[str, object] = {
+    **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
+    "type": [],
+    "order_by": "time",
+    "side": "device",
+    "time": "end",
+}
+"""Options of the list of ops, and what they are where they are not given (or nothing)."""
+_LISTED = 8
+"""Ops that an answer without rows names."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    show = commands.add_parser(
+        "show",
+        help="show what a saved profile holds, op by op",
+        description="Filters do not change the totals above the table. Times have units: 100us, 1.5ms.",
+    )
+    show.add_argument("file", type=Path, help="a profile, or a folder with one")
+    read.add_source(show)
+    _add_question(show)
+    show.set_defaults(run=_run)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-t",
+        "--top",
+        type=int,
+        default=3,
+        metavar="K",
+        help="rows to show (default: 3; 0 is all)",
+    )
+    add("--name", metavar="REGEX", help="ops whose name this is found in, anywhere: '^conv' anchors it")
+    add("--type", action="append", default=[], metavar="OP", help="ops of this type, canonical or raw; repeatable")
+    add("--input-dtype", default="", metavar="DTYPE", help="ops with an input of this dtype")
+    add("--order-by", default="time", metavar="[+]COLUMN", help="from the largest; + from the smallest (default: time)")
+    add("--aggregate-by", choices=("type", "op"), help="one row for each raw type or canonical op")
+    add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
+    add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
+    add("--min-time", metavar="TIME", help="ops of at least this time")
+    add("--max-time", metavar="TIME", help="ops of at most this time")
+    add("--side", choices=("device", "host", "both"), default="device", help="whose time (default: device)")
+    add("--kernels", action="store_true", help="the list of kernels instead: calls, total, average, launched by")
+    add("--copy-time", action="store_true", help="also the time of the copies among the ops")
+    add("--only-ops", action="store_true", help="only name, type and id, an op a line")
+    add("--format", choices=listing.FORMATS, default="table")
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    """Print what a profile holds."""
+    profiles = read.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    answers = [_answer(found, trace, arguments) for found, trace in profiles]
+    if arguments.kernels and not any(_kernels(trace, arguments.name) for _, trace in profiles):
+        # A table of ops without rows has totals above it; here there is nothing.
+        raise UsageError(_no_kernel([trace for _, trace in profiles], arguments.name))
+    if arguments.format == "json":
+        print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
+    elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
+        print(text)
+    return False
+
+
+def _answer(found: formats.Found, trace: OpTrace, arguments: argparse.Namespace) -> Any:
+    """Return what is to be printed of one profile: text, or the JSON object."""
+    whose = {"profile": str(found.place), "rank": found.rank} if arguments.rank == "all" else {}
+    if arguments.kernels:
+        return _kernels_answer(found, trace, arguments, whose)
+    sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
+    questions = [_question(arguments, side) for side in sides]
+    for question in questions:
+        _check_known(trace, question)
+    for doubt in _doubts(trace, questions[0]):
+        read.say(found, doubt)
+    if arguments.format in ("table", "markdown") and not arguments.only_ops:
+        return "\n".join([*([str(found)] if whose else []), *_text(trace, questions, arguments)])
+    columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
+    answers = [query.answer(trace, question) for question in questions]
+    for question, lines in zip(questions, answers):
+        if not lines:
+            read.say(found, _nothing(trace, question))
+    if arguments.format == "json":
+        return {
+            **whose,
+            **_document(trace, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
+        }
+    if arguments.copy_time:
+        read.say(found, _copy_line(query.copy_time(trace, questions[0])))
+    if arguments.format == "csv":
+        marked = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
+        return listing.one_csv([listing.rows_csv(lines, mark, columns) for lines, mark in zip(answers, marked)])
+    return listing.names_text([line for lines in answers for line in lines], arguments.format)
+
+
+def _question(arguments: argparse.Namespace, side: Side) -> Question:
+    order_by, ascending = query.ordering(arguments.order_by)
+    return Question(
+        side=side,
+        time=arguments.time,
+        name=_pattern(arguments.name),
+        types=tuple(arguments.type),
+        input_dtype=arguments.input_dtype,
+        least_ns=_duration(arguments.min_time, "--min-time"),
+        most_ns=_duration(arguments.max_time, "--max-time"),
+        aggregate_by=arguments.aggregate_by or ("all" if arguments.aggregate else ""),
+        aggregate=arguments.aggregate or "sum",
+        order_by=order_by,
+        ascending=ascending,
+        top=arguments.top,
+    )
+
+
+def _duration(text: str | None, flag: str) -> int | None:
+    return None if text is None else parse_duration(text, flag)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"--name {text!r} is no regular expression: {error}") from None
+
+
+def _check_known(trace: OpTrace, question: Question) -> None:
+    """Raise UsageError for a question that the profile cannot answer: an empty table would say something else."""
+    if query.is_timed(trace) and not query.has_times(trace, question.side):
+        other = "host" if question.side == "device" else "device"
+        raise UsageError(f"{trace.source}: has no {question.side} times; ask for those of the {other}: --side {other}")
+    if question.time == "kern" and not any(
+        query.launch_ns(record, question.side) is not None for record in trace.records
+    ):
+        raise UsageError(f"{trace.source}: does not tell when an op's first kernel began (--time kern)")
+    if question.input_dtype and not query.input_dtypes(trace):
+        raise UsageError(f"{trace.source}: has no dtypes, so --input-dtype cannot be answered")
+
+
+def _doubts(trace: OpTrace, question: Question) -> Iterator[str]:
+    """Yield what an answer may not be taken for: of a misspelt name, or of a type that the source cannot tell."""
+    for name in question.types:
+        if query.is_untold(trace, name):
+            yield f"--type {name}: {trace.source} does not tell {name} from other ops, so there may be more"
+        elif not query.is_present(trace, name) and not ops_names.is_known(name):
+            known = {
+                *ops_names.canonical_ops(),
+                *_ops(trace, question.side),
+                *(record.type for record in trace.records),
+            }
+            yield f"--type: {errors.unknown(name, known)}"
+    if question.input_dtype and not is_dtype(question.input_dtype):
+        yield f"--input-dtype: {errors.unknown(question.input_dtype, query.input_dtypes(trace), 'dtype')}"
+
+
+def _document(
+    trace: OpTrace, questions: Sequence[Question], rows: Sequence[Any], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "source": trace.source,
+        "environment": trace.environment.full,
+        "steps": list(trace.steps),
+        "device_time_ns": query.total(trace, "device"),
+        "host_time_ns": query.total(trace, "host"),
+        "communication_ns": query.communication(trace),
+        "step_ns": list(trace.step_ns) if trace.step_ns else None,
+        "peak_memory": trace.peak_memory,
+        "remarks": read.remarks(trace),
+        **dict(zip(("rows", "host_rows"), rows)),
+    }
+    if arguments.copy_time:
+        time = query.copy_time(trace, questions[0])
+        document["copy_time"] = {"calls": time.calls, "total_ns": time.total_ns, "launch_ns": time.launch_ns}
+    return document
+
+
+def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Namespace) -> Iterator[str]:
+    yield f"{trace.source}  [{trace.environment}]"
+    for side in ("device", "host"):
+        ns = query.total(trace, side)
+        yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
+    if (
+        len(trace.steps) > 1
+        and trace.steps[-1] == OUTSIDE
+        and (ns := query.total(query.steps(trace, OUTSIDE), "device"))
+    ):
+        yield f"device time outside of every step: {format_ns(ns, 4)}"
+    if ns := query.communication(trace):
+        yield f"communication, beside it: {format_ns(ns, 4)}"
+    if trace.step_ns and len(trace.step_ns) == 1:
+        yield f"wall time of the step: {format_ns(trace.step_ns[0], 4)}"
+    elif trace.step_ns:
+        least, most = (format_ns(of(trace.step_ns), 4) for of in (min, max))
+        yield f"wall time of each of {len(trace.step_ns)} steps: {least} to {most}"
+    if trace.peak_memory is not None:
+        yield f"peak memory: {format_bytes(trace.peak_memory, 4)}"
+    if arguments.copy_time:
+        yield _copy_line(query.copy_time(trace, questions[0]))
+    for question in questions:
+        lines = query.answer(trace, question)
+        yield from map(_selected, query.selection(trace, question))
+        if any(line.calls == 0 for line in lines):
+            yield "0 calls: a part of calls that are counted in another row"
+        yield ""
+        yield listing.rows_table(lines, arguments.format) if lines else _nothing(trace, question)
+
+
+def _selected(line: query.Line) -> str:
+    what = "selected" if line.type == "all" else f"selected {line.type}"
+    share = "" if line.share is None else f" ({format_share(line.share)})"
+    time = "" if line.time_ns is None else f", {format_ns(line.time_ns, 4)}{share}"
+    return f"{what}: {plural(line.calls, 'call')}{time}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f". There are {', '.join(names[:_LISTED])}{more}" if names else ""
+
+
+def _nothing(trace: OpTrace, question: Question) -> str:
+    """Return that nothing matches, and what there is."""
+    dtypes = f" Input dtypes: {', '.join(query.input_dtypes(trace))}." if question.input_dtype else ""
+    return f"no op of the {question.side} matches{_listed(_ops(trace, question.side))}.{dtypes}"
+
+
+def _ops(trace: OpTrace, side: Side) -> list[str]:
+    """Return the ops, the most expensive first."""
+    return [line.op or "" for line in query.answer(trace, Question(side=side, aggregate_by="op"))]
+
+
+def _copy_line(time: query.CopyTime) -> str:
+    if not time.calls or time.total_ns is None:
+        return "copies: none"
+    launch = "" if time.launch_ns is None else f", of it {format_ns(time.launch_ns)} waiting and launching"
+    return f"copies: {time.calls}, {format_ns(time.total_ns)}, {format_ns(time.total_ns / time.calls)} each{launch}"
+
+
+def _kernels_answer(
+    found: formats.Found, trace: OpTrace, arguments: argparse.Namespace, whose: Mapping[str, object]
+) -> Any:
+    if trace.kernels is None:
+        raise UsageError(f"{trace.source}: has no kernels beside its ops; opprof show without --kernels lists those")
+    given = vars(arguments)
+    if other := [flag for flag, default in _NOT_OF_KERNELS.items() if given[flag] and given[flag] != default]:
+        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
+        raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
+    kernels = _kernels(trace, arguments.name)
+    nothing = "" if kernels else _no_kernel([trace], arguments.name)
+    kernels = kernels[: arguments.top] if arguments.top else kernels
+    if arguments.format in ("table", "markdown"):
+        text = nothing or listing.kernels_text(kernels, arguments.format)
+        return "\n".join([*map(str, list(whose.values())[:1]), text])
+    if nothing and whose:
+        read.say(found, nothing)
+    if arguments.format == "csv":
+        return listing.kernels_csv(kernels, whose)
+    return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
+
+
+def _kernels(trace: OpTrace, name: str | None) -> list[KernelRecord]:
+    """Return the kernels whose names match, steps joined, the most expensive first."""
+    pattern = _pattern(name)
+    joined: dict[tuple[str, str, str], KernelRecord] = {}
+    for kernel in trace.kernels or ():
+        if pattern is None or pattern.search(kernel.name):
+            key = kernel.name, kernel.launched_by, kernel.place
+            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
+            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
+    return sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+
+
+def _no_kernel(traces: Sequence[OpTrace], name: str | None) -> str:
+    there = list(dict.fromkeys(listing.short(kernel.name) for trace in traces for kernel in _kernels(trace, None)))
+    asked = "" if name is None else f"--name {name!r}: "
+    return f"{asked}no kernel matches{_listed(there)}" if there else f"{asked}no kernel ran in the steps asked for"

@@ -1,0 +1,215 @@
+"""Known work for `selfcheck`: so many products of matrices, casts and copies, in each framework of a device.
+
+The frameworks are imported where their work is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from ..backends.contract import Backend
+from ..backends.cuda import driver
+from ..backends.registry import load
+from ..errors import BackendError
+
+LONGER = 1.5
+"""How much more work a slowed product is: it sums over so many times the elements, so that it takes as much longer."""
+_INSTALL_CUPY = "pip install cupy-cuda13x (CUDA 13) or cupy-cuda12x (CUDA 12)"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large the arrays are."""
+
+    matrix: int
+    """Rows and columns: a product should take long against what a clock costs."""
+    data: int
+    """Elements of what is cast and copied."""
+    small: int
+    """Elements of what is added where the price of recording an op is wanted."""
+
+
+ON_CPU = Sizes(matrix=384, data=2**16, small=8)
+ON_GPU = Sizes(matrix=4096, data=2**20, small=2**16)
+"""A product of 4096 takes 2 ms on an H100, 17 ms on a T4: the microseconds between two events of CUDA are no 1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A clock that is not ours."""
+
+    name: str
+    tolerance: float
+    """How far its time of some products may be from ours."""
+    ns: Callable[[Callable[[], None]], int]
+    """Runs what it is given, and returns how long that took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one framework: its arrays, and what it calls the rest."""
+
+    framework: str
+    backend: Backend
+    array: Callable[[tuple[int, ...]], Any]
+    """Makes one of ones, float32, whose ops are recorded."""
+    plain: Callable[[tuple[int, ...]], Any]
+    """Makes one as a program has it that is not measured."""
+    cast: Callable[[Any], object]
+    copy: Callable[[Any], object]
+    copy_op: str
+    """The op that `copy` is."""
+    wait: Callable[[], object]
+    """Returns when the device has done its work."""
+    clock: Clock
+    sizes: Sizes
+    on_host: bool = True
+    """Whether its times depend on what else the host does."""
+    beside: tuple[str, ...] = ()
+    """Ops that the framework may add of its own."""
+
+
+def _by_perf_counter(body: Callable[[], None]) -> int:
+    begin = perf_counter_ns()
+    body()
+    return perf_counter_ns() - begin
+
+
+PERF_COUNTER = Clock("perf_counter", 0.10, _by_perf_counter)
+"""It sees what surrounds an op as well, some microseconds of a product that takes a millisecond."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def of_numpy() -> Work:
+    """Return the work of NumPy."""
+    backend: Any = load("numpy")
+
+    def plain(shape: tuple[int, ...]) -> Any:
+        return np.ones(shape, np.float32)
+
+    return Work(
+        framework="numpy",
+        backend=backend,
+        array=lambda shape: backend.watch(plain(shape)),
+        plain=plain,
+        cast=lambda array: array.astype(np.float64),
+        copy=lambda array: array.copy(),
+        copy_op="Copy",
+        wait=_nothing,
+        clock=PERF_COUNTER,
+        sizes=ON_CPU,
+    )
+
+
+def of_torch(device: str) -> Work:
+    """Return the work of PyTorch on the CPU or, with *device* ``cuda``, on a GPU."""
+    torch = _imported("torch")
+    on_host = device == "cpu"
+
+    def plain(shape: tuple[int, ...]) -> Any:
+        return torch.ones(shape, dtype=torch.float32, device=device)
+
+    return Work(
+        framework="torch",
+        backend=load("torch"),
+        array=plain,
+        plain=plain,
+        cast=lambda tensor: tensor.to(torch.float64),
+        copy=lambda tensor: tensor.clone() if on_host else tensor.cpu(),
+        copy_op="Copy" if on_host else "MemcpyDtoH",
+        wait=_nothing if on_host else torch.cuda.synchronize,
+        clock=PERF_COUNTER if on_host else _events(lambda: torch.cuda.Event(enable_timing=True), _torch_elapsed),
+        sizes=ON_CPU if on_host else ON_GPU,
+        on_host=on_host,
+        beside=() if on_host else BESIDE_ON_CUDA,
+    )
+
+
+def of_cupy() -> Work:
+    """Return the work of CuPy."""
+    cupy = _imported("cupy")
+
+    def plain(shape: tuple[int, ...]) -> Any:
+        return cupy.ones(shape, cupy.float32)
+
+    return Work(
+        framework="cupy",
+        backend=load("cuda"),
+        array=plain,
+        plain=plain,
+        cast=lambda array: array.astype(cupy.float64),
+        copy=lambda array: array.get(),
+        copy_op="MemcpyDtoH",
+        wait=cupy.cuda.runtime.deviceSynchronize,
+        clock=_events(cupy.cuda.Event, cupy.cuda.get_elapsed_time),
+        sizes=ON_GPU,
+        on_host=False,
+        beside=BESIDE_ON_CUDA,
+    )
+
+
+BESIDE_ON_CUDA = ("Synchronize", "Memset", "splitKreduce_kernel")
+"""A copy to the host waits for it; cuBLAS may split a product, and add its parts up in a kernel of its own."""
+
+
+def _torch_elapsed(begin: Any, end: Any) -> float:
+    return float(begin.elapsed_time(end))
+
+
+def _events(event: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Clock:
+    """Return the GPU's clock: what passes between two events that CUDA records."""
+
+    def ns(body: Callable[[], None]) -> int:
+        begin, end = event(), event()
+        begin.record()
+        body()
+        end.record()
+        end.synchronize()
+        return round(elapsed_ms(begin, end) * 1e6)
+
+    return Clock("CUDA's events", 0.01, ns)
+
+
+def _on_cpu() -> Iterator[Work]:
+    yield of_numpy()
+    if find_spec("torch"):
+        yield of_torch("cpu")
+
+
+def _on_cuda() -> Iterator[Work]:
+    if problem := driver.problem():
+        raise BackendError(problem)
+    if find_spec("cupy"):
+        work = of_cupy()
+    elif find_spec("torch") and _imported("torch").version.cuda:
+        work = of_torch("cuda")
+    else:
+        raise BackendError(f"neither CuPy nor a PyTorch with CUDA is installed: {_INSTALL_CUPY}")
+    if problem := work.backend.unavailable():
+        raise BackendError(problem)
+    yield work
+
+
+def _imported(framework: str) -> Any:
+    try:
+        return import_module(framework)
+    except Exception as error:  # a broken installation may fail in any way
+        raise BackendError(f"{framework} is installed and cannot be imported: {error}") from error
+
+
+DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda}
+
+
+def works(device: str) -> Iterator[Work]:
+    """Yield the work to do on *device*. Raises BackendError with what is missing where some cannot be done."""
+    return DEVICES[device]()

@@ -1,0 +1,21 @@
+"""Files that are written whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Put *content* into *path*, which is the old file or the new one at any moment. Raises OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,132 @@
+"""Who else uses the machine: how long our threads waited for a CPU, and which processes took it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from time import monotonic
+
+_PROC = Path("/proc")
+_TASKS = _PROC / "self" / "task"
+RUN = "OPPROF_RUN"
+"""In the environment of what a run of pytest starts, the number of the process that is that run: the fresh processes,
+workers and sides below it hold contexts on the same GPU, and take turns."""
+BUSY = 0.25
+"""Share of a machine's cores in use by others from which times recorded on it are no baseline: a busy loop on one of
+two cores made unchanged code up to 14 % slower."""
+
+
+def waited_ns() -> int | None:
+    """Return how long this process's threads were ready to run without getting a CPU; None where nothing tells.
+
+    Linux, second field of schedstat, ns. 15 us for the first thread and 7 for each further one.
+    """
+    try:
+        threads = os.listdir(_TASKS)
+    except OSError:
+        return None
+    waits = [wait for thread in threads if (wait := _waited_ns(thread)) is not None]
+    return sum(waits) if waits else None
+
+
+def _waited_ns(thread: str) -> int | None:
+    try:
+        with open(f"{_TASKS}/{thread}/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None  # the thread has ended, or the kernel keeps no statistics
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    at_s: float
+    busy_s: float
+    """CPU time of all processes of the machine."""
+    own_s: float
+    """That of this process and its children that have ended."""
+    by_process: dict[tuple[int, str], float]
+
+
+class Watch:
+    """Looks who else uses the machine, from when it is made on."""
+
+    def __init__(self) -> None:
+        self._begin = _usage()
+
+    def busy(self) -> str:
+        """Say what used the machine beside this process and its children; empty if little did, or nothing tells."""
+        begin, end = self._begin, _usage()
+        if begin is None or end is None or end.at_s <= begin.at_s:
+            return ""
+        passed = end.at_s - begin.at_s
+        others = (end.busy_s - begin.busy_s - (end.own_s - begin.own_s)) / passed
+        cores = os.cpu_count() or 1
+        if others <= BUSY * cores:
+            return ""
+        # By its number alone: a thread of the kernel changes its name with its work.
+        before = {pid: s for (pid, _), s in begin.by_process.items()}
+        used = {who: (s - before.get(who[0], 0.0)) / passed for who, s in end.by_process.items()}
+        worst = sorted(used.items(), key=lambda item: -item[1])[:3]
+        named = [f"{name} (process {pid}) {share:.1f}" for (pid, name), share in worst if share > 0.05]
+        return f"other processes used {others:.1f} of {cores} cores" + (f": {', '.join(named)}" if named else "")
+
+
+def _usage() -> _Usage | None:
+    try:
+        line = (_PROC / "stat").read_text(encoding="ascii").partition("\n")[0]
+        user, nice, system, _idle, _iowait, irq, softirq, _steal = map(int, line.split()[1:9])
+    except (OSError, ValueError):
+        return None
+    own = os.times()
+    return _Usage(
+        monotonic(),
+        (user + nice + system + irq + softirq) / _ticks(),
+        own.user + own.system + own.children_user + own.children_system,
+        dict(_others()),
+    )
+
+
+def _others() -> Iterator[tuple[tuple[int, str], float]]:
+    """Yield the CPU time of every other process that can be seen."""
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                name, _, rest = (entry / "stat").read_text(errors="replace").partition(" (")[2].rpartition(") ")
+            except OSError:
+                continue  # it has ended
+            fields = rest.split()
+            if len(fields) > 12:
+                yield (int(entry.name), name), (int(fields[11]) + int(fields[12])) / _ticks()
+
+
+def is_of_this_run(pid: int) -> bool:
+    """Tell whether a process, or the one that a thread is of, is this one or belongs to the same run of pytest."""
+    ours, status = {str(os.getpid()), os.environ.get(RUN, "")}, _status(pid)
+    while status:
+        if status.get("Tgid") in ours:
+            return True
+        status = _status(status.get("PPid", 0))
+    return False
+
+
+def named(pid: int) -> str:
+    """Return how to speak of a process: with its name, where that can be seen."""
+    name = _status(pid).get("Name")
+    return f"process {pid} ({name})" if name else f"process {pid}"
+
+
+def _status(pid: int | str) -> dict[str, str]:
+    """Return what the system says of a process or thread; nothing of one that is not there, or not to be seen."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+@cache
+def _ticks() -> int:
+    return os.sysconf("SC_CLK_TCK")

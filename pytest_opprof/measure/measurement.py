@@ -1,0 +1,84 @@
+"""What one test measures: its windows, the rounds they have, and the threads and the core they are timed on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..backends.contract import Backend
+from ..backends.registry import threads_limited
+from ..errors import UsageError
+from ..machine.core import Core
+from ..verdict.tolerances import LEAST_ROUNDS
+from .plan import Plan
+from .recorder import Recorder
+from .window import OPEN, Window
+
+if TYPE_CHECKING:
+    pass
+
+
+class Measurement:
+    """What one test measures: its recorder and its windows."""
+
+    def __init__(self, plan: Plan, backends: list[Backend], aliases: Mapping[str, str], judges: bool) -> None:
+        """*judges*: whether this run compares what it measures."""
+        self.plan = plan
+        self.judges = judges
+        self.core: Core | None = None
+        self.threads = 0
+        """How many an op may use now; 0: as many as it likes."""
+        self.backends = backends
+        self.aliases = aliases
+        self.recorder = Recorder(backends, plan.options, aliases, explicit=plan.backends is not None)
+        self.windows: list[Window] = []
+        """Those that were opened, in order."""
+        self.is_over = False
+        """Whether the test was judged: what is opened later would be by nobody."""
+        self.rounds: list[Window] = []
+        """The windows that `Opprof.rounds` made: in a marked test they are what the marks limit."""
+        self._unnamed = Counter[str]()
+
+    def next_name(self, kind: str = "") -> str:
+        """Return the name of the next unnamed window: ``1``, ``2``; ``rounds 1``, ``rounds 2``."""
+        self._unnamed[kind] += 1
+        return f"{kind} {self._unnamed[kind]}".strip()
+
+    def begin_round(self) -> None:
+        """Number the unnamed windows from the start: the body runs again."""
+        self._unnamed.clear()
+
+    @contextmanager
+    def threads_for(self, rounds: int) -> Iterator[None]:
+        """Limit the threads of what runs inside, and let it wait for its core, if so many *rounds* are to be judged."""
+        if not self.judges or rounds < LEAST_ROUNDS:
+            yield
+            return
+        threads, core = self.threads, self.recorder.core
+        self.recorder.core = self.core
+        try:
+            if threads or not self.plan.threads:
+                yield
+                return
+            with threads_limited([backend for backend in self.backends if backend.in_use()], self.plan.threads):
+                self.threads = self.plan.threads
+                yield
+        finally:
+            self.threads, self.recorder.core = threads, core
+
+    def opened(self, window: Window) -> None:
+        """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""
+        __tracebackhide__ = True
+        if self.is_over:
+            raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
+        if any(other.name == window.name and other.unfinished == OPEN for other in self.windows):
+            raise UsageError(f"window {window.name!r} is open already; give the one inside another name")
+        window.threads = self.threads
+        self.windows.append(window)
+
+    def forget(self, kept: int = 0) -> None:
+        """Drop the windows but for the first *kept*: they were warm-up."""
+        del self.windows[kept:]
+        self.rounds = [window for window in self.rounds if window in self.windows]

@@ -1,0 +1,61 @@
+"""What is to be done: `Settings` of a run and, with its marks over them, the `Plan` of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..backends.contract import Options, Timing, Watched
+from ..verdict.budgets import Budget
+from ..verdict.tolerances import Limits
+
+Update = Literal["", "all", "new"]
+Noise = Literal["warn", "fail", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The flags of one run, the ini file's values where no flag was given."""
+
+    baselines: Path
+    backends: tuple[str, ...] | None
+    """None: chosen by what the process uses."""
+    timing: Timing
+    numpy: Watched
+    limits: Limits
+    threads: int
+    """How many an op may use where times are judged; 0: as many as it likes."""
+    processes: int | None
+    """In how many to measure what is timed; None: `BASE_PROCESSES` for a baseline, else 1."""
+    noise: Noise
+    against: str
+    """The revision to compare with, empty for the stored baselines."""
+    against_python: str
+    serialize: bool
+    """Whether workers of pytest-xdist measure one at a time."""
+    top: int
+    everything: bool
+    strict: bool
+    update: Update
+    json: Path | None
+    aliases: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one test is to be measured and judged: its marks over the settings."""
+
+    budget: Budget
+    marked: bool
+    measured: bool
+    """Whether the body is measured; windows of the fixture always are."""
+    rounds: int
+    warmup: int
+    backends: tuple[str, ...] | None
+    options: Options
+    limits: Limits
+    threads: int
+    top: int
+    baseline: bool

@@ -1,0 +1,203 @@
+"""One test's live measurement: windows that nest, over backends that do not.
+
+One collection runs at a time, from the first open window to the last close; what it records belongs to every window
+that is open. The recorder marks where steps begin and end, so the profiler is restarted only where an inner window
+closes (its numbers are wanted at once) while an outer one is open.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from threading import get_ident
+from time import perf_counter_ns
+
+from ..backends.contract import Backend, Options
+from ..errors import BackendError, NothingMeasured, UsageError
+from ..machine.core import Core, yardstick_ns
+from ..machine.load import waited_ns
+from ..profile.assembly import assemble
+from ..profile.event_log import EventLog
+from ..profile.op_profile import OpProfile
+from . import user_ops
+from .ranges import Ranges, check_name
+from .window import LEFT, Window
+
+
+class Recorder:
+    """Opens windows and collects for them. Not for use from several threads."""
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        options: Options,
+        aliases: Mapping[str, str] | None = None,
+        explicit: bool = False,
+    ) -> None:
+        """Collect from *backends*: all of them if *explicit*, else those whose framework this process uses."""
+        self._backends = backends
+        self._options = options
+        self._aliases = aliases
+        self._explicit = explicit
+        self._started: list[Backend] = []
+        self._open: list[Window] = []
+        self._active: dict[Window, int] = {}
+        self._live: ExitStack | None = None
+        self._logs: list[EventLog] = []
+        self._intervals: list[dict[Window, int]] = []
+        self._ranges = Ranges()
+        self._range_names: set[str] = set()
+        self._thread = 0
+        self._around: Recorder | None = None
+        self._marked_ns = 0
+        self._paused_ns = 0
+        self._yardstick_ns = 0
+        self.turn: Callable[[], None] | None = None
+        """Called before each outermost step, where this process has to wait for its turn."""
+        self.core: Core | None = None
+        """Where steps wait for a core of their own."""
+
+    @contextmanager
+    def open(self, window: Window) -> Iterator[Window]:
+        """Collect for *window* until the context ends; its steps are what `step` encloses.
+
+        Raises BackendError where no backend can record, or one lost the window. If the body raises, the window has no
+        profile, and the windows around it go on.
+        """
+        self._check_no_range_is_open(window, "begins")
+        self._open.append(window)
+        try:
+            if self._live is None:
+                self._start()
+            yield window
+        except BaseException as error:
+            window.unfinished = LEFT if isinstance(error, GeneratorExit) else f"ended in {type(error).__name__}"
+            if window in self._open:
+                self._open.remove(window)
+                if not self._open:
+                    self.abandon()
+            raise
+        if window not in self._open:
+            return  # abandoned: the test was over before the window
+        self._open.remove(window)
+        self._stop()
+        if self._open:
+            self._start()
+        window._profile = assemble(window._parts, window._host_ns, window._wait_ns, window._yardstick_ns)
+        window.unfinished = ""
+        window._parts.clear()
+
+    @contextmanager
+    def step(self, window: Window) -> Iterator[None]:
+        """Count what runs inside as one step of an open *window*. Raises UsageError where a range is not inside it."""
+        self._check_no_range_is_open(window, "begins")
+        if not self._active:
+            if self.turn:
+                self.turn()
+            self._yardstick_ns = self.core.yardstick_ns() if self.core else yardstick_ns()
+        self._active[window] = len(window._host_ns)
+        self._mark()
+        waited = waited_ns()
+        begin, paused = perf_counter_ns(), self._paused_ns
+        try:
+            yield
+            self._check_no_range_is_open(window, "ends")
+            window._host_ns.append(perf_counter_ns() - begin - (self._paused_ns - paused))
+            if waited is not None:
+                # A thread that ended took what it had waited along.
+                window._wait_ns.append(max((waited_ns() or 0) - waited, 0))
+            window._yardstick_ns.append(self._yardstick_ns)
+        finally:
+            del self._active[window]
+            if self._live is not None:
+                self._mark()
+
+    def enter(self, name: str) -> None:
+        """Begin a range of the user's, if this is the thread that is recorded. Raises UsageError for a bad name."""
+        __tracebackhide__ = True
+        if get_ident() != self._thread:
+            return
+        if not isinstance(name, str) or name not in self._range_names:
+            check_name(name, self._logs)
+            self._range_names.add(name)
+        self._mark(of_range=True)
+        self._ranges.enter(name, len(self._intervals) - 1)
+
+    def leave(self, name: str) -> None:
+        """End the range, if it is open: it may have begun before the window, or in another thread."""
+        if get_ident() == self._thread and (found := self._ranges.find(name)) is not None:
+            self._mark(of_range=True)
+            self._ranges.leave(found)
+
+    def _check_no_range_is_open(self, window: Window, what_it_does: str) -> None:
+        __tracebackhide__ = True
+        if self._live is not None and (name := self._ranges.innermost):
+            raise UsageError(
+                f"window {window.name!r} {what_it_does} inside opprof.op({name!r}); put the range inside the window"
+            )
+
+    def _mark(self, of_range: bool = False) -> None:
+        self._ranges.interval_ends(perf_counter_ns() - self._marked_ns)
+        for log in self._logs:
+            log.mark(of_range)
+        # Ranges may be many, and change nothing in what is active.
+        self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
+        self._marked_ns = perf_counter_ns()
+
+    def _start(self) -> None:
+        begin = perf_counter_ns()
+        with ExitStack() as stack:
+            self._started = [backend for backend in self._backends if self._explicit or backend.in_use()]
+            self._logs = [stack.enter_context(backend.collect(self._options)) for backend in self._started]
+            self._live = stack.pop_all()
+        self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
+        self._mark()
+        self._around, user_ops.recording = user_ops.recording, self
+        self._paused_ns += perf_counter_ns() - begin
+
+    def _stop(self) -> None:
+        begin = perf_counter_ns()
+        live, self._live = self._live, None
+        if live is None:
+            raise BackendError("the profiler could not be started again after an inner window closed")
+        user_ops.recording = self._around
+        self._ranges.interval_ends(0)  # the last interval is in no window
+        live.close()
+        self._check_nothing_was_missed()
+        for profile in self._profiles():
+            for window in {window: None for interval in self._intervals for window in interval}:
+                steps = {index: active[window] for index, active in enumerate(self._intervals) if window in active}
+                window._parts.append((profile, steps))
+        self._paused_ns += perf_counter_ns() - begin
+
+    def _profiles(self) -> list[OpProfile]:
+        profiles = [log.freeze(self._aliases) for log in self._logs]
+        inside_ops = set[int]().union(*(log.inside_ops for log in self._logs))
+        ranges = self._ranges.profile(profiles, inside_ops, self._aliases)
+        return [*profiles, *([ranges] if ranges else [])]
+
+    def abandon(self) -> None:
+        """Stop collecting and drop what was recorded: the test failed, or left a window open."""
+        self._open.clear()
+        live, self._live = self._live, None
+        if live is not None:
+            user_ops.recording, self._ranges = self._around, Ranges()
+            live.__exit__(*sys.exc_info())
+
+    def _check_nothing_was_missed(self) -> None:
+        late = [backend.name for backend in self._backends if backend not in self._started and backend.in_use()]
+        if late:
+            raise BackendError(
+                f"{late[0]} was first imported inside the measured window, so its ops were missed. Import it at the top"
+                f" of the test module, or choose it: --opprof-backend={late[0]}"
+            )
+        blind = [reason for backend in self._started if (reason := backend.blind())]
+        if len(blind) == len(self._started):
+            idle = [_idle(backend) for backend in self._backends if backend not in self._started]
+            raise NothingMeasured(f"nothing can be measured here: {'; '.join([*blind, *idle])}")
+
+
+def _idle(backend: Backend) -> str:
+    reason = backend.unavailable()
+    return f"{backend.name} is not in use" + (f" ({reason})" if reason else "")

@@ -1,0 +1,85 @@
+"""A measured stretch of a test, and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import UsageError
+from ..profile.op_profile import OpProfile, OpStats
+
+OPEN = "is still open"
+LEFT = "was left before its end"
+
+
+class Window:
+    """A measured stretch of a test. Its numbers can be asked for once it is closed."""
+
+    def __init__(self, name: str, aliases: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._aliases = aliases
+        self._parts: list[tuple[OpProfile, dict[int, int]]] = []
+        self._host_ns: list[int] = []
+        self._wait_ns: list[int] = []
+        self._yardstick_ns: list[int] = []
+        self._profile: OpProfile | None = None
+        self.unfinished = OPEN
+        """Why it has no numbers; empty once it has."""
+        self.threads = 0
+        """How many an op may use; 0: as many as it likes."""
+
+    def __repr__(self) -> str:
+        return f"<opprof window {self.name!r}>"
+
+    @property
+    def profile(self) -> OpProfile:
+        """What was measured. Raises UsageError while the window is open."""
+        __tracebackhide__ = True
+        if self._profile is None:
+            raise UsageError(f"window {self.name!r} has no numbers: it {self.unfinished}")
+        return self._profile
+
+    @property
+    def ops(self) -> tuple[OpStats, ...]:
+        """The numbers of each op, the most expensive first."""
+        return self.profile.ops
+
+    @property
+    def calls(self) -> int:
+        """Calls of all ops, in the worst step."""
+        return self.profile.total.most_calls
+
+    @property
+    def device_ns(self) -> int:
+        """Time in ops in the fastest step, in nanoseconds."""
+        return self.profile.total.fastest_ns
+
+    @property
+    def host_ns(self) -> int:
+        """Wall time of the fastest step, in nanoseconds."""
+        return min(self.profile.host_ns)
+
+    def count(self, op: str) -> int:
+        """Return the calls of *op* (canonical, raw or a glob) in the worst step.
+
+        Raises UsageError for a name that means nothing, and where nothing at all was recorded: a zero would then say
+        nothing about the program.
+        """
+        __tracebackhide__ = True
+        return self.stats(op).most_calls
+
+    def stats(self, op: str) -> OpStats:
+        """Return all numbers of *op*, with the errors of `count`."""
+        __tracebackhide__ = True
+        if not len(self.profile.op):
+            raise UsageError(
+                f"window {self.name!r} recorded no op at all, so {op!r} was not looked for. If nothing is meant to run,"
+                " assert window.calls == 0"
+            )
+        try:
+            return self.profile.stats(op, self._aliases)
+        except UsageError as error:
+            raise UsageError(str(error)) from None  # ends the traceback at the user's line
+
+    def top(self, k: int) -> tuple[OpStats, ...]:
+        """Return the *k* most expensive ops by device time."""
+        return self.profile.top(k)

@@ -1,0 +1,4 @@
+"""What raw names mean: canonical ops, dtypes, kernels and calls of CUDA, events of PyTorch. Imports `errors` alone.
+
+A new name of an op goes into the table of its framework in `tables`; a name of a CUDA kernel into `cuda_kernels`.
+"""

@@ -1,0 +1,56 @@
+"""Calls of CUDA and HIP by name: what launches, copies, allocates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_STARTS_DEVICE_WORK = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
+_ALLOCATES = re.compile(r"cudaMalloc(?!Host)\w*|cuMemAlloc(?!Host)\w*|cuMemCreate|cu(?:Mipmapped)?Array(?:3D)?Create")
+_API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
+_LAUNCH = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch(?!HostFunc)|GraphLaunch)\w*")
+
+
+def without_api_version(raw: str) -> str:
+    """Return the name of a call of CUDA without its version and stream mode.
+
+    >>> without_api_version("cuMemcpyHtoDAsync_v2"), without_api_version("cudaLaunchKernel_ptsz_v7000")
+    ('cuMemcpyHtoDAsync', 'cudaLaunchKernel')
+    """
+    return _API_VERSION.sub("", raw)
+
+
+def starts_device_work(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that launches, copies or sets: what it starts is the op.
+
+    >>> starts_device_work("cudaMemcpyAsync"), starts_device_work("cudaStreamSynchronize")
+    (True, False)
+    """
+    return _STARTS_DEVICE_WORK.fullmatch(raw) is not None
+
+
+def is_launch(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that gives the device kernels to run: one, or a graph of them.
+
+    >>> is_launch("cuLaunchKernelEx"), is_launch("cudaGraphLaunch"), is_launch("cudaLaunchHostFunc")
+    (True, True, False)
+    """
+    return _LAUNCH.fullmatch(raw) is not None
+
+
+def allocates(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that allocates memory of the device.
+
+    >>> allocates("cudaMallocAsync"), allocates("cuMemAlloc"), allocates("cudaMallocHost")
+    (True, True, False)
+    """
+    return _ALLOCATES.fullmatch(raw) is not None
+
+
+CUDA_COPIES: Mapping[int, str] = {
+    **dict.fromkeys([1, 3, 11], "MemcpyHtoD"),
+    **dict.fromkeys([2, 4, 12], "MemcpyDtoH"),
+    **dict.fromkeys([5, 6, 7, 8, 10, 13], "MemcpyDtoD"),
+    9: "MemcpyHtoH",
+}
+"""CUPTI's numbers: to and from arrays (3 to 7) and unified memory (11 to 13) are the same directions."""

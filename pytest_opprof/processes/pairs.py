@@ -1,0 +1,123 @@
+"""Two live processes, each with its own version of the code, that run the same tests in turns, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import BackendError
+from .child import Child, Command, started
+
+Reports = dict[str, list[dict[str, Any]]]
+"""By test, the reports of its phases as pytest serialises them."""
+
+
+def side_command(
+    name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str], trees: Mapping[str, str]
+) -> Command:
+    """Return how to start a side; *trees* is what `side.misplaced` takes."""
+    return Command(name, words, folder, {"kind": "side", "trees": dict(trees)}, environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a side said."""
+
+    collected: list[str]
+    reports: Reports
+    errors: dict[str, str]
+    """By file, why it cannot be collected."""
+
+
+def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[Answer]:
+    """Run the *wanted* tests on the *sides* that have them, in turns; *swapped*: the second one goes first.
+
+    Raises BackendError, with the reason, when a side ends early, hangs, or took its packages from elsewhere. Both
+    processes are gone when this returns.
+    """
+    with started(sides[::-1] if swapped else sides) as children:
+        running = [_Side(child) for child in children]
+        _take_turns(running, wanted)
+        return [Answer(each.collected, each.reports, each.errors) for each in (running[::-1] if swapped else running)]
+
+
+@dataclass(eq=False)
+class _Side:
+    """A side that runs."""
+
+    child: Child
+    collected: list[str] = field(default_factory=list)
+    reports: Reports = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def asks(self) -> list[Any]:
+        """What it waits for an answer to; empty while it runs."""
+        return self.child.asks
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has run all its tests."""
+        return self.asks[:1] == ["bye"]
+
+
+def _take_turns(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
+    """Let the sides run, both at once only where nothing is timed; never past a test that the other one still runs."""
+    order = {test: number for number, test in enumerate(wanted)}
+    rounds = 0
+    while True:
+        for side in sides:
+            if not side.asks:
+                side.child.hear()
+        if all(side.is_over for side in sides):
+            break
+        waiting = [side for side in sides if not side.is_over]
+        asked = {side.asks[0] for side in waiting}
+        if asked == {"tests"}:
+            _share_tests(sides, wanted)
+        elif "end" in asked or "turn" in asked:
+            rounds += _one_goes_on([side for side in waiting if side.asks[0] != "begin"], rounds)
+        else:
+            first = min(order.get(side.asks[1], -1) for side in waiting)
+            for side in waiting:
+                if order.get(side.asks[1], -1) == first:
+                    side.child.answer()
+    for side in sides:
+        _check_place(side)
+        if any(test in side.collected and test not in side.reports for test in wanted):
+            side.child.answer()
+            raise side.child.ended()
+
+
+def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
+    for side in sides:
+        if side.is_over:
+            side.child.answer()
+            raise side.child.ended()
+        _, side.collected, side.errors = side.asks
+    for side in sides:
+        side.child.answer([test for test in wanted if test in side.collected])
+
+
+def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
+    """Let the side go on whose turn it is: of four rounds one takes the first and the last. Return the rounds run."""
+    for side in sides:
+        if side.asks[0] == "end":
+            _, test, reports = side.asks
+            side.reports[test] = reports
+            side.child.answer()
+            return 0
+    sides[(rounds + 1) // 2 % 2 if len(sides) > 1 else 0].child.answer()
+    return 1
+
+
+def _check_place(side: _Side) -> None:
+    if misplaced := side.asks[1]:
+        more = f" and {len(misplaced) - 3} more" if len(misplaced) > 3 else ""
+        raise BackendError(
+            f"{side.child.name} did not test its own files: it imported {', '.join(misplaced[:3])}{more}. If that is"
+            " installed, and so the same for both, give the revision an environment of its own:"
+            " --opprof-against-python=EXE"
+        )

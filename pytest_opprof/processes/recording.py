@@ -1,0 +1,196 @@
+"""What goes into a baseline is measured in further processes: calls, which may vary, and times, which always do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+
+import pytest
+
+from ..baselines.entry import Entry, entry_of
+from ..errors import BackendError
+from ..machine.load import Watch
+from ..measure.plan import Settings
+from ..profile.calls import in_all
+from ..profile.timings import disturbances
+from ..results.run import Plain, TestRecord, plain_run
+from ..results.window import titled
+from ..units import plural
+from ..verdict.stored_rule import STORED_RULE, clean_processes, is_steady
+from ..verdict.tolerances import LEAST_ROUNDS
+from .pool import Answer, fresh, measured
+from .this_run import say
+
+CALL_PROCESSES = 3
+"""In how many processes calls are measured that a baseline keeps, to see whether they vary."""
+_PATIENCE = 10
+"""A process that takes so many times as long as the tests took before hangs."""
+_LEAST_PATIENCE_S = 300
+_AGAIN = "Their calls were kept, their times were not: record them again when it is quiet, or say --opprof-noise=ignore"
+ADAPTS = {
+    "Hypothesis": "each run draws other examples (@settings(derandomize=True, database=None) draws the same)",
+    "pytest-benchmark": "it runs the function as often as time allows (--benchmark-disable: once)",
+}
+"""What makes a test do more or less in each run, and what to do about it."""
+
+
+def is_timed(window: Plain) -> bool:
+    """Tell whether a window has rounds enough to be judged."""
+    return window["rounds"] >= LEAST_ROUNDS and any(stats["device_ns"] for stats in window["ops"].values())
+
+
+class Recording:
+    """Measures tests again, one further process after the other, and adds what each did to their records."""
+
+    def __init__(
+        self, config: pytest.Config, settings: Settings, lines: list[str], errors: list[str], took_s: float
+    ) -> None:
+        """*lines* gets what the user should know, *errors* what could not be recorded; this run *took_s*."""
+        self._config = config
+        self._settings = settings
+        self._lines = lines
+        self._errors = errors
+        self._windows: dict[int, _Window] = {}
+        self._took_s = took_s
+        self._watch = Watch()
+        self._is_broken = False
+        """Whether further processes cannot be had."""
+
+    def calls(self, tests: Sequence[TestRecord], processes: int) -> None:
+        """Measure *tests* in so many *processes* in all, this one included, and find the calls that vary."""
+        windows = [self._window(test, plain) for test in tests for plain in test.windows]
+        if windows and processes > 1:
+            self._measure(windows, range(2, processes + 1), processes)
+        for test in tests:
+            vary: dict[str, list[int]] = {}
+            for window in (window for window in windows if window.test is test):
+                vary |= window.keep_calls_that_vary()
+                known = window.plain["vary"] or self._is_broken or is_timed(window.plain)
+                if window.lost and not known:
+                    self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
+            self._lines += [_said_to_vary(test, vary)] if vary else []
+
+    def times(self, tests: Sequence[TestRecord], processes: int) -> None:
+        """Measure *tests* until each of their timed windows has the times of so many *processes*.
+
+        The times of what goes wrong are gone then. Raises KeyboardInterrupt.
+        """
+        windows = [self._window(test, plain) for test in tests for plain in test.windows if is_timed(plain)]
+        judged = bool(self._settings.update) and self._settings.noise != "ignore"
+        said = False
+        while lacking := [window for window in windows if not window.lost and window.lacks(processes, judged)]:
+            if self._settings.update and not said:
+                said = True
+                say(self._config, f"opprof: calls are recorded; times of {plural(len(lacking), 'window')} follow")
+            first = 1 + min(len(window.plain["runs"]) for window in lacking)
+            if judged and first > processes and self._watch.busy():
+                break  # what more processes measure would be refused with the rest
+            # One beyond *processes* makes up for another, and may be enough.
+            self._measure(lacking, range(first, max(processes, first) + 1), processes)
+        for window in windows:
+            if window.lost:
+                window.plain["runs"].clear()
+                if not self._is_broken and not window.plain["vary"]:
+                    self._errors.append(f"{window.title}: its times were not recorded: {window.lost}")
+        if judged:
+            self._errors += _refused([window for window in windows if not window.lost], self._watch.busy())
+
+    def _window(self, test: TestRecord, plain: Plain) -> _Window:
+        return self._windows.setdefault(id(plain), _Window(test, plain))
+
+    def _measure(self, windows: Sequence[_Window], numbers: Sequence[int], processes: int) -> None:
+        """Let the processes of these *numbers* measure: started at once, one after the other."""
+        tests = {window.test.id: window.test for window in windows}
+        try:
+            with fresh(self._config, {test.file for test in tests.values()}, len(numbers)) as children:
+                for number, child in zip(numbers, children):
+                    of = f" of {processes}" if number <= processes else ", since others were disturbed or differ"
+                    estimate = f", about {self._took_s:.0f} s" if self._took_s >= 1 else ""
+                    what = f"{plural(len(tests), 'test')} in process {number}{of}{estimate}"
+                    say(self._config, f"opprof: measuring {what}")
+                    begin = monotonic()
+                    patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
+                    answers = measured(self._config, child, list(tests), patience_s)
+                    self._took_s = monotonic() - begin
+                    child.end()  # its memory is free for the next, and its time is known to be ours
+                    for window in windows:
+                        window.add(number, answers[window.test.id])
+        except BackendError as error:
+            self._is_broken = True
+            for window in windows:
+                window.lost = "no further process could measure it"
+            self._errors.append(f"no further process could measure, so only the calls of this one are kept: {error}")
+
+
+class _Window:
+    """A window of a test, and what each process did in it."""
+
+    def __init__(self, test: TestRecord, plain: Plain) -> None:
+        self.test = test
+        self.plain = plain
+        self.lost = ""
+        """Why what other processes did is of no use."""
+        self._seen = [entry_of(plain)]
+
+    @property
+    def title(self) -> str:
+        """How to name it."""
+        return titled(self.test.id, self.plain["name"])
+
+    def lacks(self, processes: int, judged: bool) -> bool:
+        """Tell whether it needs one more process: of twice as many, where too few were left alone or are alike."""
+        runs = entry_of(self.plain).runs
+        usable = [run for run in runs if not run.disturbed]
+        few = len(usable) < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
+        few = few or not is_steady(usable)
+        return len(runs) < (2 * processes if judged and few else processes)
+
+    def add(self, number: int, answer: Answer) -> None:
+        """Add what a process did."""
+        entry = answer.windows.get(self.plain["name"])
+        if entry is None:
+            self.lost = self.lost or f"it was not measured in process {number} ({answer.why or 'nothing was recorded'})"
+            return
+        self._seen.append(entry)
+        if is_timed(self.plain) and not self.lost:
+            self._add_times(number, entry)
+
+    def _add_times(self, number: int, entry: Entry) -> None:
+        before, after = self._seen[0].runs, entry.runs
+        if entry.calls != self._seen[0].calls:
+            self.lost = f"other ops ran in process {number}"
+        elif not after or len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
+            self.lost = f"other rounds or ops were timed in process {number}"
+        else:
+            self.plain["runs"] += map(plain_run, after)
+
+    def keep_calls_that_vary(self) -> dict[str, list[int]]:
+        """Keep, and return, the fewest and the most calls of the ops whose calls differ between processes."""
+        vary = self.plain["vary"]
+        calls = in_all([entry.calls for entry in self._seen])
+        vary |= {op: [each.least, each.most] for op, each in calls.items() if each.varies}
+        if vary:
+            self.lost = "its calls vary from run to run"
+        return vary  # type: ignore[no-any-return]
+
+
+def _said_to_vary(test: TestRecord, vary: Mapping[str, Sequence[int]]) -> str:
+    ops = [f"{op} {least}..{most}" for op, (least, most) in sorted(vary.items())]
+    more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
+    timed = ", times are not" if any(map(is_timed, test.windows)) else ""
+    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed what is random"
+    return f"{test.id}: calls vary from run to run: {', '.join(ops[:3])}{more}. Ranges are kept{timed} ({why})"
+
+
+def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:
+    """Yield why times are no baseline, and drop them; where enough others are left, those of disturbed processes."""
+    if busy and windows:
+        yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
+    for window in windows:
+        runs = entry_of(window.plain).runs
+        clean = clean_processes(runs)
+        if not busy and clean < STORED_RULE.least_base_processes:
+            what = disturbances(runs) or "its rounds shared their core with others"
+            yield f"{window.title}: in {len(runs) - clean} of {len(runs)} processes {what}. {_AGAIN}"
+        is_refused = busy or clean < STORED_RULE.least_base_processes
+        window.plain["runs"] = [] if is_refused else [run for run in window.plain["runs"] if not run["disturbed"]]

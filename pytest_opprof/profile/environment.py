@@ -1,0 +1,99 @@
+"""What decides whether two measurements may be compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+
+import platform
+
+
+def plain_environment(environment: Environment) -> dict[str, Any]:
+    """Return *environment* as JSON has it."""
+    return {
+        "arch": environment.arch,
+        "device": environment.device,
+        "frameworks": dict(environment.frameworks),
+        "timing": environment.timing,
+    }
+
+
+def environment_of(plain: Mapping[str, Any]) -> Environment:
+    """Return the environment that JSON has as *plain*."""
+    frameworks = tuple(sorted(plain["frameworks"].items()))
+    return Environment(frameworks, plain["device"], plain["arch"], plain["timing"])
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What decides whether two profiles may be compared, and nothing that changes from run to run."""
+
+    frameworks: tuple[tuple[str, str], ...]
+    """(name, version) of each framework that recorded, sorted."""
+    device: str = "cpu"
+    """``cpu``, or the model of the accelerator."""
+    arch: str = platform.machine()
+    timing: str = ""
+    """``async`` or ``sync`` on an accelerator; empty where an op returns when it is done."""
+
+    def __str__(self) -> str:
+        frameworks = " + ".join(f"{name} {version}".strip() for name, version in self.frameworks)
+        return ", ".join(filter(None, [frameworks, self.device, self.timing]))
+
+    @property
+    def full(self) -> str:
+        """The environment in words, with all that tells it from others."""
+        return f"{self} ({self.arch})" if self.arch else str(self)
+
+    @property
+    def folder(self) -> str:
+        """A folder name that reads as the environment: ``torch-2.13.0-cpu-x86_64``."""
+        parts = [part for framework in self.frameworks for part in framework]
+        text = "-".join([*parts, self.device, self.timing, self.arch])
+        return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
+
+    def could_be_here(self, now: Environment) -> bool:
+        """Tell whether a profile made here might have this environment, had other frameworks recorded: *now* has it.
+
+        They have a device in common, and each framework is installed in this version.
+        """
+        recorded = dict(now.frameworks)
+        return (
+            self.arch == now.arch
+            and not {self.timing, now.timing} >= {"async", "sync"}
+            and not set(self.device.split("+")).isdisjoint(now.device.split("+"))
+            # NumPy of --opprof-numpy=all is a version of its own.
+            and all(
+                version == recorded[name] if name in recorded else version.removesuffix("+all") == _installed(name)
+                for name, version in self.frameworks
+            )
+        )
+
+    @classmethod
+    def together(cls, environments: Iterable[Environment]) -> Environment:
+        """Return the environment of a profile that several backends recorded at once."""
+        every = list(dict.fromkeys(environments))
+        return cls(
+            tuple(sorted({framework for each in every for framework in each.frameworks})),
+            "+".join(sorted({each.device for each in every})),
+            "+".join(sorted({each.arch for each in every})),
+            "+".join(sorted({each.timing for each in every} - {""})),
+        )
+
+
+@cache
+def _installed(framework: str) -> str | None:
+    # Imported here: only a test without a baseline needs it.
+    from importlib import metadata
+
+    try:
+        return metadata.version(framework).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return None

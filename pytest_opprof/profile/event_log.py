@@ -1,0 +1,197 @@
+"""What one backend recorded, event by event: `EventLog`, of which an `OpProfile` is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ops import names
+from .attribution import NOBODY, owners
+from .environment import Environment
+from .kernels import Events, of_events
+from .op_profile import ABSENT, ALWAYS, MemoryUse, OpProfile, numbered
+
+
+class EventLog:
+    """What one backend recorded: an append-only builder of an OpProfile.
+
+    The recorder calls `mark` where a step or window begins or ends; each event belongs to the interval between two
+    marks. Names are kept raw: `freeze` alone decides what they mean.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        on_mark: Callable[[], None] | None = None,
+        knows: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        """*on_mark* is called at each mark; *knows* tells which raw names exist in the framework, recorded or not."""
+        self.environment = environment
+        self.knows = knows
+        self.interval = 0
+        self.range_marks: set[int] = set()
+        """The intervals that begin where a range of the user's does."""
+        self.inside_ops: set[int] = set()
+        """Those of them that begin inside an op, where the backend can tell."""
+        self.knows_flops = False
+        self.knows_memory = False
+        self.busy_ns: dict[int, int] | None = None
+        """How long devices were busy in each interval; None where nothing tells."""
+        self.on_device: Events | None = None
+        """Which events are kernels, copies and sets of devices; None where nothing tells."""
+        self.disturbed: list[str] = []
+        """What else decided how long the device took: it was throttled, or others used it."""
+        self.unseen: list[str] = []
+        """Where the program went on unseen: functions, each with the module and line that called it."""
+        self._on_mark = on_mark
+        self._names: dict[tuple[str, tuple[str, ...], str, names.Kind | None], int] = {}
+        self._name: list[int] = []
+        self._parent: list[int] = []
+        self._interval: list[int] = []
+        self._duration_ns: list[int] = []
+        self._bytes: list[int] = []
+        self._flops: dict[int, int] = {}
+        self._compiling: list[tuple[int, int]] = []
+        self._memory: list[tuple[int, int | None]] = []
+        self._remarks: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._name)
+
+    def mark(self, of_range: bool = False) -> None:
+        """Begin the next interval."""
+        self.interval += 1
+        if of_range:
+            self.range_marks.add(self.interval)
+        if self._on_mark:
+            self._on_mark()
+
+    def name(self, raw: str, dtypes: tuple[str, ...] = (), op: str = "", kind: names.Kind | None = None) -> int:
+        """Return the index to give to `add` for events called *raw* (with these source and destination dtypes).
+
+        *op* is what *raw* does where a table of names cannot tell, but the backend can; *raw* itself says that it is
+        an op by itself, whatever it is elsewhere. *kind* is how such an op by itself counts.
+        """
+        return self._names.setdefault((raw, dtypes, op, kind), len(self._names))
+
+    def add(
+        self, name: int, duration_ns: int, parent: int = -1, interval: int | None = None, nbytes: int = ABSENT
+    ) -> int:
+        """Append an event and return its index, to be the *parent* of the events inside it.
+
+        *duration_ns* includes what happens inside, *nbytes* is what it read and wrote; ABSENT where not known.
+        """
+        self._bytes.append(nbytes)
+        self._name.append(name)
+        self._duration_ns.append(duration_ns)
+        self._parent.append(parent)
+        self._interval.append(self.interval if interval is None else interval)
+        return len(self._name) - 1
+
+    def extend(
+        self,
+        name: NDArray[np.integer],
+        duration_ns: NDArray[np.integer],
+        parent: NDArray[np.integer],
+        interval: NDArray[np.integer],
+        nbytes: NDArray[np.integer],
+    ) -> None:
+        """Append many events at once, one in each row of the columns; see `add`. 0.1 us an event."""
+        columns = (self._name, self._duration_ns, self._parent, self._interval, self._bytes)
+        for column, values in zip(columns, (name, duration_ns, parent, interval, nbytes)):
+            column.extend(values.tolist())
+
+    def computed(self, event: int, flops: int) -> None:
+        """Say how many floating-point operations *event* did, what happens inside it included."""
+        self._flops[event] = flops
+
+    def compiling(self, event: int, ns: int) -> None:
+        """Say that *ns* of *event* went into compiling, which is work of the host, and of no op."""
+        self._compiling.append((event, ns))
+
+    def allocated(self, size: int | None, interval: int | None = None) -> None:
+        """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
+        self._memory.append((self.interval if interval is None else interval, size))
+
+    def remark(self, text: str, interval: int = ALWAYS) -> None:
+        """Say something that the user should know: of an interval where it is one of several rounds, or of all."""
+        self._remarks.append((interval, text))
+
+    def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
+        """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
+        raws = [names.stable(raw) for raw, _, _, _ in self._names]
+        meanings = [_meaning(raw, dtypes, op, kind, aliases) for raw, (_, dtypes, op, kind) in zip(raws, self._names)]
+        name, event = np.array(self._name, np.int32), np.arange(len(self))
+        owner = np.array(owners(self._parent, self._name, meanings), np.int64)
+        counted = owner == event
+        owner = np.where(owner == NOBODY, event, owner)
+        op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
+        raw_names, raw_of_name = numbered(raws)
+        op, raw, step = op_of_meaning[name[owner]], raw_of_name[name], np.array(self._interval, np.int32)
+        return OpProfile(
+            environment=self.environment,
+            op_names=op_names,
+            raw_names=raw_names,
+            op=op,
+            raw=raw,
+            counted=counted.astype(np.int64),
+            events=np.ones(len(name), np.int64),
+            device_ns=self._self_ns(),
+            bytes=np.array(self._bytes, np.int64),
+            flops=self._column(self._outermost_flops()) if self.knows_flops else None,
+            step=step,
+            host_ns=(0,) * (self.interval + 1),
+            memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
+            knows=self.knows,
+            busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
+            on_device=None if self.on_device is None else of_events(self.on_device, step, raw, op),
+            remarks=tuple(self._remarks),
+            disturbed=tuple(self.disturbed),
+            unseen=tuple(self.unseen),
+        )
+
+    def _self_ns(self) -> NDArray[np.int64]:
+        """Return each event's duration less those of the events inside it."""
+        duration = np.array(self._duration_ns, np.int64)
+        parent = np.array(self._parent, np.int64)
+        inside = np.zeros_like(duration)
+        has_parent = parent >= 0
+        np.add.at(inside, parent[has_parent], np.maximum(duration[has_parent], 0))
+        for event, ns in self._compiling:
+            inside[event] += ns
+        # A profiler's rounding may make the inside longer than the outside by some ns.
+        return np.where(duration == ABSENT, ABSENT, np.maximum(duration - inside, 0))
+
+    def _column(self, values: Mapping[int, int]) -> NDArray[np.int64]:
+        column = np.full(len(self), ABSENT, np.int64)
+        column[list(values)] = list(values.values())
+        return column
+
+    def _outermost_flops(self) -> dict[int, int]:
+        """Return FLOPs by event, without those already counted by an event around it."""
+        counted: list[bool] = []
+        for event, parent in enumerate(self._parent):
+            counted.append(event in self._flops or (parent >= 0 and counted[parent]))
+        return {
+            event: n for event, n in self._flops.items() if self._parent[event] < 0 or not counted[self._parent[event]]
+        }
+
+
+def _meaning(
+    raw: str, dtypes: tuple[str, ...], op: str, kind: names.Kind | None, aliases: Mapping[str, str] | None
+) -> names.Meaning:
+    if raw in (aliases or {}):
+        return names.meaning(raw, dtypes, aliases)
+    by_itself = op == raw or kind is not None
+    return names.Meaning(raw, kind or names.Kind.UNKNOWN) if by_itself else names.meaning(op or raw, dtypes, aliases)
+
+
+def _memory_by_interval(allocations: Iterable[tuple[int, int | None]], intervals: int) -> tuple[MemoryUse, ...]:
+    uses = [MemoryUse()] * intervals
+    for interval, size in allocations:
+        use = MemoryUse(None, 0, 1) if size is None else MemoryUse(max(size, 0), size, int(size > 0))
+        uses[interval] = uses[interval].then(use)
+    return tuple(uses)

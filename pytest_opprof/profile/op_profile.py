@@ -1,0 +1,229 @@
+"""What was measured: `OpProfile` (columns) -> `OpStats` (one op's numbers, per step)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import errors
+from ..errors import UsageError
+from ..ops import cuda_calls, names
+from .environment import Environment
+from .kernels import Kernels, KernelStats
+
+ABSENT = -1
+"""A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
+ALWAYS = -1
+"""In place of a step: what is said of the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Allocation in one interval or step, in bytes above its beginning."""
+
+    peak: int | None = 0
+    """None where something was allocated whose size is not known."""
+    net: int = 0
+    allocations: int | None = 0
+    """How many there were; None where only the bytes are known."""
+
+    def then(self, later: MemoryUse) -> MemoryUse:
+        """Return the use of this stretch of time followed by *later*."""
+        peak = None if self.peak is None or later.peak is None else max(self.peak, self.net + later.peak)
+        unknown = self.allocations is None or later.allocations is None
+        allocations = None if unknown else (self.allocations or 0) + (later.allocations or 0)
+        return MemoryUse(peak, self.net + later.net, allocations)
+
+
+@dataclass(frozen=True, slots=True)
+class OpStats:
+    """One op (or any selection of events) in numbers, one per step; None where the source does not know."""
+
+    op: str
+    calls: tuple[int, ...]
+    device_ns: tuple[int, ...] | None = None
+    """Self time on the device."""
+    bytes: tuple[int, ...] | None = None
+    """Bytes read and written."""
+    flops: tuple[int, ...] | None = None
+
+    @property
+    def most_calls(self) -> int:
+        """Calls in the worst step."""
+        return max(self.calls, default=0)
+
+    @property
+    def fewest_calls(self) -> int:
+        """Calls in the step with the fewest."""
+        return min(self.calls, default=0)
+
+    @property
+    def fastest_ns(self) -> int:
+        """Device time in the fastest step; 0 where times are unknown."""
+        return min(self.device_ns, default=0) if self.device_ns else 0
+
+
+@dataclass(frozen=True, eq=False)
+class OpProfile:
+    """One measured window.
+
+    Columns, not objects: a training step is easily 10**5 events.
+    """
+
+    environment: Environment
+    op_names: tuple[str, ...]
+    raw_names: tuple[str, ...]
+    op: NDArray[np.int32]
+    """Index into *op_names* of the op that owns the event, one per event."""
+    raw: NDArray[np.int32]
+    """Index into *raw_names*, one per event."""
+    counted: NDArray[np.int64]
+    """How many calls of its op the event is: 0 for a part of one, more than 1 where a saved profile has only sums."""
+    events: NDArray[np.int64]
+    """How many events of its raw name it stands for: 1, more where a saved profile has only sums."""
+    device_ns: NDArray[np.int64]
+    """Self time; ABSENT where unknown."""
+    bytes: NDArray[np.int64]
+    """Bytes read and written; ABSENT where unknown."""
+    flops: NDArray[np.int64] | None
+    """Floating-point operations; None where they were not counted."""
+    step: NDArray[np.int32]
+    host_ns: tuple[int, ...]
+    """Wall time of each step, ABSENT where unknown: their number is the number of steps."""
+    memory: tuple[MemoryUse, ...] | None
+    """Allocation in each step; None where it was not recorded."""
+    knows: Callable[[str], bool]
+    """Whether a raw name exists in the framework, recorded or not."""
+    busy_ns: tuple[int, ...] | None = None
+    """How long devices were busy in each step, where ops that overlap count once; None where not known."""
+    on_device: Kernels | None = None
+    """What `kernels` counts."""
+    wait_ns: tuple[int, ...] = ()
+    """How long threads were ready to run in each step without getting a CPU; empty where not known."""
+    yardstick_ns: tuple[int, ...] = ()
+    """How long a fixed piece of work took before each step; empty where not measured."""
+    remarks: tuple[tuple[int, str], ...] = ()
+    """What the backend has to say of a step, or of the whole: `ALWAYS`."""
+    disturbed: tuple[str, ...] = ()
+    """What else decided how long the device took, in words."""
+    unseen: tuple[str, ...] = ()
+    """Where the program went on unseen: functions, each with the module and line that called it."""
+
+    @property
+    def steps(self) -> int:
+        """The number of steps (rounds); 1 for a window without."""
+        return len(self.host_ns)
+
+    @cached_property
+    def ops(self) -> tuple[OpStats, ...]:
+        """The numbers of each op, the most expensive first."""
+        stats = [self._stats(name, self.op == index) for index, name in enumerate(self.op_names)]
+        return tuple(sorted((s for s in stats if any(s.calls)), key=lambda s: (-s.fastest_ns, -s.most_calls, s.op)))
+
+    @cached_property
+    def total(self) -> OpStats:
+        """The numbers of all ops; a conversion that converted nothing is none, and took its time outside of them."""
+        is_op = np.bincount(self.op, self.counted, len(self.op_names)) > 0
+        return self._stats("total", is_op[self.op], partly=True)
+
+    @property
+    def allocations(self) -> tuple[int, ...] | None:
+        """How often memory was allocated in each step; None where not recorded."""
+        return None if self.memory is None else _all_known([use.allocations for use in self.memory])
+
+    @property
+    def peak_memory(self) -> tuple[int, ...] | None:
+        """The bytes allocated at the worst moment of each step, above its beginning; None where not recorded."""
+        return None if self.memory is None else _all_known([use.peak for use in self.memory])
+
+    @cached_property
+    def kernels(self) -> tuple[KernelStats, ...] | None:
+        """The kernels, copies and sets of devices, the most expensive first; None where none ran or nothing tells."""
+        found = self.on_device and self.on_device.stats(self.raw_names, self.op_names, self.steps)
+        return found or None
+
+    @cached_property
+    def launches(self) -> tuple[int, ...] | None:
+        """How often the host gave the device a kernel or a graph of them, a step; None where not recorded."""
+        chosen = [index for index, raw in enumerate(self.raw_names) if cuda_calls.is_launch(raw)]
+        if not chosen and not self.knows("cudaLaunchKernel"):
+            return None
+        return self._per_step(np.isin(self.raw, chosen), self.events)
+
+    def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
+        """Return the numbers of *name*: a canonical op, a raw name or a glob.
+
+        A glob that matches canonical ops (``Reduce*``) means those; any other is matched against raw names. Raw names
+        count every event that the profiler reports. *known* adds names that are no mistake though absent here.
+
+        Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile.
+        """
+        if any(character in name for character in "*?["):
+            return self._glob(name, aliases or {}, known)
+        # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
+        if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
+            return self._stats(name, self.op == self.op_names.index(name))
+        if name in self.raw_names:
+            return self._stats(name, self.raw == self.raw_names.index(name), every_event=True)
+        if not names.is_known(name, aliases) and name not in known and not self.knows(name):
+            raise errors.unknown(name, {*names.canonical_ops(), *self.op_names, *self.raw_names, *known})
+        return self._stats(name, np.zeros(len(self.op), bool))
+
+    def top(self, k: int) -> tuple[OpStats, ...]:
+        """Return the *k* most expensive ops by device time in their fastest step."""
+        return self.ops[:k]
+
+    def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
+        if any(fnmatchcase(op, pattern) for op in (*names.canonical_ops(), *aliases.values())):
+            chosen = [index for index, op in enumerate(self.op_names) if fnmatchcase(op, pattern)]
+            return self._stats(pattern, np.isin(self.op, chosen))
+        chosen = [index for index, raw in enumerate(self.raw_names) if fnmatchcase(raw, pattern)]
+        if not chosen and not any(fnmatchcase(raw, pattern) for raw in (*names.raw_names(), *aliases, *known)):
+            raise UsageError(f"{pattern!r} matches no op: none of the vocabulary, and none that ran")
+        return self._stats(pattern, np.isin(self.raw, chosen), every_event=True)
+
+    def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False, partly: bool = False) -> OpStats:
+        """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""
+        weights = self.events if every_event else self.counted
+        calls = mask & (weights > 0)
+        return OpStats(
+            name,
+            self._per_step(calls, weights),
+            self._sums(mask, self.device_ns, *((mask, np.any) if partly else (calls, np.all))),
+            self._sums(mask, self.bytes, calls, np.all),
+            None if self.flops is None else self._sums(mask, self.flops, mask, np.any),
+        )
+
+    def _sums(
+        self,
+        mask: NDArray[np.bool_],
+        values: NDArray[np.int64],
+        needed: NDArray[np.bool_],
+        enough: Callable[[NDArray[np.bool_]], np.bool_],
+    ) -> tuple[int, ...] | None:
+        """Return the sums of what is known of *values*; None if of those *needed* not *enough* (all, any) are."""
+        known = values != ABSENT
+        if needed.any() and not enough(known[needed]):
+            return None
+        return self._per_step(mask & known, values)
+
+    def _per_step(self, mask: NDArray[np.bool_], values: NDArray[np.int64]) -> tuple[int, ...]:
+        sums = np.zeros(self.steps, np.int64)
+        np.add.at(sums, self.step[mask], values[mask])
+        return tuple(sums.tolist())
+
+
+def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
+    known = tuple(value for value in values if value is not None)
+    return known if len(known) == len(values) else None
+
+
+def numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the distinct *texts*, and for each its index among them."""
+    index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return tuple(index), np.array([index[text] for text in texts], np.int32)

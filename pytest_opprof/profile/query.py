@@ -1,0 +1,505 @@
+"""Questions about a saved profile: filter, aggregate, order, the top. Pure functions of its records.
+
+The meaning of each option is that of MegEngine's ``profile_analyze``, where it has one: filters do not change totals,
+bounds of time hold for each op before ops are aggregated, FLOPS of an aggregate are the aggregated computation over the
+aggregated time, and the cumulative time runs down the rows that are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+from .. import errors
+from ..errors import UsageError
+from ..ops import dtypes, names
+from .saved import KernelRecord, OpRecord, OpTrace, Shape, Whole, communicates, op_of
+
+Side = Literal["device", "host"]
+End = Literal["end", "kern"]
+How = Literal["sum", "max", "min", "mean"]
+Row = TypeVar("Row")
+InStep = TypeVar("InStep", OpRecord, KernelRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a profile; the defaults ask for everything, the most expensive first."""
+
+    side: Side = "device"
+    time: End = "end"
+    """``kern``: only up to the first kernel of each op, where the source tells."""
+    name: re.Pattern[str] | None = None
+    """Searched for in the name, anywhere; ``^`` and ``$`` anchor it."""
+    types: tuple[str, ...] = ()
+    """Any of these, canonical or raw."""
+    input_dtype: str = ""
+    """One input at least has this dtype."""
+    least_ns: float | None = None
+    most_ns: float | None = None
+    aggregate_by: Literal["", "type", "op", "all"] = ""
+    aggregate: How = "sum"
+    order_by: str = "time"
+    ascending: bool = False
+    top: int = 0
+    """0 is all; a negative number leaves out so many of the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the answer. None: the source does not know."""
+
+    name: str | None
+    op: str | None
+    type: str | None
+    id: str | None
+    calls: int
+    """Of what is asked for: 0 for what is only a part of a canonical op that is."""
+    time_ns: float | None
+    share: float | None
+    """Of the total time of its side."""
+    cumulative_ns: float | None
+    computation: float | None
+    """Floating-point operations."""
+    flops: float | None
+    """The same a second; infinite where no time passed."""
+    memory: float | None
+    """Bytes read and written."""
+    bandwidth: float | None
+    """The same a second."""
+    input_shapes: tuple[Shape, ...] | None
+    output_shapes: tuple[Shape, ...] | None
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    place: str | None
+    communication: bool
+    """Whether it moves data between devices: no part of the total, so without a share, and behind the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTime:
+    """Copies and host-device transfers among the ops that were selected."""
+
+    calls: int
+    total_ns: float | None
+    launch_ns: float | None
+
+
+COLUMNS: Mapping[str, Callable[[Line], object]] = {
+    "time": lambda line: line.time_ns,
+    "share": lambda line: line.share,
+    "cumulative": lambda line: line.time_ns,
+    "name": lambda line: line.name,
+    "op": lambda line: line.op,
+    "type": lambda line: line.type,
+    "id": lambda line: _id_key(line.id),
+    "calls": lambda line: line.calls,
+    "computation": lambda line: line.computation,
+    "flops": lambda line: line.flops,
+    "memory": lambda line: line.memory,
+    "bandwidth": lambda line: line.bandwidth,
+    "input_shapes": lambda line: line.input_shapes,
+    "output_shapes": lambda line: line.output_shapes,
+    "input_dtypes": lambda line: line.input_dtypes or None,
+    "output_dtypes": lambda line: line.output_dtypes or None,
+    "place": lambda line: line.place,
+}
+"""What rows can be ordered by."""
+_COPIES = frozenset(["Copy", "MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD"])
+
+
+def ordering(text: str) -> tuple[str, bool]:
+    """Read ``[+]COLUMN`` and return the column and whether it ascends. Raises UsageError."""
+    column = text.removeprefix("+").removesuffix("_ns")
+    if column not in COLUMNS:
+        raise UsageError(
+            f"--order-by {text!r} is no column{errors.suggestion(column, COLUMNS) or '.'} Known: {', '.join(COLUMNS)};"
+            " a + before one orders from the smallest"
+        )
+    return column, text.startswith("+")
+
+
+def steps(trace: OpTrace, text: str) -> OpTrace:
+    """Return *trace* with only the steps that ``2-4`` or ``2,3,4`` names. Raises UsageError for a step it lacks."""
+    chosen = [index for index, label in enumerate(trace.steps) if label in _labels(trace, text)]
+    kept = set(chosen)
+    renumbered = {old: new for new, old in enumerate(chosen)}
+
+    def of_them(rows: Iterable[InStep]) -> tuple[InStep, ...]:
+        return tuple(row._replace(step=renumbered[row.step]) for row in rows if row.step in kept)
+
+    return replace(
+        trace,
+        steps=tuple(trace.steps[index] for index in chosen),
+        step_ns=trace.step_ns and tuple(trace.step_ns[index] for index in chosen if index < len(trace.step_ns)),
+        records=of_them(trace.records),
+        kernels=trace.kernels and of_them(trace.kernels),
+        launches=of_them(trace.launches),
+    )
+
+
+def _labels(trace: OpTrace, text: str) -> set[str]:
+    labels: set[str] = set()
+    for part in map(str.strip, text.split(",")):
+        first, dash, last = part.partition("-")
+        if dash and first.isdecimal() and last.isdecimal() and len(first + last) < 20:
+            if int(first) > int(last):
+                raise UsageError(f"--steps {text}: the range {part} is empty; write {last}-{first}")
+            named = {first, last}
+            labels |= {label for label in trace.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}
+        else:
+            named = {part}
+        if missing := sorted(named - set(trace.steps)):
+            known = ", ".join(filter(None, trace.steps[:20])) or "none"
+            raise UsageError(
+                f"--steps {text}: this profile has no step {', '.join(missing)}. Its steps: {known}."
+                " Write some as 2-4 or 2,3,4"
+            )
+        labels |= named
+    return labels
+
+
+def is_present(trace: OpTrace, name: str) -> bool:
+    """Tell whether an op of the profile has this type, canonical or raw."""
+    return any(record.type == name or op_of(record) == name for record in trace.records)
+
+
+def is_untold(trace: OpTrace, name: str) -> bool:
+    """Tell whether ops may be called something else here though they are *name*."""
+    if name in trace.untold or "*" not in trace.untold:
+        return name in trace.untold
+    moves = name.startswith("Mem") or name == "Synchronize"
+    return names.meaning(name).op in names.canonical_ops() and not moves and not is_present(trace, name)
+
+
+def input_dtypes(trace: OpTrace) -> list[str]:
+    """Return the dtypes of the inputs, sorted, each in one spelling."""
+    return sorted({dtypes.dtype(dtype) for record in trace.records for dtype in record.input_dtypes} - {""})
+
+
+def total(trace: OpTrace, side: Side) -> float | None:
+    """Return the sum of the times of all ops but communication, in ns; None where the source has none of that side."""
+    return _sum(_time(record, side, "end") for record in trace.records if not communicates(record))
+
+
+def has_times(trace: OpTrace, side: Side) -> bool:
+    """Tell whether there is a `total` of that side."""
+    return any(_time(record, side, "end") is not None and not communicates(record) for record in trace.records)
+
+
+def is_timed(trace: OpTrace) -> bool:
+    """Tell whether there is a `total` of any side."""
+    return has_times(trace, "device") or has_times(trace, "host")
+
+
+def communication(trace: OpTrace) -> float | None:
+    """Return the sum of the device times of what moves data between devices."""
+    return _sum(record.device_ns for record in trace.records if communicates(record))
+
+
+def select(trace: OpTrace, question: Question) -> list[OpRecord]:
+    """Return the records that match, steps joined.
+
+    An op that has a time on the other side only is not of the side that is asked for.
+    """
+    records = _as_asked(_joined(trace), question)
+    if is_timed(trace):
+        records = [record for record in records if _is_of_side(record, question)]
+    return [record for record in records if _matches(record, question)]
+
+
+def untimed(trace: OpTrace) -> Iterator[str]:
+    """Yield a remark if ops of a profile with times have none: they are in no sum."""
+    without = [record for record in trace.records if record.device_ns is None and record.host_ns is None]
+    if without and len(without) < len(trace.records):
+        calls = sum(record.calls for record in without)
+        yield f"{calls} calls have no time and are in no sum, the first of {op_of(without[0])}"
+
+
+def _as_asked(records: list[OpRecord], question: Question) -> list[OpRecord]:
+    """Return *records*, those that are asked for by their canonical op as calls of it.
+
+    Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
+    """
+    if question.name is not None or not (question.types or question.aggregate_by == "op"):
+        return records
+    by_op = [not question.types or op_of(record) in question.types for record in records]
+    calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
+    return [next(calls) if is_call else record for record, is_call in zip(records, by_op)]
+
+
+def _as_calls(records: Sequence[OpRecord]) -> list[OpRecord]:
+    """Return *records* with their calls and times as calls of their canonical ops, parts included: 0 for a part.
+
+    Where no record of an op counts, it is no op but the host's work for one (a launch) or a loop around some: every
+    event is a call.
+    """
+    alone = {op_of(record) for record in records if record.counted == 0 and record.whole is None}
+    alone -= {op_of(record) for record in records if record.counted != 0} if alone else set()
+    return [_as_call(record, alone) for record in records]
+
+
+def _as_call(record: OpRecord, alone: set[str]) -> OpRecord:
+    if record.counted is None or (record.whole is None and op_of(record) in alone):
+        return record._replace(counted=None)
+    whole = {} if record.whole is None else record.whole._asdict()
+    return record._replace(calls=record.counted, counted=None, whole=None, **whole)
+
+
+def _is_shown(record: OpRecord, question: Question) -> bool:
+    """Tell whether it is more than a part whose time is in the calls that it is a part of."""
+    return bool(record.calls or _time(record, question.side, question.time))
+
+
+def _is_of_side(record: OpRecord, question: Question) -> bool:
+    nowhere = record.device_ns is None and record.host_ns is None and question.time == "end"
+    return nowhere or _time(record, question.side, question.time) is not None
+
+
+def answer(trace: OpTrace, question: Question) -> list[Line]:
+    """Return the rows: selected, aggregated, ordered and cut to the top."""
+    selected = select(trace, question)
+    whole = total(trace, question.side)
+    if question.order_by == "time" and not question.aggregate_by:
+        # The same as below, without a line for each of 10**5 records of which three are asked for.
+        selected = _ordered(
+            [record for record in selected if _is_shown(record, question)],
+            lambda record: _time(record, question.side, question.time),
+            lambda record: _is_beside(record, question),
+            question,
+        )
+        return _accumulated([_line([record], question) for record in selected], whole)
+    groups = [group for group in _groups(selected, question) if any(_is_shown(record, question) for record in group)]
+    lines = [_line(group, question) for group in groups]
+    return _accumulated(_ordered(lines, COLUMNS[question.order_by], lambda line: line.communication, question), whole)
+
+
+def _ordered(
+    rows: list[Row], key: Callable[[Row], Any], is_beside: Callable[[Row], bool], question: Question
+) -> list[Row]:
+    """Return the top of *rows*, those with an unknown *key* last either way; ties stay in order.
+
+    What *is_beside* the total comes behind what is in it where rows are ordered by time.
+    """
+    keys = [key(row) for row in rows]
+    known = [index for index, value in enumerate(keys) if value is not None]
+    known.sort(key=keys.__getitem__, reverse=not question.ascending)
+    ordered = known + [index for index, value in enumerate(keys) if value is None]
+    if question.order_by in ("time", "share", "cumulative"):
+        ordered.sort(key=lambda index: is_beside(rows[index]))
+    return [rows[index] for index in (ordered[: question.top] if question.top else ordered)]
+
+
+def selection(trace: OpTrace, question: Question) -> list[Line]:
+    """Return all that matches as one row, its communication as another; nothing where nothing is filtered."""
+    plain = replace(question, aggregate_by="all", aggregate="sum", order_by="time", ascending=False, top=0)
+    everything = Question(side=question.side, time=question.time, aggregate_by="all")
+    if plain == everything:
+        return []
+    lines = [_line(group, plain) for group in _groups(select(trace, question), plain)]
+    return _accumulated(sorted(lines, key=lambda line: line.communication), total(trace, question.side))
+
+
+def copy_time(trace: OpTrace, question: Question) -> CopyTime:
+    """Return the time of the copies among the selected ops: a copy of the host's that the device made is one of its."""
+    copies = _as_calls([record for record in select(trace, question) if op_of(record) in _COPIES])
+    return CopyTime(
+        sum(record.calls for record in copies),
+        _sum(_time(record, question.side, "end") for record in copies),
+        _sum(_time(record, question.side, "kern") for record in copies),
+    )
+
+
+def launch_ns(record: OpRecord, side: Side) -> float | None:
+    """Return the time up to the first kernel, where the source tells."""
+    return _time(record, side, "kern")
+
+
+def _matches(record: OpRecord, question: Question) -> bool:
+    ns = _time(record, question.side, question.time)
+    return (
+        (question.name is None or question.name.search(record.name) is not None)
+        and (not question.types or record.type in question.types or op_of(record) in question.types)
+        and (not question.input_dtype or dtypes.dtype(question.input_dtype) in map(dtypes.dtype, record.input_dtypes))
+        and (question.least_ns is None or (ns is not None and ns >= question.least_ns))
+        and (question.most_ns is None or (ns is not None and ns <= question.most_ns))
+    )
+
+
+def _time(record: OpRecord, side: Side, end: End) -> float | None:
+    if side == "device":
+        return record.device_ns if end == "end" else record.device_launch_ns
+    return record.host_ns if end == "end" else record.host_launch_ns
+
+
+def _is_beside(record: OpRecord, question: Question) -> bool:
+    """Tell whether the record is communication, whose time is beside that of the device."""
+    return question.side == "device" and communicates(record)
+
+
+def _joined(trace: OpTrace) -> list[OpRecord]:
+    """Return the records with those that differ only in their step made one."""
+    if len(trace.steps) == 1:
+        return list(trace.records)
+    by_identity: dict[OpRecord, list[OpRecord]] = {}
+    for record in trace.records:
+        by_identity.setdefault(_identity(record), []).append(record)
+    return [_sum_of(records) for records in by_identity.values()]
+
+
+def _identity(record: OpRecord) -> OpRecord:
+    return record._replace(
+        step=0,
+        calls=0,
+        counted=None,
+        device_ns=None,
+        host_ns=None,
+        device_launch_ns=None,
+        host_launch_ns=None,
+        least_ns=None,
+        most_ns=None,
+        host_least_ns=None,
+        host_most_ns=None,
+        whole=None,
+        computation=None,
+        memory=None,
+    )
+
+
+def _sum_of(records: Sequence[OpRecord]) -> OpRecord:
+    counted = [record.calls if record.counted is None else record.counted for record in records]
+    whole = _times_of(_as_calls(records)) if any(record.whole for record in records) else None
+    return records[0]._replace(
+        step=0,
+        calls=sum(record.calls for record in records),
+        counted=sum(counted),
+        **_times_of(records)._asdict(),
+        device_launch_ns=_sum(record.device_launch_ns for record in records),
+        host_launch_ns=_sum(record.host_launch_ns for record in records),
+        whole=whole,
+        computation=_sum(record.computation for record in records),
+        memory=_sum(record.memory for record in records),
+    )
+
+
+def _times_of(records: Sequence[OpRecord]) -> Whole:
+    return Whole(
+        device_ns=_sum(record.device_ns for record in records),
+        host_ns=_sum(record.host_ns for record in records),
+        least_ns=_extreme("min", records, "device"),
+        most_ns=_extreme("max", records, "device"),
+        host_least_ns=_extreme("min", records, "host"),
+        host_most_ns=_extreme("max", records, "host"),
+    )
+
+
+def _groups(records: Sequence[OpRecord], question: Question) -> list[list[OpRecord]]:
+    if not question.aggregate_by:
+        return [[record] for record in records]
+    groups: dict[str, list[OpRecord]] = {}
+    for record in records:
+        groups.setdefault(_group_of(record, question), []).append(record)
+    return list(groups.values())
+
+
+def _group_of(record: OpRecord, question: Question) -> str:
+    if question.aggregate_by == "all":
+        # Apart, as it is beside the total.
+        return "communication" if _is_beside(record, question) else "all"
+    return record.type if question.aggregate_by == "type" else op_of(record)
+
+
+def _line(group: Sequence[OpRecord], question: Question) -> Line:
+    one = group[0] if not question.aggregate_by else None
+    time = _aggregated_time(group, question) if not one else _time(one, question.side, question.time)
+    computation = _aggregated(group, [record.computation for record in group], question) or None
+    memory = _aggregated(group, [record.memory for record in group], question)
+    return Line(
+        name=one and one.name,
+        op=_common(map(op_of, group)),
+        type=_group_of(group[0], question) if question.aggregate_by == "all" else _common(r.type for r in group),
+        id=(one and one.id) or None,
+        calls=sum(record.calls for record in group),
+        time_ns=time,
+        share=None,
+        cumulative_ns=None,
+        computation=computation,
+        flops=_rate(computation, time),
+        memory=memory,
+        bandwidth=_rate(memory, time),
+        input_shapes=one and one.input_shapes,
+        output_shapes=one and one.output_shapes,
+        input_dtypes=one.input_dtypes if one else (),
+        output_dtypes=one.output_dtypes if one else (),
+        place=(one and one.place) or None,
+        communication=all(_is_beside(record, question) for record in group),
+    )
+
+
+def _aggregated_time(group: Sequence[OpRecord], question: Question) -> float | None:
+    if question.aggregate in ("max", "min"):
+        return _extreme(question.aggregate, group, question.side, question.time)
+    return _aggregated(group, [_time(record, question.side, question.time) for record in group], question)
+
+
+def _aggregated(group: Sequence[OpRecord], values: Sequence[float | None], question: Question) -> float | None:
+    """Return the aggregate of what is known; the mean is over all calls, so that it times the calls is the sum."""
+    whole = _sum(values)
+    if whole is None or not question.aggregate_by or question.aggregate == "sum":
+        return whole
+    if question.aggregate == "mean":
+        calls = sum(record.calls for record in group)
+        return whole / calls if calls else None
+    known = [value / record.calls for record, value in zip(group, values) if value is not None and record.calls]
+    return (max if question.aggregate == "max" else min)(known, default=None)
+
+
+def _extreme(how: str, records: Sequence[OpRecord], side: Side, time: End = "end") -> float | None:
+    """Return the time of the shortest (``min``) or longest call; None where it is not known of every call."""
+    values = [_of_a_call(record, how, side, time) for record in records if record.calls]
+    known = [value for value in values if value is not None]
+    return (max if how == "max" else min)(known) if known and len(known) == len(values) else None
+
+
+def _of_a_call(record: OpRecord, how: str, side: Side, time: End) -> float | None:
+    if record.calls == 1 or time == "kern":
+        return _time(record, side, time) if record.calls == 1 else None
+    if side == "device":
+        return record.most_ns if how == "max" else record.least_ns
+    return record.host_most_ns if how == "max" else record.host_least_ns
+
+
+def _accumulated(lines: Iterable[Line], whole: float | None) -> list[Line]:
+    result, running = [], 0.0
+    for line in lines:
+        if line.time_ns is None or line.communication:
+            result.append(line)
+            continue
+        running += line.time_ns
+        result.append(replace(line, share=line.time_ns / whole if whole else None, cumulative_ns=running))
+    return result
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _rate(amount: float | None, ns: float | None) -> float | None:
+    if amount is None or ns is None or (amount == 0 and ns == 0):
+        return None
+    return amount * 1e9 / ns if ns else float("inf")
+
+
+def _common(values: Iterable[str]) -> str | None:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _id_key(text: str | None) -> tuple[int, str] | None:
+    """Order ids as numbers where they are numbers."""
+    if text is None:
+        return None
+    return (int(text), "") if text.isdecimal() and len(text) < 20 else (1 << 70, text)

@@ -1,0 +1,222 @@
+"""A saved profile as it was read: every op with all that its source knows about it, and nothing that it does not.
+
+Readers (`traces`) make it; `query` answers questions about it; `OpTrace.profile` makes it the same OpProfile that a
+live measurement is, so that budgets and comparisons are those of the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ..ops import names
+from .environment import Environment
+
+if TYPE_CHECKING:
+    from .op_profile import OpProfile
+
+
+from ..ops.cuda_kernels import is_nccl
+
+Shape = tuple[int, ...]
+OUTSIDE = "outside"
+"""Label of the step that holds what ran outside of every step; always the last one."""
+UNLINKED = names.UNLINKED
+"""In place of an op: the launch is not in the profile."""
+COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
+"""Cores of Ascend that are none: before CANN 8.3, and from it on."""
+By = Literal["type", "name", "shape"]
+
+
+class Whole(NamedTuple):
+    """What the calls of a record that count took with all that is inside them; fields as those of `OpRecord`."""
+
+    device_ns: float | None = None
+    host_ns: float | None = None
+    least_ns: float | None = None
+    most_ns: float | None = None
+    host_least_ns: float | None = None
+    host_most_ns: float | None = None
+
+
+class OpRecord(NamedTuple):
+    """One op, or all its calls in one step that are alike (same name, type, shapes, dtypes, place).
+
+    Times are ns (fractional where the source is finer), sums over *calls*. None and empty mean: not known.
+    A NamedTuple, not a dataclass: a profile has up to 10**5 of them, and it is three times as fast to make.
+    """
+
+    name: str
+    """What the source calls this op or operator: a node's name, ``conv(data,w)[58]``, ``aten::mm``."""
+    type: str
+    """The raw op type: ``ConvolutionForward``, ``MatMulV3``, ``aten::mm``."""
+    id: str = ""
+    step: int = 0
+    """Index into `OpTrace.steps`."""
+    calls: int = 1
+    device_ns: float | None = None
+    """Self time on the device; on a CPU profile, the CPU is the device."""
+    host_ns: float | None = None
+    """Self time on the host (dispatch, launch), where the source tells it from the device's."""
+    device_launch_ns: float | None = None
+    """The part of *device_ns* before the first kernel began (MegEngine's ``kern``): waiting and launching."""
+    host_launch_ns: float | None = None
+    least_ns: float | None = None
+    """Device time of the shortest call; None where only the sum is known."""
+    most_ns: float | None = None
+    computation: float | None = None
+    """Floating-point operations."""
+    memory: float | None = None
+    """Bytes read and written."""
+    input_shapes: tuple[Shape, ...] | None = None
+    """() is a scalar."""
+    output_shapes: tuple[Shape, ...] | None = None
+    input_dtypes: tuple[str, ...] = ()
+    """As the source spells them."""
+    output_dtypes: tuple[str, ...] = ()
+    input_formats: tuple[str, ...] = ()
+    """Memory layouts: ``NCHW``, ``NC1HWC0``."""
+    output_formats: tuple[str, ...] = ()
+    place: str = ""
+    """Where it ran: core type, stream or computing node."""
+    op: str = ""
+    """The canonical op these calls count as, where that is not what *type* means by itself: nested ops."""
+    counted: int | None = None
+    """How many of the calls count as calls of the op, not as a part of another one; None: all of them."""
+    host_least_ns: float | None = None
+    """Host time of the shortest call; None where only the sum is known."""
+    host_most_ns: float | None = None
+    whole: Whole | None = None
+    """None where that is what stands here, or the source does not know what is inside what."""
+
+
+class KernelRecord(NamedTuple):
+    """All launches of one kernel by one op in one step."""
+
+    name: str
+    launched_by: str
+    """The op, or `UNLINKED`."""
+    step: int = 0
+    calls: int = 1
+    device_ns: float = 0
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class OpTrace:
+    """A saved profile of one process (one rank)."""
+
+    source: str
+    """What wrote it: ``MegEngine graph profile``."""
+    environment: Environment
+    records: tuple[OpRecord, ...]
+    """In the order of the source, or of first appearance."""
+    steps: tuple[str, ...] = ("",)
+    """The label of each step, as the source numbers them; one empty label for a profile without steps."""
+    step_ns: tuple[float, ...] | None = None
+    """Wall time of each step but `OUTSIDE`, which has none."""
+    kernels: tuple[KernelRecord, ...] | None = None
+    """None where the source has no kernels beside its ops."""
+    launches: tuple[OpRecord, ...] = ()
+    """Calls of the driver that start device work, where they are no records: without times, which are in the ops'."""
+    peak_memory: int | None = None
+    """Bytes allocated at the worst moment."""
+    untold: tuple[str, ...] = ()
+    """Canonical ops that this source cannot tell from others; ``*``: all but those that are in the records."""
+    inferred_types: bool = False
+    """Whether op types were guessed from kernel names, because the source has none."""
+    remarks: tuple[str, ...] = ()
+    """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
+    is_cut: bool = False
+    """Whether this is only what was whole of a file that was cut."""
+
+    def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
+        """Return the profile that budgets and comparisons take, its ops being canonical ops.
+
+        *by* tells ops apart further: by name, where every call counts, or by shapes, dtypes and formats (``Cast
+        FLOAT->DT_BF16 [32,64]``), where calls that are parts of others stand apart, so that the total stays the same.
+        What ran outside of every step is left out where there are steps. Communication has calls but no time: in one
+        step recorded eight times it took 69 to 106 ms, its ops' 8.87 ms within 0.7 %.
+        """
+        # Imported here, with NumPy behind it: to look at a profile needs neither.
+        import numpy as np
+
+        from .op_profile import ABSENT, MemoryUse, OpProfile, numbered
+
+        def column(values: list[float | None]) -> np.typing.NDArray[np.int64]:
+            return np.array([ABSENT if value is None else round(value) for value in values], np.int64)
+
+        steps = self.steps[:-1] if len(self.steps) > 1 and self.steps[-1] == OUTSIDE else self.steps
+        launches = [launch._replace(counted=0) for launch in self.launches]
+        records = [record for record in (*self.records, *launches) if record.step < len(steps)]
+        op_names, ops = numbered([label(record, by, aliases) for record in records])
+        raw_names, raws = numbered([names.stable(record.type) for record in records])
+        flops = [record.computation for record in records]
+        return OpProfile(
+            environment=self.environment,
+            op_names=op_names,
+            raw_names=raw_names,
+            op=ops,
+            raw=raws,
+            counted=np.array([_counted(record, by) for record in records], np.int64),
+            events=np.array([record.calls for record in records], np.int64),
+            device_ns=column([None if communicates(record) else record.device_ns for record in records]),
+            bytes=column([record.memory for record in records]),
+            flops=None if all(value is None for value in flops) else column(flops),
+            step=np.array([record.step for record in records], np.int32),
+            host_ns=tuple(map(round, self.step_ns[: len(steps)])) if self.step_ns else (ABSENT,) * len(steps),
+            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory, allocations=None),) * len(steps),
+            knows=lambda name: False,
+        )
+
+
+def communicates(record: OpRecord) -> bool:
+    """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
+    return record.place in COMMUNICATION_PLACES or _communicates(record.type)
+
+
+@lru_cache(1 << 14)  # few differ, and each is asked for five times
+def _communicates(type_: str) -> bool:
+    return type_.startswith("hcom_") or is_nccl(type_)
+
+
+def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
+    """Return the canonical op of *record*, its raw type where the vocabulary has none."""
+    if record.op:
+        return record.op
+    return names.meaning(record.type, (*record.input_dtypes[:1], *record.output_dtypes[:1]), aliases).op
+
+
+def label(record: OpRecord, by: By, aliases: Mapping[str, str] | None = None) -> str:
+    """Return what tells the op of *record* from others: its canonical op, its name, or its op with shapes."""
+    if by == "name":
+        return record.name
+    op = op_of(record, aliases)
+    if by == "shape":
+        return f"{op} (parts)" if record.counted == 0 else " ".join(filter(None, [op, *signature(record)]))
+    return op
+
+
+def _counted(record: OpRecord, by: By) -> int:
+    """Return how many of the calls count where ops are told apart so."""
+    if record.counted is None or by == "name" or (by == "shape" and record.counted == 0):
+        return record.calls
+    return record.counted
+
+
+def signature(record: OpRecord) -> list[str]:
+    """Return dtypes, formats and input shapes as people write them: ``FLOAT->DT_BF16``, ``[32,64],[64]``."""
+    shapes = ",".join(f"[{','.join(map(str, shape))}]" for shape in record.input_shapes or ())
+    return [
+        _arrow(record.input_dtypes, record.output_dtypes),
+        _arrow(record.input_formats, record.output_formats),
+        shapes,
+    ]
+
+
+def _arrow(before: tuple[str, ...], after: tuple[str, ...]) -> str:
+    """Return what goes in and comes out, in short: of several alike, one."""
+    inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts)) for texts in (before, after))
+    return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}"

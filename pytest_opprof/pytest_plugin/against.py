@@ -1,0 +1,322 @@
+"""``--opprof-against=REV``: the tests at another revision and in the working tree, compared while both run in turns."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ..baselines.entry import Entry, entry_of
+from ..errors import BackendError, OpprofError, UsageError
+from ..measure.plan import Plan, Settings
+from ..processes import pairs as turns
+from ..processes.child import Command, terminated_as_by_ctrl_c
+from ..processes.pairs import Answer, side_command
+from ..processes.recording import CALL_PROCESSES
+from ..processes.this_run import command, say
+from ..processes.worktree import Worktree, worktree
+from ..profile.calls import in_all
+from ..profile.timings import Run, without_noise
+from ..results.run import Plain, profile_of
+from ..results.test_id import split_id
+from ..results.window import WindowReport
+from ..units import plural
+from ..verdict.compare import Diff, compare_counts_first
+from ..verdict.judgement import Judgement
+from ..verdict.pair_rule import judge_pairs
+from ..verdict.stored_rule import unjudged
+from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Limits
+from .fixture import settings_of
+from .marks import plan_of
+from .outcome import concluded
+
+_HERE = "the working tree"
+_Windows = dict[str, Entry]
+"""What a process did, by window."""
+
+
+class Against:
+    """The hooks of a run that compares two versions: it runs no test itself, and reports what both sides did."""
+
+    def __init__(self, config: pytest.Config, revision: str, python: str) -> None:
+        self._config = config
+        self._revision = revision
+        self._python = python
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out the tests that measure nothing."""
+        settings = settings_of(self._config)
+        measuring: list[pytest.Item] = []
+        idle: list[pytest.Item] = []
+        for item in items:
+            (measuring if "opprof" in _fixtures(item) or _is_measured(item, settings) else idle).append(item)
+        if idle:
+            self._config.hook.pytest_deselected(items=idle)
+            items[:] = measuring
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run both sides, and report each test. Raises pytest.UsageError where that cannot be."""
+        options = session.config.option
+        failed = session.testsfailed and not options.continue_on_collection_errors
+        if options.collectonly or failed or not session.items:
+            return None  # pytest lists the tests, or says what was wrong with them
+        try:
+            found = self._measured(session.items)
+        except (OpprofError, OSError) as error:
+            raise pytest.UsageError(str(error)) from error
+        self._say_what_is_only_there(found)
+        for item in session.items:
+            self._report(item, found)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
+
+    def _measured(self, items: Sequence[pytest.Item]) -> Found:
+        with ExitStack() as stack:
+            stack.enter_context(terminated_as_by_ctrl_c())
+            tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
+            say(
+                self._config,
+                f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
+                f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run",
+            )
+            sides = _commands(self._config, tree, folder, self._python)
+            return self._taking_turns(sides, items)
+
+    def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:
+        found = Found(self._revision, self._config)
+        wanted, took_s = list(items), 0.0
+        for number in range(LOOKS[1]):
+            if number in (1, CALL_PROCESSES, LOOKS[0]):
+                wanted = [item for item in wanted if found.is_open(item)]
+            if not wanted:
+                break
+            estimate = f", about {took_s:.0f} s" if took_s else ""
+            what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
+            say(self._config, f"opprof: {what}{estimate}")
+            begin = monotonic()
+            found.add(turns.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
+            took_s = monotonic() - begin
+        found.check_complete([item.nodeid for item in items])
+        return found
+
+    def _say_what_is_only_there(self, found: Found) -> None:
+        for test in found.only_there:
+            say(self._config, f"opprof: only {self._revision} has {test}")
+
+    def _report(self, item: pytest.Item, found: Found) -> None:
+        hook = item.ihook
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in found.reports(item):
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
+def _is_measured(item: pytest.Item, settings: Settings) -> bool:
+    try:
+        return plan_of(item, settings).measured
+    except UsageError:
+        return True  # the session says what is wrong with its marks
+
+
+def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
+    """Return how to start the two sides: the revision, and the working tree."""
+    root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
+    for path in (root, here):
+        if not path.is_relative_to(tree.top):
+            raise UsageError(f"--opprof-against: {path} is not in the repository {tree.top}")
+    lines = []
+    for name in ("there", "here"):
+        Path(folder, name).mkdir()
+        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES])
+    there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
+    other = tree.twin(here)
+    if not other.is_dir():
+        raise UsageError(f"--opprof-against: {tree.commit[:10]} has no folder {here.relative_to(tree.top)}")
+    return [
+        side_command(
+            f"{tree.commit[:10]}",
+            [python or sys.executable, *there],
+            other,
+            {} if python else _path_first(tree.twin(root)),
+            {"own": str(tree.path), "own_first": "" if python else str(tree.twin(root)), "other": str(tree.top)},
+        ),
+        side_command(
+            _HERE,
+            lines[1],
+            here,
+            _path_first(root),
+            {"own": str(tree.top), "own_first": str(root), "other": str(tree.path)},
+        ),
+    ]
+
+
+_ONLY_MEASURES = ("--opprof-baselines=", "--maxfail=0", "--continue-on-collection-errors")
+
+
+def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) -> list[str]:
+    """Return the *words* of a command without the files that the revision lacks, and with whole files for their tests.
+
+    pytest would end at what it does not find; which tests run the two sides agree on. Raises UsageError where the
+    revision has none of the files.
+    """
+    here = config.invocation_params.dir
+    if config.getoption("pyargs", False):
+        return list(words)
+    files = {word: split_id(word)[0] for word in config.args if word in words}
+    lacking = {word for word, file in files.items() if not tree.has(here / file)}
+    if lacking and len(lacking) == len(files):
+        raise UsageError(f"--opprof-against: {tree.commit[:10]} has nothing to compare with: no {', '.join(files)}")
+    return [files.get(word, word) for word in words if word not in lacking]
+
+
+def _path_first(root: Path) -> dict[str, str]:
+    """Return the environment in which packages come from below *root* if it has them."""
+    folders = [str(path) for path in (root / "src", root) if path.is_dir()]
+    # Threads of OpenMP spin while they wait, and the side whose turn it is not waits all the time.
+    return {
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+
+
+class Found:
+    """What the pairs of processes did."""
+
+    def __init__(self, revision: str, config: pytest.Config) -> None:
+        self._revision = revision
+        self._config = config
+        self._settings = settings_of(config)
+        self._first: tuple[Answer, Answer] | None = None
+        """The first pair, which ran every test."""
+        self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
+        """By test: the windows of both sides, for each pair that ran it."""
+
+    def add(self, answers: Sequence[Answer]) -> None:
+        """Add what a pair of processes did."""
+        before, after = answers
+        self._first = self._first or (before, after)
+        for test, reports in after.reports.items():
+            both = _windows(before.reports.get(test, [])), _windows(reports)
+            self._windows.setdefault(test, []).append(both)
+
+    @property
+    def first(self) -> tuple[Answer, Answer]:
+        """What the first pair said."""
+        assert self._first is not None
+        return self._first
+
+    @property
+    def only_there(self) -> list[str]:
+        """The tests that only the revision has; of a file of which only some tests are asked for nobody knows."""
+        before, after = self.first
+        root, here = self._config.rootpath, self._config.invocation_params.dir
+        parts = {(here / split_id(word)[0]).resolve() for word in self._config.args if "::" in word}
+        tests = {*before.collected} - {*after.collected}
+        return sorted(test for test in tests if (root / split_id(test)[0]).resolve() not in parts)
+
+    def check_complete(self, tests: Sequence[str]) -> None:
+        """Raise BackendError for a test that the working tree did not run."""
+        if missing := [test for test in tests if test not in self._windows]:
+            raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
+
+    def is_open(self, item: pytest.Item) -> bool:
+        """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
+        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item, self._settings)
+        common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
+        diffs = [self._diff(item.nodeid, name, plan) for name in common]
+        more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
+        return more or any(not diff.timing.settled for diff in diffs)
+
+    def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+        """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
+        for plain in self.first[1].reports.get(item.nodeid, []):
+            report = self._config.hook.pytest_report_from_serializable(config=self._config, data=plain)
+            if report.when == "call" and report.passed and hasattr(report, "opprof"):
+                self._conclude(item, report)
+            yield report
+
+    def _conclude(self, item: pytest.Item, report: Any) -> None:
+        plan = plan_of(item, self._settings)
+        windows = [self._compared(item.nodeid, plain, plan) for plain in report.opprof["windows"]]
+        verbosity = self._config.get_verbosity()
+        record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        if failure:
+            report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
+        report.opprof = asdict(replace(record, outcome=report.outcome))
+
+    def _compared(self, test: str, plain: Plain, plan: Plan) -> WindowReport:
+        """Return the report of a window."""
+        name = plain["name"]
+        window = WindowReport(name, profile_of(plain), runs=tuple(after for _, after in self._runs(test, name)))
+        if name not in self._windows[test][0][0]:
+            return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
+        return replace(window, diff=self._diff(test, name, plan))
+
+    def _lacks(self, test: str) -> str:
+        before = self.first[0]
+        file, _ = split_id(test)
+        if file in before.errors:
+            return f"cannot import {file} ({before.errors[file]})"
+        if test not in before.collected:
+            return "does not have the test"
+        outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
+        return f"has it {min(outcomes)}" if outcomes else "does not have the window"
+
+    def _diff(self, test: str, window: str, plan: Plan) -> Diff:
+        pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
+        before, after = (in_all([pair[side][window].calls for pair in pairs]) for side in (0, 1))
+        timing = self._timing(test, window, plan.limits)
+        return replace(compare_counts_first(before, after, timing, plan.limits, plan.top), than=self._revision)
+
+    def _timing(self, test: str, window: str, limits: Limits) -> Judgement:
+        pairs = self._runs(test, window)
+        rounds = min((run.rounds for pair in pairs for run in pair), default=0)
+        if rounds < LEAST_ROUNDS:
+            return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
+        if self._settings.noise == "ignore":
+            pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
+        return judge_pairs(pairs, limits)
+
+    def _runs(self, test: str, window: str) -> list[tuple[Run, Run]]:
+        """Return what each pair of processes timed of a window."""
+        both = [[windows[window].runs for windows in pair if window in windows] for pair in self._windows[test]]
+        return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
+
+
+class _Failure:
+    """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
+
+    def __init__(self, message: str, cause: str, item: pytest.Item) -> None:
+        self._message = message
+        self.reprcrash = SimpleNamespace(path=str(item.path), lineno=(item.location[1] or 0) + 1, message=cause)
+
+    def __str__(self) -> str:
+        return self._message
+
+    def toterminal(self, writer: Any) -> None:
+        """Write it in full: what pytest calls."""
+        writer.line(self._message)
+
+
+def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
+    windows = [window for report in reports for window in report.get("opprof", {}).get("windows", [])]
+    return {window["name"]: entry_of(window) for window in windows}

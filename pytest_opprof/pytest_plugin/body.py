@@ -1,0 +1,156 @@
+"""The body of a test: run as often as its mark says, inside the window `BODY`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from ..errors import NothingMeasured, OpprofError, UsageError
+from ..measure.measurement import Measurement
+from ..measure.window import LEFT, OPEN, Window
+from ..results.run import TestRecord
+from ..results.test_id import id_of
+from ..results.window import BODY
+
+RECORD = pytest.StashKey[TestRecord]()
+"""What is kept of a test, until its report has it."""
+
+
+class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
+    """A test that broke its budget or got worse: fails it where it runs, without a traceback."""
+
+    __module__ = "builtins"  # as pytest's own: "Failed: ..."
+
+    def __init__(self, message: str, cause: str = "", saw_nothing: bool = False) -> None:
+        """*cause* is the message in a few words; *saw_nothing*: that nothing was recorded is all that is wrong."""
+        super().__init__(message, pytrace=False)
+        self.cause = cause or message.partition("\n")[0]
+        self.saw_nothing = saw_nothing
+
+
+class Call:
+    """The runs of a test: the last by pytest, between the wrappers of other plugins, those before it by us."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item = item
+        self.is_over = False
+        """Whether pytest ran it."""
+        self.result: object = None
+        self.raised: BaseException | None = None
+        """What the test itself raised."""
+
+    def by_pytest(self) -> Generator[None, object, object]:
+        """Yield where pytest is to run it."""
+        self.is_over = True
+        try:
+            self.result = yield
+        except BaseException as error:
+            self.raised = error
+            raise
+        return self.result
+
+    def by_us(self) -> object:
+        """Run it."""
+        try:
+            result = self.item.runtest()
+        except BaseException as error:
+            self.raised = error
+            raise
+        if getattr(self.item, "_excinfo", None):
+            # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
+            raise Failed("a round failed or was skipped")
+        return result
+
+
+def measure(call: Call, measurement: Measurement) -> Generator[None, object, object]:
+    """Run the body, as often as its mark says, inside the window `BODY`; yields where pytest is to run it."""
+    for _ in range(measurement.plan.warmup):
+        measurement.begin_round()
+        call.by_us()
+    return (yield from _measure_rounds(call, measurement))
+
+
+def measure_again(call: Call, measurement: Measurement) -> Sequence[Window]:
+    """Run the rounds of the body once more; return its windows, none if anything goes wrong in them.
+
+    What looks slower mostly was the moment, and a fresh process takes seconds. What comes of the test was decided
+    before: a body that does not bear to run so often is no failure.
+    """
+    kept = measurement.windows, measurement.rounds
+    measurement.windows, measurement.rounds = [], []
+    if measurement.core:
+        measurement.core.insist()
+    try:
+        for _ in _measure_rounds(call, measurement, again=True):
+            pass
+        return measurement.windows
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+        if hasattr(call.item, "_excinfo"):
+            call.item._excinfo = None  # of a unittest.TestCase, for the report
+        return []
+    finally:
+        measurement.windows, measurement.rounds = kept
+
+
+def _measure_rounds(call: Call, measurement: Measurement, again: bool = False) -> Generator[None, object, object]:
+    plan = measurement.plan
+    measurement.forget()
+    body = Window(BODY, measurement.aliases)
+    body.threads = measurement.threads
+    running = False
+    try:
+        with measurement.recorder.open(body):
+            for number in range(plan.rounds):
+                measurement.begin_round()
+                running = True
+                with measurement.recorder.step(body):
+                    last = number == plan.rounds - 1 and not again
+                    result = (yield from call.by_pytest()) if last else call.by_us()
+                running = False
+    except NothingMeasured as error:
+        if running:
+            raise
+        if plan.marked:
+            raise unmeasured(call.item, error) from None
+        return result
+    except OpprofError as error:
+        if running:
+            raise  # the test's own mistake: with the traceback to its line
+        raise unmeasured(call.item, error) from None
+    measurement.windows.append(body)
+    return result
+
+
+@contextmanager
+def told_plainly(item: pytest.Item) -> Iterator[None]:
+    """Fail the test with the message of an error of ours, without a traceback."""
+    try:
+        yield
+    except OpprofError as error:
+        raise unmeasured(item, error) from None
+
+
+def check_finished(measurement: Measurement) -> None:
+    """Raise UsageError for a window without an end: what it saw would be judged by nobody."""
+    for window in measurement.windows:
+        if window.unfinished in (OPEN, LEFT):
+            raise UsageError(
+                f"window {window.name!r} {window.unfinished}: it has to end inside the test. Leave a with block or a"
+                " loop over rounds at its end, and open windows in the test, not in a fixture"
+            )
+
+
+def keep_unmeasured(item: pytest.Item, *remarks: str) -> None:
+    """Keep the record of a test that has no numbers."""
+    item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path), remarks=list(remarks))
+
+
+def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:
+    """Return what a test fails with that could not be measured."""
+    keep_unmeasured(item)
+    message = f"opprof could not measure {id_of(item)}: {error}"
+    return Failed(message, str(error), isinstance(error, NothingMeasured))

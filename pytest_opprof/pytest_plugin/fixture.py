@@ -1,0 +1,157 @@
+"""The ``opprof`` fixture: windows inside a test, measured with or without ``--opprof``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..backends.contract import Backend
+from ..backends.registry import load_all
+from ..errors import BackendError, UsageError
+from ..measure.plan import Settings
+from ..measure.user_ops import op
+from ..measure.window import LEFT, Window
+from ..processes.this_run import CORE
+from ..results.window import BODY
+from .marks import plan_of
+from .options import default_warmup, settings_from
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ..backends.numpy.arrays import WatchedArray
+
+
+from ..measure.measurement import Measurement
+
+SETTINGS = pytest.StashKey[Settings]()
+BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
+MEASUREMENT = pytest.StashKey["Measurement"]()
+TURN = pytest.StashKey[Callable[[], None]]()
+"""Where two versions take turns: what waits for this one's turn to run a round."""
+SESSION = "opprof-session"
+"""The name under which the plugin that judges is registered."""
+
+
+def measurement_of(item: pytest.Item) -> Measurement:
+    """Return the measurement of *item*, made at the first call. Raises UsageError and BackendError."""
+    if MEASUREMENT not in item.stash:
+        settings = settings_of(item.config)
+        plan = plan_of(item, settings)
+        cache = item.config.stash.setdefault(BACKENDS, {})
+        if plan.backends not in cache:
+            cache[plan.backends] = load_all(plan.backends)
+        for backend in cache[plan.backends]:
+            if begin_test := getattr(backend, "begin_test", None):
+                begin_test()
+        judges = item.config.pluginmanager.hasplugin(SESSION)
+        measurement = item.stash[MEASUREMENT] = Measurement(plan, cache[plan.backends], settings.aliases, judges)
+        measurement.recorder.turn = item.config.stash.get(TURN, None)
+        measurement.core = item.config.stash.get(CORE, None)
+    return item.stash[MEASUREMENT]
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """Return the settings of *config*, read at the first call."""
+    if SETTINGS not in config.stash:
+        config.stash[SETTINGS] = settings_from(config)
+    return config.stash[SETTINGS]
+
+
+class Opprof:
+    """Measures parts of a test.
+
+    with opprof("prefill") as prefill: ...     a window; numbers when it closed
+    for _ in opprof.rounds(20, warmup=3): ...  a window with a step per iteration
+    opprof.array(x)                            a NumPy array whose ops are seen
+    with opprof.op("my_attention"): ...        code that counts as one op
+    """
+
+    op = op
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+
+    @contextmanager
+    def __call__(self, name: str | None = None) -> Iterator[Window]:
+        """Measure what runs inside as the window *name*; one that is entered again is another step of it."""
+        __tracebackhide__ = True
+        window = Window(_checked(name) or self._measurement.next_name(), self._measurement.aliases)
+        recorder = self._measurement.recorder
+        self._measurement.opened(window)
+        try:
+            with recorder.open(window), recorder.step(window):
+                yield window
+        except BackendError as error:
+            raise type(error)(str(error)) from None  # ends the traceback at the user's line
+
+    def rounds(self, rounds: int = 30, warmup: int | None = None, name: str | None = None) -> Rounds:
+        """Return an iterable that runs a loop body *warmup* + *rounds* times and measures the latter, a step each.
+
+        What runs before the first measured round must not change what the others do: the body has to be repeatable.
+        """
+        __tracebackhide__ = True
+        given = {"rounds": (rounds, 1), "warmup": (0 if warmup is None else warmup, 0)}
+        for what, (value, least) in given.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UsageError(f"opprof.rounds({what}={value!r}): write an int of {least} or more")
+        warmup = default_warmup(rounds) if warmup is None else warmup
+        return Rounds(self._measurement, _checked(name) or self._measurement.next_name("rounds"), rounds, warmup)
+
+    def array(self, array: ArrayLike) -> WatchedArray:
+        """Return a view of *array* whose NumPy ops are recorded, as are those on what comes of it.
+
+        Raises UsageError where the numpy backend was left out, or *array* is a subclass of ndarray.
+        """
+        __tracebackhide__ = True
+        for backend in self._measurement.backends:
+            if backend.name == "numpy":
+                return backend.watch(array)  # type: ignore[attr-defined, no-any-return]  # only this backend has it
+        chosen = ", ".join(backend.name for backend in self._measurement.backends)
+        raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
+
+
+def _checked(name: str | None) -> str | None:
+    __tracebackhide__ = True
+    if name == BODY:
+        raise UsageError(f"a window cannot be called {BODY!r}: that is the whole body of a marked test")
+    if name and name.isdecimal():
+        raise UsageError(f"a window cannot be called {name!r}: windows without a name are numbered")
+    return name
+
+
+class Rounds(Window):
+    """A window with a step per iteration. Iterate over it once, to the end; then ask for its numbers."""
+
+    def __init__(self, measurement: Measurement, name: str, rounds: int, warmup: int) -> None:
+        super().__init__(name, measurement.aliases)
+        self._measurement = measurement
+        self._rounds = rounds
+        self._warmup = warmup
+        self._iterated = False
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the number of each round: negative ones are warm-up. Raises UsageError the second time."""
+        __tracebackhide__ = True
+        if self._iterated:
+            raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
+        self._iterated = True
+        with self._measurement.threads_for(self._rounds):
+            yield from self._run()
+
+    def _run(self) -> Iterator[int]:
+        __tracebackhide__ = True
+        self._measurement.opened(self)
+        self._measurement.rounds.append(self)
+        opened = len(self._measurement.windows)
+        self.unfinished = LEFT
+        yield from range(-self._warmup, 0)
+        self._measurement.forget(opened)
+        recorder = self._measurement.recorder
+        with recorder.open(self):
+            for number in range(self._rounds):
+                with recorder.step(self):
+                    yield number

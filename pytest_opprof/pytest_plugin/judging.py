@@ -1,0 +1,285 @@
+"""What a test did against its stored baselines, and against its budget: the report of each of its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+
+import pytest
+
+from ..baselines.entry import Entry
+from ..baselines.store import Store
+from ..errors import BackendError, BaselineError, NothingMeasured
+from ..machine.cpu import machine
+from ..measure.measurement import Measurement
+from ..measure.plan import Plan, Settings
+from ..measure.window import Window
+from ..processes.pool import Answer, Pool, alone
+from ..processes.this_run import say
+from ..profile.assembly import joined
+from ..profile.calls import Calls, calls_of
+from ..profile.environment import Environment
+from ..profile.op_profile import OpProfile
+from ..profile.timings import Run, run_of, without_noise, works_on_host
+from ..report import failure
+from ..results.test_id import id_of, split_id
+from ..results.window import BODY, WindowReport
+from ..verdict.compare import compare_counts_first, excuse, unseen
+from ..verdict.judgement import Judgement, undecided
+from ..verdict.stored_rule import Rule, judge, unjudged
+from ..verdict.tolerances import LEAST_ROUNDS
+
+LOOKING_S = 300
+"""What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
+_VARY = "calls that vary from run to run are kept as ranges: record it again"
+CONFIRMING_S = 60
+"""What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
+_NO_OP = (
+    "nothing was recorded: no op ran, or none that a backend sees (torch must be imported at the top of the module,"
+    " NumPy arrays come from opprof.array(), or --opprof-numpy=all). If no op is meant to run, say op_budget(calls=0)"
+)
+
+
+class Stored:
+    """Judges the windows of tests, in more processes where one is not enough."""
+
+    def __init__(
+        self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, *, parallel: bool, apart: bool
+    ) -> None:
+        """*parallel*: whether other tests run at the same time; *apart*: whether another run judges these."""
+        self.errors: list[str] = []
+        """What is wrong with baseline files; the run names each once."""
+        self._config = config
+        self._pool = pool
+        self._settings = settings
+        self._store = store
+        self._parallel = parallel
+        self._apart = apart
+        self._looking_s = 0.0
+        self._confirming_s = 0.0
+
+    def reports(
+        self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
+    ) -> list[WindowReport]:
+        """Return the report of each window. Raises what makes judging impossible.
+
+        *again* measures the body once more in this process, if that can be done, and returns its windows.
+        """
+        windows = self._confirmed(item, list(self._judge(item, measurement)))
+        if again and any(map(_unsettled, windows)) and not _fails_already(windows):
+            others = _profiles(again())
+            windows = self._each(item, windows, _unsettled, partial(self._retimed, measurement.plan, others))
+        return self._looked_again(item, measurement.plan, windows)
+
+    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
+        """Yield the report of each window. Raises what makes judging impossible."""
+        plan, profiles = measurement.plan, _profiles(measurement.windows)
+        threads = {window.name: window.threads for window in measurement.windows}
+        rounds = {window.name for window in measurement.rounds}
+        if rounds and plan.measured:
+            # In a marked test that runs its own rounds, they are what the marks are about.
+            profiles.pop(BODY, None)
+        for name, profile in profiles.items():
+            report = self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
+            if name == BODY and not len(profile.op) and not report.findings:
+                if not plan.marked:
+                    continue
+                if not plan.budget.allows_nothing:
+                    raise NothingMeasured(_NO_OP)
+            yield report
+        if plan.measured and plan.baseline and not measurement.windows and not self._apart:
+            nothing = Environment(())
+            base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
+            if base and (lost := unseen(base.calls, {})):
+                raise NothingMeasured(f"{lost}. {_NO_OP}")
+
+    def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: WindowReport, base: Entry) -> WindowReport:
+        """Return the report of a window that looks slower with the times of another moment.
+
+        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
+        """
+        other = others.get(window.name)
+        if other is None or calls_of(other) != calls_of(window.profile):
+            return window
+        run = run_of(other, window.runs[0].threads)
+        return self._compared(replace(window, runs=(run,)), base, plan) if run else window
+
+    def _each(
+        self,
+        item: pytest.Item,
+        windows: Iterable[WindowReport],
+        concerns: Callable[[WindowReport], bool],
+        change: Callable[[WindowReport, Entry], WindowReport],
+    ) -> list[WindowReport]:
+        """Return the reports, those of windows that it *concerns* changed, given their baselines."""
+        found = []
+        for window in windows:
+            base = concerns(window) and self._store.entry(
+                window.profile.environment, *split_id(id_of(item)), window.name
+            )
+            found.append(change(window, base) if base else window)
+        return found
+
+    def _report(
+        self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
+    ) -> WindowReport:
+        where = (profile.environment, *split_id(id_of(item)))
+        base, broken_file = None, ""
+        if plan.baseline and not self._apart:
+            try:
+                base = self._store.entry(*where, name)
+            except BaselineError as error:
+                broken_file = "its baseline file cannot be used"
+                self.errors.append(str(error))
+        known = base.calls if base else ()
+        broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
+        run = run_of(profile, threads)
+        runs = (run,) if run else ()
+        report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
+        if base:
+            lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
+            return self._compared(replace(report, unseen=lost), base, plan)
+        if not plan.baseline or self._settings.update or self._apart:
+            return report
+        missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
+        return replace(report, no_baseline=missing)
+
+    def _compared(self, report: WindowReport, base: Entry, plan: Plan) -> WindowReport:
+        return _with_timing(report, base, plan, self._timing(base, report.runs, plan))
+
+    def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
+        before = base.times.get(machine(), ())
+        if self._parallel:
+            why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
+            return unjudged(why, runs)
+        if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
+            here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
+            return unjudged(here, runs)
+        if any(calls.varies for calls in base.calls.values()):
+            return unjudged("its calls vary from run to run", runs)
+        if self._settings.noise == "ignore":
+            before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
+        return judge(before, runs, Rule(plan.limits))
+
+    def _confirmed(self, item: pytest.Item, windows: list[WindowReport]) -> list[WindowReport]:
+        """Return the reports: of windows with more calls with what a fresh process says of them.
+
+        What the first use in a process does depends on the tests before it, as do caches that they fill.
+        """
+        if not any(window.more_calls for window in windows):
+            return windows
+        looks, why = self._looks_alone(item, "has more calls", 2)
+        return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
+
+    def sees_alone(self, item: pytest.Item) -> bool:
+        """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
+        try:
+            base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
+        except BaselineError as error:
+            self.errors.append(str(error))
+            return False
+        if base is None or self._apart:
+            return False
+        looks, _ = self._looks_alone(item, "shows no op", 1)
+        seen = looks[0].windows.get(BODY) if looks else None
+        return seen is not None and base.allows(seen.calls)
+
+    def _looks_alone(self, item: pytest.Item, what: str, times: int) -> tuple[list[Answer], str]:
+        """Return what a fresh process measures so many *times*, or why it does not."""
+        if self._confirming_s > CONFIRMING_S:
+            return [], f"this run has spent {CONFIRMING_S} s on that"
+        say(self._config, f"opprof: {id_of(item)} {what}; measuring it alone in a fresh process")
+        begin = monotonic()
+        try:
+            return alone(self._config, str(item.path), id_of(item), times), ""
+        except BackendError as error:
+            return [], str(error)
+        finally:
+            self._confirming_s += monotonic() - begin
+
+    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
+        """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
+
+        It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
+        """
+        if _fails_already(windows):
+            why = "the test fails whatever its times are"
+            return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
+        # A process holds its memory of a device as long as it lives.
+        stays = not self._settings.serialize and all(works_on_host(window.profile.environment) for window in windows)
+        while any(map(_unsettled, windows)):
+            if self._looking_s > LOOKING_S:
+                why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
+                return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
+            number = max(len(window.runs) for window in windows)
+            say(self._config, f"opprof: {id_of(item)} looks slower; measuring it in process {number + 1}")
+            begin = monotonic()
+            try:
+                again = self._pool.measure(id_of(item), number - 1, stays)
+            except BackendError as error:
+                return self._each(item, windows, _unsettled, partial(_undecided, plan, str(error)))
+            finally:
+                self._looking_s += monotonic() - begin
+            windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
+        return windows
+
+    def _with(self, plan: Plan, again: Answer, window: WindowReport, base: Entry) -> WindowReport:
+        """Return the report of a window that looks slower with what one more process timed."""
+        entry = again.windows.get(window.name)
+        if entry is None:
+            said = f" ({again.why})" if again.why else ""
+            return _undecided(plan, f"a fresh process did not measure it{said}", window, base)
+        if entry.calls != calls_of(window.profile):
+            return _undecided(plan, "a fresh process ran other ops", window, base)
+        runs = (*window.runs, *entry.times.get(machine(), ()))
+        if len(runs) == len(window.runs):
+            return _undecided(plan, "a fresh process timed nothing", window, base)
+        return self._compared(replace(window, runs=runs), base, plan)
+
+
+def _with_looks(looks: Sequence[Answer], why: str, window: WindowReport, base: Entry) -> WindowReport:
+    """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
+    seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
+    if len(seen) < len(looks) or not looks:
+        why = why or next((look.why for look in looks if look.why), "the window was not opened there")
+        return replace(window, looked=f"not confirmed in a fresh process: {why}")
+    if excused := excuse(base.calls, calls_of(window.profile), seen):
+        return replace(window, excused=excused)
+    there = {op: seen[0].get(op, Calls(0, 0)) for op in window.more_calls}
+    now = calls_of(window.profile)
+    if all(there[op].most == now[op].most for op in there):
+        return replace(window, looked="the same alone in a fresh process")
+    varied = ", ".join(f"{op} {calls}" for op, calls in there.items())
+    return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
+
+
+def _undecided(plan: Plan, why: str, window: WindowReport, base: Entry) -> WindowReport:
+    """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
+    assert window.diff is not None  # or it would not look slower
+    why = f"looks slower, and could not be measured again: {why}"
+    return _with_timing(window, base, plan, undecided(window.diff.timing, why))
+
+
+def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:
+    diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
+    return replace(window, diff=diff)
+
+
+def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
+    """Return what was measured in windows of each name, those without an end left out."""
+    by_name: dict[str, list[OpProfile]] = {}
+    for window in windows:
+        if not window.unfinished:
+            by_name.setdefault(window.name, []).append(window.profile)
+    return {name: joined(parts) for name, parts in by_name.items()}
+
+
+def _fails_already(windows: Sequence[WindowReport]) -> bool:
+    """Tell whether one fails whatever its times are: then nobody waits for a verdict on them."""
+    return any(window.budget or window.more_calls for window in windows)
+
+
+def _unsettled(window: WindowReport) -> bool:
+    return window.diff is not None and not window.accepted and not window.diff.timing.settled

@@ -1,0 +1,82 @@
+"""The marks of a test -> its `Plan`. Everything is checked here, once."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import pytest
+
+from .. import errors
+from ..backends.contract import Options
+from ..errors import UsageError
+from ..measure.plan import Plan, Settings
+from ..verdict.budgets import Budget
+from .options import _LIMITS, _backends, _count, _threads, _timing, _watched, default_warmup
+
+
+def plan_of(item: pytest.Item, settings: Settings) -> Plan:
+    """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
+    try:
+        budget = Budget()
+        for mark in _marks(item, "op_budget"):
+            if not mark.args and not mark.kwargs:
+                raise UsageError("op_budget() has no limit; write one, such as op_budget(Cast=10)")
+            budget = budget.over(Budget.parse(mark.args, mark.kwargs))
+        return _with_marks(item, settings, budget)
+    except UsageError as error:
+        path, line, _ = item.location
+        raise UsageError(f"{path}:{(line or 0) + 1}: {item.name}: {error}") from error
+
+
+def _with_marks(item: pytest.Item, settings: Settings, budget: Budget) -> Plan:
+    given: dict[str, Any] = {}
+    marks = _marks(item, "opprof")
+    for mark in marks:
+        if mark.args not in ((), (False,)):
+            raise UsageError(
+                f"opprof({', '.join(map(repr, mark.args))}): write keywords, such as opprof(rounds=20), or"
+                " opprof(False) to leave a test out"
+            )
+        given = {**mark.kwargs, **given}
+    given = {key: value for key, value in given.items() if value is not None}
+    for key in given:
+        if key not in _OPPROF_KEYS:
+            raise errors.unknown(key, _OPPROF_KEYS, "keyword of opprof()", _OPPROF_KEYS)
+    rounds = _count(given.get("rounds", 1), "opprof(rounds=)", 1)
+    baseline = given.get("baseline", True)
+    if not isinstance(baseline, bool):
+        raise UsageError(f"opprof(baseline={baseline!r}): write True or False")
+    if rounds > 1 and issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
+        raise UsageError("opprof(rounds=) cannot run an IsolatedAsyncioTestCase again; use opprof.rounds() inside")
+    timing = _timing(given.get("timing", settings.timing), "opprof(timing=)")
+    left_out = bool(marks and marks[0].args)
+    marked = (bool(budget) or bool(marks)) and not left_out
+    return Plan(
+        budget=Budget() if left_out else budget,
+        marked=marked,
+        measured=marked or (settings.everything and not left_out),
+        rounds=rounds,
+        warmup=_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
+        backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
+        options=Options(
+            timing,
+            flops=budget.needs_flops,
+            memory=budget.needs_memory,
+            numpy=_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
+        ),
+        limits=settings.limits.with_given(given, lambda key: f"opprof({key}=)"),
+        threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
+        top=_count(given.get("top", settings.top), "opprof(top=)", 0),
+        baseline=baseline and not left_out,
+    )
+
+
+def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
+    """Return the marks called *name*, the nearest first: those of a parameter before those of its function."""
+    marks = list(item.iter_markers(name))
+    of_parameter = getattr(getattr(item, "callspec", None), "marks", [])
+    return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))
+
+
+_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *_LIMITS, "threads", "baseline", "top")

@@ -1,0 +1,147 @@
+"""Command line and ini file -> `Settings`. Everything is checked here, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .. import errors
+from ..backends.contract import Timing, Watched
+from ..backends.registry import find
+from ..errors import UsageError
+from ..measure.plan import Noise, Settings
+from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
+
+
+def settings_from(config: pytest.Config) -> Settings:
+    """Read *config*. Raises UsageError, naming the flag, for a value that means nothing."""
+    if config.option.opprof_update and config.option.opprof_update_new:
+        raise UsageError("--opprof-update and --opprof-update-new: write one of them")
+    return Settings(
+        baselines=_folder(config),
+        backends=_backends(_value(config, "backend"), "--opprof-backend"),
+        timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
+        numpy=_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
+        limits=(PAIRS if config.option.opprof_against else STORED).with_given(
+            {key: _value(config, key) for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
+        ),
+        threads=_threads(_value(config, "threads") or "1", "--opprof-threads"),
+        processes=_count(_value(config, "processes"), "--opprof-processes", 1) if _value(config, "processes") else None,
+        noise=_noise(_value(config, "noise") or "warn"),
+        against=_against(config),
+        against_python=config.option.opprof_against_python or "",
+        serialize=bool(_value(config, "serialize")),
+        top=_count(_value(config, "top") or "5", "--opprof-top", 0),
+        everything=bool(_value(config, "all")),
+        strict=bool(_value(config, "strict")),
+        update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
+        json=Path(config.invocation_params.dir, _value(config, "json")) if _value(config, "json") else None,
+        aliases=_aliases(config.getini("opprof_aliases")),
+    )
+
+
+_LIMITS = ("tolerance", "op_tolerance", "floor")
+
+
+def _value(config: pytest.Config, name: str) -> Any:
+    # Flags with an ini twin default to None, so that "not given" can be told from a value.
+    given = getattr(config.option, f"opprof_{name}")
+    return (config.getini(f"opprof_{name}") or None) if given is None else given
+
+
+def _folder(config: pytest.Config) -> Path:
+    folder = config.rootpath / (_value(config, "baselines") or "baselines")
+    options = config.option
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--opprof-baselines: {folder} is a file; name a folder")
+    named_to_read = options.opprof_baselines and not (options.opprof_update or options.opprof_update_new)
+    if named_to_read and not folder.exists():
+        raise UsageError(f"--opprof-baselines: there is no folder {folder}; --opprof-update makes it")
+    return folder
+
+
+def _backends(value: object, what: str) -> tuple[str, ...] | None:
+    if value is None or value == "" or value == "auto":
+        return None
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, (list, tuple)) or not listed or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"{what} is {value!r}; write a name or several: 'numpy,torch'")
+    chosen = tuple(dict.fromkeys(name.strip() for name in listed))
+    known = find()
+    for name in chosen:
+        if name not in known:
+            near = errors.suggestion(name, known) or "."
+            raise UsageError(f"{what}: there is no backend {name!r}{near} Known: {', '.join(sorted(known))}")
+    return chosen
+
+
+def _timing(value: object, what: str) -> Timing:
+    if value == "async" or value == "sync":
+        return value
+    raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
+
+
+def _watched(value: object, what: str) -> Watched:
+    if value == "watched" or value == "all":
+        return value
+    raise UsageError(
+        f"{what} is {value!r}; write 'watched' (arrays of opprof.array() and what comes of them) or 'all' (also arrays"
+        " that are made in the window)"
+    )
+
+
+def _against(config: pytest.Config) -> str:
+    """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
+    options = config.option
+    if options.opprof_against == "":
+        raise UsageError("--opprof-against is empty; write a git revision, such as --opprof-against=main")
+    if options.opprof_against is None:
+        if options.opprof_against_python:
+            raise UsageError("--opprof-against-python: needs --opprof-against=REV, the revision that it is for")
+        return ""
+    others = {
+        "--opprof-update": options.opprof_update or options.opprof_update_new,
+        "-n": getattr(options, "numprocesses", None) or hasattr(config, "workerinput"),
+        "--opprof-processes": _value(config, "processes"),
+    }
+    for flag, given in others.items():
+        if given:
+            raise UsageError(f"--opprof-against and {flag} do not go together: leave one out")
+    return str(options.opprof_against)
+
+
+def _noise(value: object) -> Noise:
+    if value in ("warn", "fail", "ignore"):
+        return value
+    raise UsageError(
+        f"--opprof-noise is {value!r}; write 'warn' (what is too noisy to judge passes with a warning), 'fail' (it"
+        " fails) or 'ignore' (no look at who else uses the machine)"
+    )
+
+
+def _threads(value: object, what: str) -> int:
+    return 0 if value == "all" else _count(value, what, 1, "'all' or ")
+
+
+def default_warmup(rounds: int) -> int:
+    """Return how many rounds come before so many that are measured: 5 before those that are judged."""
+    return 5 if rounds >= LEAST_ROUNDS else 1
+
+
+def _count(value: object, what: str, least: int, otherwise: str = "") -> int:
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise UsageError(f"{what} is {value!r}; write {otherwise}an int of {least} or more")
+    return number
+
+
+def _aliases(lines: list[str]) -> dict[str, str]:
+    aliases = {}
+    for line in lines:
+        raw, equals, op = (part.strip() for part in line.rpartition("="))
+        if not raw or not equals or not op:
+            raise UsageError(f"opprof_aliases has {line!r}; write a line RAW_NAME = Op, such as mylib::fused_add = Add")
+        aliases[raw] = op
+    return aliases

@@ -1,0 +1,82 @@
+"""What becomes of a test: the record that is kept of it, and why it fails if it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..machine.cpu import machine
+from ..measure.plan import Plan, Settings
+from ..report.failure import cause, failure
+from ..report.table import kernels, table
+from ..results.run import TestRecord, plain_window, status
+from ..results.test_id import command
+from ..results.window import WindowReport, titled
+from ..units import format_share
+from ..verdict.judgement import Verdict
+from ..verdict.tolerances import LEAST_STORED
+
+
+def concluded(
+    test: str,
+    windows: Sequence[WindowReport],
+    plan: Plan,
+    settings: Settings,
+    verbosity: int,
+    broken: Mapping[str, str] | None = None,
+    parallel: bool = False,
+    recorded: bool = True,
+) -> tuple[TestRecord, str, str]:
+    """Return the record of *test*, the message it fails with, empty if it passes, and that in a few words.
+
+    *broken* are the windows without numbers, and why; *recorded*: whether a baseline can be recorded to keep what it
+    did.
+    """
+    by_title = {titled(test, window.name): window for window in windows}
+    record = TestRecord(
+        id=test,
+        status=status(windows) if windows else "not measured",
+        windows=[plain_window(window, machine(), parallel, plan.baseline) for window in windows],
+        remarks=[f"{title}: {remark}" for title, window in by_title.items() for remark in window.remarks],
+        missing={title: window.no_baseline for title, window in by_title.items() if window.no_baseline},
+        untimed={
+            **{title: f"times not judged, {window.untimed}" for title, window in by_title.items() if window.untimed},
+            **{title: _NARROW for title, window in by_title.items() if _is_too_narrow(window, plan, settings)},
+            **{titled(test, name): f"not judged, the window {why}" for name, why in (broken or {}).items()},
+        },
+        table=[line for window in windows for line in _tables(window, plan.top)] if verbosity > 1 else [],
+    )
+    update = command(test, "--opprof-update")
+    if any(window.findings for window in windows):
+        message = failure(test, windows, plan.top, verbosity > 0, update if recorded else "")
+        return record, message, cause(windows)
+    missing = next((window.no_baseline for window in windows if window.no_baseline), "")
+    if missing and settings.strict:
+        return record, f"{missing}: record it with {update}-new", "no baseline"
+    for title, window in by_title.items():
+        if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
+            return record, f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"
+    return record, "", ""
+
+
+def _tables(window: WindowReport, top: int) -> list[str]:
+    return [*table(window, 0, True), *kernels(window.profile.kernels or (), top)]
+
+
+_NARROW = (
+    f"the tolerance is below {format_share(LEAST_STORED)}, which no stored baseline can hold: unchanged tests will be"
+    " called slower, too. --opprof-against=REV sees less"
+)
+
+
+def _is_too_narrow(window: WindowReport, plan: Plan, settings: Settings) -> bool:
+    return window.times_judged and plan.limits.tolerance < LEAST_STORED and not settings.against
+
+
+def _needs_verdict(window: WindowReport, settings: Settings, update: str) -> str:
+    """Return what to do about times without a verdict; empty where they pass with a warning."""
+    noisy = window.diff is not None and window.diff.timing.verdict is Verdict.NOISY
+    if noisy and settings.noise == "fail":
+        return "measure when it is quiet, or let it pass with --opprof-noise=warn"
+    if noisy or not settings.strict:
+        return ""
+    return "--opprof-strict wants a verdict" + ("" if settings.against else f"; {update} records them here")

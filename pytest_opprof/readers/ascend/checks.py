@@ -1,0 +1,121 @@
+"""The other files of a folder of CANN: what they add to a profile, and whether they agree with it.
+
+``Computing`` of step_trace_time (us) is the sum of the compute kernels of a step, and op_statistic has their counts and
+times by (type, core). In all recordings at hand (one stream each) the counts are equal, and the times to 2e-6: they are
+sums of times that are not rounded to 0.001 us, as those of the rows are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ...errors import TraceError
+from ...profile.saved import OpRecord, OpTrace, communicates
+from ..shared.place import Place
+from . import tables
+from .ops import Read, exact
+
+_MEMORY = {"memory_record*.csv*": "total allocated", "operator_memory*.csv*": "allocation total allocated"}
+"""Where the memory is, in the order of preference: over time, and when an operator allocated some."""
+_AT_ONCE = " (kernels that ran at the same time on several streams count once there)"
+
+
+def completed(trace: OpTrace, output: Place, device: int | None, found: Read) -> OpTrace:
+    """Complete a profile from the other files of its folder, and say where they tell something else."""
+    times: dict[str, tuple[float, float]] = {}
+    with _heard(found.remarks):
+        times = _step_times(output, device)
+    if device is None:
+        _find_peak_memory(output, found)
+    found.remarks += _computing_differs(trace, times)
+    with _heard(found.remarks):
+        found.remarks += _statistic_differs(trace, output, device)
+    walls = [exact(times[label][1] * 1000) for label in trace.steps if label in times]
+    step_ns = tuple(wall for wall in walls if wall is not None)
+    known = len(step_ns) == len(trace.steps)
+    return replace(trace, step_ns=step_ns if known else None, peak_memory=found.peak_memory)
+
+
+def _find_peak_memory(output: Place, found: Read) -> None:
+    for pattern, column in _MEMORY.items():
+        files = output.files(pattern)
+        if found.peak_memory is not None or not files:
+            continue
+        file = tables.newest(files)[0][0]
+        with _heard(found.remarks):
+            found.peak_memory = tables.peak_memory(file, column)
+            if column != "total allocated":
+                found.remarks.append(
+                    f"peak memory is that of {file.path.name}: when operators of the framework allocated"
+                )
+
+
+@contextmanager
+def _heard(remarks: list[str]) -> Iterator[None]:
+    """Make a remark of an error in a file that is only held against the profile."""
+    try:
+        yield
+    except TraceError as error:
+        remarks.append(f"not checked: {error}")
+
+
+def _step_times(output: Place, device: int | None) -> dict[str, tuple[float, float]]:
+    """Return (computing, wall time) of each step, in us."""
+    if output.file("step_trace_time.csv").path.is_file():
+        return tables.step_times(output.file("step_trace_time.csv"), device)
+    if device is None and output.file("analysis.db").path.is_file():
+        from . import database as ascend_database
+
+        with ascend_database.opened(output.file("analysis.db")) as database:
+            return database.step_times()
+    return {}
+
+
+def _computing_differs(trace: OpTrace, times: dict[str, tuple[float, float]]) -> list[str]:
+    ours: dict[str, tuple[int, float]] = dict.fromkeys(trace.steps, (0, 0.0))
+    for record in trace.records:
+        if not communicates(record):
+            calls, us = ours[trace.steps[record.step]]
+            ours[trace.steps[record.step]] = calls + record.calls, us + (record.device_ns or 0) / 1000
+    theirs = {label: computing for label, (computing, _) in times.items()}
+    if trace.steps == ("",) and theirs:
+        theirs = {"": sum(theirs.values())}
+    return [
+        f"{f'step {label}: ' if label else ''}the compute kernels take {us:.3f} us, but Computing of step_trace_time is"
+        f" {theirs[label]:.3f} us{_AT_ONCE if us > theirs[label] else ''}"
+        for label, (calls, us) in ours.items()
+        if label in theirs and _differ(calls, us, theirs[label])
+    ]
+
+
+def _statistic_differs(trace: OpTrace, output: Place, device: int | None) -> list[str]:
+    places = [file for file in output.files("op_statistic*.csv*") if tables.kind(file) == "statistic"]
+    if not places or trace.inferred_types:
+        return []
+    statistic = Read(output, "", "op_statistic")
+    tables.read_all("statistic", tables.newest(places)[0], statistic, device, None)
+    ours, theirs = _by_type(trace.records), _by_type(statistic.records())
+    return [
+        f"{' '.join(key)}: {ours[key][0]} calls take {ours[key][1]:.3f} us, but op_statistic has {theirs[key][0]} calls"
+        f" of {theirs[key][1]:.3f} us"
+        for key in sorted(ours.keys() | theirs.keys())
+        if ours[key][0] != theirs[key][0] or _differ(*ours[key], theirs[key][1])
+    ]
+
+
+def _by_type(records: Iterable[OpRecord]) -> dict[tuple[str, str], tuple[int, float]]:
+    """Return the calls and us of compute by type and core."""
+    found: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    for record in records:
+        if not communicates(record):
+            calls, us = found[record.type, record.place]
+            found[record.type, record.place] = calls + record.calls, us + (record.device_ns or 0) / 1000
+    return found
+
+
+def _differ(calls: int, ours: float, theirs: float) -> bool:
+    """Tell whether two sums over the same calls differ by more than that each row is rounded to 0.001 us."""
+    return abs(ours - theirs) > 0.0005 * (calls + 2) + 1e-9 * theirs

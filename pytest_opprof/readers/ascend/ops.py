@@ -1,0 +1,190 @@
+"""What CANN's tables and databases say of one op, and the records that are made of it.
+
+Both give the same cells: shapes as ``"32,3,224,224;64"`` (``;`` parts tensors, an empty part is a scalar), dtypes as
+``FLOAT;DT_BF16``, formats as ``NCHW``, ``NC1HWC0`` or ``FORMAT_ND``, ``N/A`` or nothing for what is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import fsum, nan
+from typing import TypeVar
+
+from ...errors import TraceError
+from ...profile.saved import OUTSIDE, OpRecord, Shape
+from ..shared.durations import Untimed
+from ..shared.place import Place
+from ..shared.tables import known
+
+MOST_RECORDS = 1_000_000
+"""Different ops in one profile, each 1 KiB."""
+
+Key = tuple[str, ...]
+"""Step, name, type, core, input shapes, dtypes, formats, and those of the outputs: cells as written."""
+AnyKey = TypeVar("AnyKey")
+UNTIMED = (nan, nan, nan)
+
+
+@dataclass
+class Read:
+    """What was read of one profile so far."""
+
+    place: Place
+    framework: str
+    """Who wrote it: ``torch_npu``, ``mindspore``, or nothing for msprof."""
+    file: str
+    has_steps: bool = False
+    groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
+    """The sums of all calls that are alike: calls, ns, least, most, the same of the host, FLOPs, bytes; NaN: not known.
+
+    Calls whose time is known, on the device and on the host, are apart from the others.
+    """
+    untimed: Untimed = field(default_factory=lambda: Untimed(partial=False))
+    chip: str = ""
+    information: dict[str, object] = field(default_factory=dict)
+    peak_memory: int | None = None
+    remarks: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        key: Key,
+        calls: float,
+        device: tuple[float, float, float],
+        host: tuple[float, float, float] = UNTIMED,
+        flops: float = nan,
+        moved: float = nan,
+    ) -> None:
+        """Add calls to their group; *device* and *host* are all times together, the shortest and the longest, in ns."""
+        group = key, device[0] == device[0], host[0] == host[0]
+        sums = self.groups.get(group)
+        if sums is None:
+            self.check(len(self.groups))
+            self.groups[group] = [calls, *device, *host, flops, moved]
+            return
+        for at, (ns, least, most) in ((1, device), (4, host)):
+            sums[at : at + 3] = [sums[at] + ns, min(sums[at + 1], least), max(sums[at + 2], most)]
+        sums[0] += calls
+        sums[7] += flops
+        sums[8] += moved
+
+    def add_times(self, key: Key, values: array[float], ns: int, flops: float = nan, moved: float = nan) -> None:
+        """Add calls that took *values*, in a unit of *ns*; NaN is not known. Raises TraceError for what is no time."""
+        if (total := sum(values)) != total:
+            known = array("d", [value for value in values if value == value])
+            self.add(key, len(values) - len(known), UNTIMED)
+            values = known
+        if not values:
+            return
+        least, most = min(values), max(values)
+        if least < 0 or most >= 1e15:
+            wrong = least if least < 0 else most
+            raise TraceError(f"{self.place}: {key[1][:80]!r} has a duration of {wrong}; expected one from 0 to 1e15")
+        self.add(key, len(values), (fsum(values) * ns, least * ns, most * ns), flops=flops, moved=moved)
+
+    def check(self, ops: int) -> None:
+        """Raise TraceError where there are as many *ops* as may be."""
+        if ops >= MOST_RECORDS:
+            raise TraceError(f"{self.place}: holds more than {MOST_RECORDS} different ops; record fewer steps")
+
+    def step_of(self, cell: str) -> str:
+        """Return the label of a step."""
+        return known(cell) or (OUTSIDE if self.has_steps else "")
+
+    def steps(self) -> dict[str, int]:
+        """Return the index of each step, in the order of the source; what ran outside of them is the last one."""
+        labels = dict.fromkeys(self.step_of(key[0]) for key, *_ in self.groups)
+        return {label: index for index, label in enumerate(sorted(labels, key=OUTSIDE.__eq__))}
+
+    def records(self) -> list[OpRecord]:
+        """Return the records."""
+        steps = self.steps()
+        return [_record(key, steps[self.step_of(key[0])], sums) for (key, *_), sums in self.groups.items()]
+
+    def guessed(self) -> int:
+        """Return how many calls have no op type."""
+        return int(sum(sums[0] for (key, *_), sums in self.groups.items() if not known(key[2])))
+
+
+class Times(dict[AnyKey, "array[float]"]):
+    """The durations of each group: to keep them and sum them at the end takes less than to keep sums."""
+
+    def __init__(self, read: Read) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, key: AnyKey) -> array[float]:
+        self._read.check(len(self))
+        self[key] = array("d")
+        return self[key]
+
+
+def type_of(name: str) -> str:
+    """Guess the op type from the name of a kernel, as CANN and the frameworks make names.
+
+    >>> type_of("aclnnInplaceRelu_Relu_Relu"), type_of("trans_TransData_7"), type_of("Default/net/Cast-op10")
+    ('Relu', 'TransData', 'Cast')
+    """
+    kernel = name.rpartition("/")[2]
+    if kernel.startswith("hcom_"):
+        return re.sub(r"__.*", "_", kernel, flags=re.DOTALL)
+    if kernel.startswith("atomic_memset"):
+        return "MemSet"
+    if kernel.startswith("aclnn") or kernel.endswith("_MemSet"):
+        return kernel.rpartition("_")[2] or kernel
+    kernel = re.sub(r"-op\d+$|_\d+$", "", kernel.removeprefix("trans_"))
+    # Graphs number their nodes: Conv2D12 is a Conv2D, MatMulV23 a MatMulV2.
+    return re.sub(r"(V\d|[^V\d])\d+$", r"\1", kernel) or name
+
+
+def _record(key: Key, step: int, sums: list[float]) -> OpRecord:
+    name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(known, key[1:])
+    calls, ns, least, most, host_ns, host_least, host_most, flops, moved = sums
+    return OpRecord(
+        name=name,
+        type=kind or type_of(name),
+        step=step,
+        calls=int(calls),
+        device_ns=exact(ns),
+        host_ns=exact(host_ns),
+        least_ns=exact(least),
+        most_ns=exact(most),
+        computation=exact(flops),
+        memory=exact(moved),
+        input_shapes=_shapes(inputs),
+        output_shapes=_shapes(outputs),
+        input_dtypes=_parts(input_dtypes),
+        output_dtypes=_parts(output_dtypes),
+        input_formats=_parts(input_formats),
+        output_formats=_parts(output_formats),
+        place=core,
+        host_least_ns=exact(host_least),
+        host_most_ns=exact(host_most),
+    )
+
+
+def exact(value: float) -> float | None:
+    """Return a sum of times with three decimals of a us as it is, whole ns; None for NaN."""
+    if value != value:
+        return None
+    rounded = round(value, 3)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+@lru_cache(1 << 14)
+def _shapes(text: str) -> tuple[Shape, ...] | None:
+    if not text:
+        return None
+    try:
+        # operator_details.csv has a newline after each semicolon.
+        parts = "".join(text.split()).strip('"').split(";")
+        return tuple(tuple(map(int, part.split(","))) if part else () for part in parts)
+    except ValueError:
+        return None
+
+
+@lru_cache(1 << 14)
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(text.split(";")) if text else ()

@@ -1,0 +1,195 @@
+"""The formats of saved profiles: which of them a file or folder is, and reading it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Protocol, cast
+
+from ..errors import TraceError, UsageError, suggestion
+from ..profile.saved import OpTrace
+from . import others
+from .shared.options import Options
+from .shared.place import Place
+
+FORMATS = {
+    "opprof": "opprof",
+    "megengine": "megengine.graph",
+    "megengine_timeline": "megengine.timeline",
+    "mindspore": "mindspore.cpu",
+    "mindspore_gpu": "mindspore.gpu",
+    "mindspore_ascend": "mindspore.ascend",
+    "ascend": "ascend.profile",
+    "ascend_timeline": "ascend.timeline",
+    "nsys": "gpu.nsys",
+    "nsys_stats": "gpu.nsys_stats",
+    "ncu": "gpu.ncu",
+    "rocprof": "gpu.rocprof",
+    "torch": "pytorch.kineto",
+    "torch_execution": "pytorch.execution",
+    "onnxruntime": "onnx.runtime",
+    "onnx_model": "onnx.model",
+    "jax": "xla.jax",
+    "jax_xplane": "xla.xplane",
+    "hlo": "xla.hlo",
+    "stablehlo": "xla.stablehlo",
+}
+"""The module of each, in the order in which they are asked."""
+MOST_FILES = 20_000
+"""Files looked at below one folder; a profiler writes some hundred."""
+MOST_DEPTH = 12
+_NUMBER = re.compile(r"\d+")
+
+
+class Format(Protocol):
+    """A module of this package."""
+
+    TITLE: str
+
+    def recognises(self, place: Place) -> bool:
+        """Tell by its content whether the place is of this format."""
+
+    def read(self, place: Place, options: Options) -> OpTrace:
+        """Return what it holds."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A saved profile that was found."""
+
+    format: str
+    place: Place
+    rank: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}{f' (rank {self.rank})' if self.rank is not None else ''}"
+
+
+def module(name: str) -> Format:
+    """Return the module of the format *name*. Raises UsageError, with the nearest names."""
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}{suggestion(name, FORMATS) or '.'} Known: {', '.join(FORMATS)}")
+    return cast(Format, import_module(f".{FORMATS[name]}", __package__))
+
+
+def find(place: Place, source: str | None = None) -> list[Found]:
+    """Return every profile in *place*, a file or a folder; *source* names the format instead of the content.
+
+    Raises TraceError when there is none, saying what was looked for.
+    """
+    if wrong := _no_place(place) or others.explained(place) or _no_utf8(place):
+        raise TraceError(f"{place}: {wrong}")
+    formats = tuple(FORMATS) if source is None else (source,)
+    if source is not None and not place.is_folder:
+        return _ranked(source, place)
+    seen: list[Place] = []
+    found = list(_search(place, formats, seen, 0))
+    if not found:
+        if not place.is_folder and (explained := _explained(place)):
+            raise TraceError(f"{place}: {explained}")
+        why = next(filter(None, map(_not_read, seen)), "") if place.is_folder else _why(place)
+        raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){why}")
+    if unread := _unread(seen, found):
+        raise TraceError(
+            f"{unread}: is empty or broken, and is called like the profiles beside it. Was it copied whole? Remove it,"
+            " or name the profile to read"
+        )
+    return found
+
+
+def read(found: Found, partial: bool = False) -> OpTrace:
+    """Read one profile; *partial*, where it was cut, what is whole of it. Raises TraceError."""
+    of_format = module(found.format)
+    try:
+        return of_format.read(found.place, Options(rank=found.rank))
+    except TraceError as error:
+        if not partial:
+            raise
+        why = str(error)
+    try:
+        return replace(of_format.read(found.place, Options(True, found.rank)), is_cut=True)
+    except TraceError as error:
+        if str(error) != why:
+            raise
+        raise TraceError(f"{why} (--partial does not help: {of_format.TITLE} cannot be read in part)") from None
+
+
+def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: int) -> Iterator[Found]:
+    seen.append(place)
+    if len(seen) > MOST_FILES or depth > MOST_DEPTH:
+        raise TraceError(f"{place}: too many files or folders to look through; name the profile's own folder")
+    for name in formats:
+        if module(name).recognises(place):
+            repeats = getattr(module(name), "repeats", None)
+            if not (depth and repeats and repeats(place)):
+                yield from _ranked(name, place)
+            return
+    if place.is_folder:
+        for child in place.children():
+            yield from _search(child, formats, seen, depth + 1)
+
+
+def _unread(seen: list[Place], found: list[Found]) -> Place | None:
+    """Return a file without content that is called like one of those *found*, but for a number: perhaps its rank."""
+    names = {_NUMBER.sub("", each.place.path.name) for each in found}
+    empty = (place for place in seen if not place.is_folder and not place.head.strip())
+    return next((place for place in empty if _NUMBER.sub("", place.path.name) in names), None)
+
+
+def _ranked(name: str, place: Place) -> list[Found]:
+    found = Found(name, place)
+    ranks = getattr(module(name), "ranks", None)
+    return [replace(found, rank=rank) for rank in ranks(place)] if ranks else [found]
+
+
+def _no_place(place: Place) -> str:
+    """Return why there is nothing to read, or nothing."""
+    if str(place) == "-":
+        return "opprof reads a file more than once, so it cannot read its standard input; save it to a file first"
+    if not place.path.exists():
+        return "there is no such file or folder"
+    if not place.is_folder and not place.path.is_file():
+        return "is a pipe or a device, which opprof would have to read more than once; save it to a file first"
+    return ""
+
+
+def _no_utf8(place: Place) -> str:
+    """Return that a text is UTF-16, with a byte order mark or with a zero as every other byte."""
+    start = place.head[:64]
+    halves = (start[0::2], start[1::2])
+    letters = next((half for half, other in (halves, halves[::-1]) if len(half) == 32 and not any(other)), b"\xff")
+    is_text = letters.isascii() and "".join(letters.decode().split()).isprintable()
+    if not is_text and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return ""
+    return (
+        "is UTF-16, as a spreadsheet or PowerShell's > writes it; expected UTF-8. Convert it:"
+        f" iconv -f UTF-16 -t UTF-8 {place.path.name} > utf8-{place.path.name}"
+    )
+
+
+def _not_read(place: Place) -> str:
+    """Return why a file below a folder may be one all the same."""
+    try:
+        if not place.is_folder:
+            place.beginning()
+    except TraceError as error:
+        return f". {error}"
+    wrong = others.explained(place) or _no_utf8(place) or _explained(place)
+    return f". {place} {wrong}" if wrong else ""
+
+
+def _explained(place: Place) -> str:
+    """Return what a file of a known profiler is that holds no ops, or nothing."""
+    explaining = [explains for name in FORMATS if (explains := getattr(module(name), "explains", None))]
+    return next(filter(None, (explains(place) for explains in explaining)), "")
+
+
+def _why(place: Place) -> str:
+    beginning = place.beginning()
+    if not beginning:
+        return ": it is empty"
+    if unknown := others.unknown_timeline(place):
+        return unknown
+    return f". It begins with {beginning[:40].decode('utf-8', 'backslashreplace')!r}"

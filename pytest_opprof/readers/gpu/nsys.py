@@ -1,0 +1,341 @@
+"""Nsight Systems: the SQLite file of `nsys export --type sqlite`, as it is or gzipped.
+
+Tables (times are ns; those that a run did not record are not there; numbers for names are in ``StringIds``):
+
+- ``CUPTI_ACTIVITY_KIND_KERNEL``: start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName;
+- ``CUPTI_ACTIVITY_KIND_MEMCPY`` (copyKind, bytes) and ``CUPTI_ACTIVITY_KIND_MEMSET`` (bytes): the same without names;
+- ``CUPTI_ACTIVITY_KIND_RUNTIME``: the calls of the CUDA API: start, end, nameId, globalTid, correlationId. Some files
+  have two rows for a call, ``cudaMemcpy`` (eventClass 67) and ``cudaMemcpy_v3020`` (0), one inside the other, with one
+  correlationId: the outer one is it;
+- ``NVTX_EVENTS``: the ranges that a program pushes and pops (eventType 59): start, end, globalTid, text or textId;
+- ``TARGET_INFO_GPU``, ``META_DATA_EXPORT`` (``EXPORT_META_DATA`` before 2021): the GPU, the version.
+
+A kernel is an op here: its type is the short name, which has no template arguments and stays when they change, its
+name the demangled one. A kernel of CuPy is the op that its name says. What launched it is the innermost NVTX range
+around the API call of the same correlation, else that call. API calls are ops on the host; those that launch, copy or
+set are not counted as calls, because what they started is. Synchronisations are counted as API calls;
+``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has the same ones again. What was launched before the recording has a lower
+correlationId than all calls in it, and is outside of the one step that there is.
+Seen: 2024.5 (schema 3.13), A100. NVTX after the published schema, not seen; nor two rows for a call.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+from ...errors import TraceError
+from ...ops import cuda_calls
+from ...ops.cuda_calls import CUDA_COPIES
+from ...profile.environment import Environment
+from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace
+from ..shared.durations import Untimed
+from ..shared.options import Options
+from ..shared.place import Place
+from ..shared.sqlite import MAGIC, opened, tables
+from .rows import by_cupy
+
+TITLE = "Nsight Systems sqlite export"
+_KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+_MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+_MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+_RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_PUSH_POP_RANGE = 59
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it is an SQLite file whose first tables are those of nsys."""
+    if not place.head.startswith(MAGIC):
+        return False
+    return b"CUPTI_ACTIVITY_KIND_" in place.head or b"StringIds" in place.head
+
+
+def ranks(place: Place) -> list[int | None]:
+    """Return a number for each process that used a GPU, or None alone for one process."""
+    with _open(place) as database:
+        processes = database.processes()
+    return list(range(len(processes))) if len(processes) > 1 else [None]
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read it; *options.rank* counts the processes in the order of their ids. Raises TraceError."""
+    with _open(place, options.partial) as database:
+        if options.rank is not None:
+            database.only(options.rank)
+        return _trace(database)
+
+
+class _Database:
+    """The tables that are there, of all processes or of one."""
+
+    def __init__(self, place: Place, connection: sqlite3.Connection, partial: bool) -> None:
+        self.place = place
+        self.untimed = Untimed(partial)
+        self._connection = connection
+        self.tables = tables(connection)
+        self.process: int | None = None
+
+    def rows(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Run a query."""
+        return iter(self._connection.execute(sql, values))
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Tell whether there is such a table with such columns."""
+        if table not in self.tables:
+            return False
+        return {name for _, name, *_ in self.rows(f"PRAGMA table_info({table})")}.issuperset(columns)
+
+    def processes(self) -> list[int]:
+        """Return the ids of the processes that used a GPU."""
+        if not self.has("TARGET_INFO_CUDA_CONTEXT_INFO", "processId"):
+            return []
+        rows = self.rows("SELECT DISTINCT processId FROM TARGET_INFO_CUDA_CONTEXT_INFO ORDER BY 1")
+        return [process for (process,) in rows if isinstance(process, int)]
+
+    def only(self, rank: int) -> None:
+        """Look at one process only. Raises TraceError if it has no such process."""
+        processes = self.processes()
+        if not 0 <= rank < max(len(processes), 1):
+            raise TraceError(f"{self.place}: has no rank {rank}; it has {len(processes)} processes, counted from 0")
+        self.process = processes[rank] if processes else None
+
+    def where(self, identifier: str) -> str:
+        """Return the condition for a column that holds a serialized process or thread."""
+        return f"({identifier} >> 24) & 0xFFFFFF = {self.process}" if self.process is not None else "1"
+
+    def text(self, number: object) -> str:
+        """Return the string of that number."""
+        found = next(self.rows("SELECT value FROM StringIds WHERE id = ?", number), None)
+        return str(found[0]) if found else f"(string {number})"
+
+
+@contextmanager
+def _open(place: Place, partial: bool = False) -> Iterator[_Database]:
+    if not place.head.startswith(MAGIC):
+        raise TraceError(f"{place}: is no SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
+    with opened(place, TITLE) as connection:
+        yield _Database(place, connection, partial)
+
+
+def _trace(database: _Database) -> OpTrace:
+    if "StringIds" not in database.tables or not database.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME}:
+        raise TraceError(
+            f"{database.place}: has no CUDA activity (no table {_KERNEL} or {_RUNTIME});"
+            " was the program run with nsys profile --trace=cuda?"
+        )
+    kernels, copies, calls = list(_kernels(database)), list(_copies(database)), _calls(database)
+    if not kernels and not copies and not calls:
+        raise TraceError(f"{database.place}: has no CUDA activity: its tables of kernels, copies and calls are empty")
+    launches = tuple(_launches(database)) if kernels else ()
+    remarks = list(_remarks(database, kernels, calls))
+    if sum(launch.calls for launch in launches) != sum(kernel.calls for kernel in kernels):
+        launches = ()
+        remarks.append(
+            "kernels are not linked to their launches: the numbers that link them are missing, or not unique"
+        )
+    return OpTrace(
+        source=" ".join(filter(None, ["Nsight Systems", _version(database), "sqlite export"])),
+        environment=Environment((("cuda", ""),), _device(database, [*kernels, *copies]), ""),
+        records=(*kernels, *copies, *calls),
+        steps=("", OUTSIDE) if any(record.step for record in (*kernels, *copies)) else ("",),
+        kernels=launches or None,
+        untold=("*",),  # kernels have names of their own, not those of ops
+        remarks=(*remarks, *database.untimed.remarks()),
+    )
+
+
+_GROUP = "count(*), sum(end - start), min(end - start), max(end - start)"
+# A column of SQLite holds any type: a text would be added as a zero.
+_TIMED = "typeof(start) = 'integer' AND typeof(end) = 'integer' AND end >= start"
+
+
+_TIMED_KERNEL = re.sub(r"\b(start|end)\b", r"k.\1", _TIMED)
+
+
+def _groups(
+    database: _Database, table: str, columns: Sequence[str], process: str, extra: str = "NULL", rows: str = ""
+) -> Iterator[Any]:
+    """Yield a row for each different *columns*: these, calls, sum, least and most time, and the sum of *extra*.
+
+    Of the *rows* that a query gives, else of all of the *table*.
+    """
+    if table not in database.tables:
+        return
+    where = database.where(process)
+    (bad,) = next(database.rows(f"SELECT count(*) FROM {table} WHERE {where} AND NOT ({_TIMED})"))
+    if bad:
+        database.untimed.add(database.place, f"{bad} rows of {table} have no time, or end before they start", bad, True)
+    yield from database.rows(
+        f"SELECT {', '.join(columns)}, {_GROUP}, sum({extra}) FROM {rows or table} WHERE {where} AND {_TIMED}"
+        f" GROUP BY {', '.join(map(str, range(1, len(columns) + 1)))} ORDER BY min(start)"
+    )
+
+
+def _on_device_groups(database: _Database, table: str, columns: Sequence[str], extra: str = "NULL") -> Iterator[Any]:
+    """Yield the same of what a device did; the first of the columns is the step: 0, or 1 for outside."""
+    early, rows = "0", table
+    if database.has(table, "correlationId") and (begins := _begins(database)):
+        early, rows = "coalesce(correlationId < begin, 0)", f"{table} LEFT JOIN {begins} ON process = globalPid >> 24"
+    return _groups(database, table, (early, *columns), "globalPid", extra, rows)
+
+
+def _begins(database: _Database) -> str:
+    """Return the query for the correlationId of the first call of each process."""
+    if not database.has(_RUNTIME, "correlationId", "globalTid"):
+        return ""
+    return (
+        f"(SELECT globalTid >> 24 AS process, min(correlationId) AS begin FROM {_RUNTIME} WHERE correlationId > 0"
+        " GROUP BY 1)"
+    )
+
+
+def _kernels(database: _Database) -> Iterator[OpRecord]:
+    columns = ("demangledName", "shortName", "deviceId", "streamId")
+    for step, full, short, device, stream, *numbers, _ in _on_device_groups(database, _KERNEL, columns):
+        name, type_ = database.text(full), database.text(short)
+        record = _on_device(step, name, type_, device, stream, numbers)
+        yield by_cupy(record) if type_.startswith("cupy_") else record
+
+
+def _copies(database: _Database) -> Iterator[OpRecord]:
+    columns = ("copyKind", "deviceId", "streamId")
+    for step, kind, device, stream, *numbers, size in _on_device_groups(database, _MEMCPY, columns, "bytes"):
+        type_ = CUDA_COPIES.get(kind, "Memcpy")
+        yield _on_device(step, type_, type_, device, stream, numbers)._replace(memory=_size(size))
+    for step, device, stream, *numbers, size in _on_device_groups(database, _MEMSET, columns[1:], "bytes"):
+        yield _on_device(step, "Memset", "Memset", device, stream, numbers)._replace(memory=_size(size))
+
+
+def _calls(database: _Database) -> list[OpRecord]:
+    """Return the calls of the API; those of two versions of one function together."""
+    found: dict[str, OpRecord] = {}
+    for number, calls, total, least, most, _ in _groups(
+        database, _RUNTIME, ("nameId",), "globalTid", rows=_calls_once(database)
+    ):
+        type_ = _api(database, number)
+        counted = 0 if cuda_calls.starts_device_work(type_) else None
+        known = found.get(type_) or OpRecord(
+            type_, type_, calls=0, host_ns=0, host_least_ns=least, host_most_ns=most, counted=counted, place="CUDA API"
+        )
+        found[type_] = known._replace(
+            calls=known.calls + calls,
+            host_ns=(known.host_ns or 0) + total,
+            host_least_ns=min(known.host_least_ns or 0, least),
+            host_most_ns=max(known.host_most_ns or 0, most),
+        )
+    return list(found.values())
+
+
+def _calls_once(database: _Database) -> str:
+    """Return the query for the calls of the API, or the name of their table where no call is there twice."""
+    columns = ("start", "end", "nameId", "globalTid", "correlationId")
+    twice = f"SELECT count(correlationId) > count(DISTINCT correlationId) FROM {_RUNTIME}"
+    if not database.has(_RUNTIME, *columns) or not next(database.rows(twice))[0]:
+        return _RUNTIME
+    # A thread makes one call after the other: what begins before another one with its number has ended is in that.
+    before = (
+        "max(end) OVER (PARTITION BY globalTid, correlationId ORDER BY start, end DESC"
+        " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
+    return (
+        f"(SELECT * FROM (SELECT {', '.join(columns)}, {before} AS until FROM {_RUNTIME})"
+        " WHERE until IS NULL OR until <= start OR correlationId IS NULL OR correlationId = 0)"
+    )
+
+
+def _on_device(step: int, name: str, type_: str, device: object, stream: object, numbers: Sequence[Any]) -> OpRecord:
+    calls, total, least, most = numbers
+    place = _place(device, stream)
+    return OpRecord(name, type_, step=step, calls=calls, device_ns=total, least_ns=least, most_ns=most, place=place)
+
+
+def _place(device: object, stream: object) -> str:
+    return f"GPU {device} stream {stream}"
+
+
+def _size(size: object) -> float | None:
+    return size if isinstance(size, int) else None
+
+
+def _launches(database: _Database) -> Iterator[KernelRecord]:
+    """Walk ranges and launches, a thread after the other, in the order of time; yield the kernels by launcher."""
+    api = cache(partial(_api, database))
+    totals: defaultdict[tuple[int, object, object, object, str], list[int]] = defaultdict(lambda: [0, 0])
+    around: list[tuple[int, str]] = []
+    on_thread = None
+    for thread, start, end, call, text, kernel, device, stream, ns, step in database.rows(_timeline(database)):
+        if thread != on_thread:
+            on_thread, around = thread, []
+        while around and around[-1][0] <= start:
+            around.pop()
+        if kernel is None:
+            around.append((end, str(text)))
+            continue
+        launcher = UNLINKED if call is None else around[-1][1] if around else api(call)
+        total = totals[step, kernel, device, stream, launcher]
+        total[0] += 1
+        total[1] += ns
+    for (step, kernel, device, stream, launcher), (calls, ns) in totals.items():
+        yield KernelRecord(database.text(kernel), launcher, step, calls, ns, _place(device, stream))
+
+
+def _timeline(database: _Database) -> str:
+    """Return the query for ranges (without a kernel) and for kernels with the call that launched them."""
+    # No index is in the file; SQLite makes one for this query, in a third of a second for 10**6 calls.
+    linked = "r.correlationId = k.correlationId AND r.globalTid >> 24 = k.globalPid >> 24"
+    call, joined, early = "NULL, NULL, 0, NULL", "", "0"
+    if database.has(_RUNTIME):
+        call, joined = "r.globalTid, r.start, 0, r.nameId", f"LEFT JOIN {_calls_once(database)} r ON {linked}"
+    if begins := _begins(database):
+        early, joined = (
+            "coalesce(k.correlationId < begin, 0)",
+            f"{joined} LEFT JOIN {begins} ON process = k.globalPid >> 24",
+        )
+    launches = (
+        f"SELECT {call}, NULL, k.demangledName, k.deviceId, k.streamId, k.end - k.start, {early}"
+        f" FROM {_KERNEL} k {joined} WHERE {database.where('k.globalPid')} AND {_TIMED_KERNEL}"
+    )
+    if not database.has("NVTX_EVENTS", "text", "textId", "eventType", "globalTid"):
+        return launches
+    return (
+        "SELECT globalTid, start, end, NULL, coalesce(text, value, '(unnamed range)'), NULL, NULL, NULL, NULL, 0"
+        f" FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE eventType = {_PUSH_POP_RANGE}"
+        " AND typeof(globalTid) = 'integer' AND typeof(start) = 'integer' AND typeof(end) = 'integer'"
+        f" UNION ALL {launches} ORDER BY 1, 2, 6"
+    )
+
+
+def _api(database: _Database, number: object) -> str:
+    return cuda_calls.without_api_version(database.text(number))
+
+
+def _remarks(database: _Database, kernels: list[OpRecord], calls: list[OpRecord]) -> Iterator[str]:
+    processes = database.processes()
+    if database.process is None and len(processes) > 1:
+        yield f"the sum of {len(processes)} processes"
+    launched = sum(call.calls for call in calls if re.match(r"cu(?:da)?LaunchKernel", call.type))
+    ran = sum(kernel.calls for kernel in kernels)
+    if launched > ran:
+        yield f"{launched} kernels were launched, {ran} recorded: {launched - ran} launches have no kernel"
+
+
+def _device(database: _Database, records: list[OpRecord]) -> str:
+    """Return the model of the GPU that was used, of several all."""
+    if not database.has("TARGET_INFO_GPU", "id", "name"):
+        return ""
+    used = {record.place.split()[1] for record in records}
+    rows = database.rows("SELECT DISTINCT id, name FROM TARGET_INFO_GPU")
+    return "+".join(sorted({str(name) for device, name in rows if str(device) in used}))
+
+
+def _version(database: _Database) -> str:
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        if database.has(table, "name", "value"):
+            rows = database.rows(f"SELECT value FROM {table} WHERE name = 'EXPORT_PRODUCT_VERSION'")
+            return str(next(rows, ("",))[0])
+    return ""

@@ -1,0 +1,141 @@
+"""What profilers of GPUs list without the ops behind it: kernels, copies and calls of the driver, by name and place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isnan
+from operator import add
+from typing import Literal
+
+from ...errors import TraceError
+from ...ops import cuda_calls
+from ...ops.cuda_kernels import canonical, copied_dtypes, demangled, reduced
+from ...profile.saved import OpRecord
+from ..shared.place import Place
+
+MOST_DIFFERENT = 500_000
+"""Names and places: a program has some thousands, and each takes 1 KB."""
+NS = {"ns": 1, "nsecond": 1, "us": 10**3, "usecond": 10**3, "ms": 10**6, "msecond": 10**6, "s": 10**9, "second": 10**9}
+"""Units of time, as Nsight writes them."""
+Kind = Literal["kernel", "copy", "call"]
+_DIRECTIONS = (
+    (re.compile(r"HtoD|host.to.device", re.IGNORECASE), "MemcpyHtoD"),
+    (re.compile(r"DtoH|device.to.host", re.IGNORECASE), "MemcpyDtoH"),
+    (re.compile(r"DtoD|PtoP|device.to.device|peer", re.IGNORECASE), "MemcpyDtoD"),
+    (re.compile(r"HtoH|host.to.host", re.IGNORECASE), "MemcpyHtoH"),
+)
+
+
+def by_cupy(kernel: OpRecord) -> OpRecord:
+    """Return it with the op that it is: CuPy names kernels after NumPy's functions, a copy after both dtypes."""
+    op = canonical(kernel.type)
+    before, after = copied_dtypes(kernel.type) or (None, None)
+    return kernel._replace(
+        op=op if op != kernel.type else kernel.op,
+        input_dtypes=(before,) if before else (),
+        output_dtypes=(after,) if after else (),
+    )
+
+
+def copied(text: str) -> str:
+    """Return the op that a copy or a set of memory is, as profilers call them.
+
+    >>> copied("[CUDA memcpy Host-to-Device]"), copied("MEMORY_COPY_DEVICE_TO_HOST"), copied("[CUDA memset]")
+    ('MemcpyHtoD', 'MemcpyDtoH', 'Memset')
+    """
+    if "memset" in text.lower():
+        return "Memset"
+    return next((op for pattern, op in _DIRECTIONS if pattern.search(text)), "Memcpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What some calls took in ns, and the bytes that they moved; None is not known."""
+
+    calls: int
+    ns: float | None
+    least: float | None = None
+    most: float | None = None
+    nbytes: float | None = None
+
+    @classmethod
+    def of(cls, calls: int, ns: float, least: float, most: float, nbytes: float | None = None) -> Taken:
+        """Return it of times of which some may be NaN: not known."""
+        return cls(calls, _known(ns), _known(least), _known(most), nbytes)
+
+    @classmethod
+    def by_one(cls, ns: float | None, nbytes: float | None = None) -> Taken:
+        """Return what one call took."""
+        return cls(1, ns, ns, ns, nbytes)
+
+    def and_(self, other: Taken) -> Taken:
+        """Return what these calls and the others took."""
+        return Taken(
+            self.calls + other.calls,
+            _together(add, self.ns, other.ns),
+            _together(min, self.least, other.least),
+            _together(max, self.most, other.most),
+            _together(add, self.nbytes, other.nbytes),
+        )
+
+
+def _known(ns: float) -> float | None:
+    return None if isnan(ns) else ns
+
+
+def _together(of: Callable[[float, float], float], one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else of(one, other)
+
+
+class GpuRows:
+    """Rows, those that are alike added up."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._taken: dict[tuple[Kind, str, str], Taken] = {}
+
+    def add(self, kind: Kind, name: str, place: str, taken: Taken) -> None:
+        """Add a row. Raises TraceError for more different ones than any program has."""
+        key = (kind, name, place)
+        before = self._taken.get(key)
+        self._taken[key] = taken if before is None else before.and_(taken)
+        if len(self._taken) > MOST_DIFFERENT:
+            raise TraceError(f"{self._place}: has more than {MOST_DIFFERENT} different names, which no program has")
+
+    def records(self, driver: str) -> tuple[OpRecord, ...]:
+        """Return them in the order in which they came first; *driver* is whose calls the calls are."""
+        return tuple(_record(*key, taken, driver) for key, taken in self._taken.items())
+
+
+def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> OpRecord:
+    if kind == "call":
+        # What starts work of the device is not counted: the work is.
+        starts = cuda_calls.starts_device_work(re.sub("^hip", "cuda", name))
+        return OpRecord(
+            name,
+            name,
+            calls=taken.calls,
+            host_ns=taken.ns,
+            host_least_ns=taken.least,
+            host_most_ns=taken.most,
+            counted=0 if starts else None,
+            place=driver,
+        )
+    record = OpRecord(
+        name,
+        name,
+        calls=taken.calls,
+        device_ns=taken.ns,
+        least_ns=taken.least,
+        most_ns=taken.most,
+        memory=taken.nbytes,
+        place=place,
+    )
+    if kind == "copy":
+        return record._replace(name=copied(name), type=copied(name))
+    plain = demangled(name.removesuffix(".kd"))
+    if plain.startswith("cupy_"):
+        return by_cupy(record._replace(name=plain, type=plain))
+    return record._replace(name=plain, type=reduced(plain))

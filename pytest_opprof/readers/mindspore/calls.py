@@ -1,0 +1,219 @@
+"""The calls of ops on a CPU as MindSpore writes them, and their input shapes: the first two files of `mindspore`.
+
+Memory: at most 5 times `MOST_BYTES`.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from io import BytesIO
+from itertools import islice, repeat
+from operator import gt
+
+from ...errors import TraceError
+from ...profile.saved import OpRecord, Shape
+from ..shared.place import Place
+from . import folder as common
+
+MOST_BYTES = 1 << 27
+"""Bytes of one file, 128 MiB: 5 million calls."""
+MOST_LAUNCH = 1 << 16
+"""Bytes of one launch, 64 KiB; it takes 100."""
+
+_NAME = re.compile(rb"([^;\n]{1,4096});[^;\n]{1,256};")
+_CALL = re.compile(rb"(?:\d{1,18}|[1-8]\d{18}),\d{1,9}(?:\.\d*)?(?:e-\d+|e\+0[0-8])?,\d+")
+_UNTIMED = re.compile(rb"\d{1,19},(?:[+-]?nan|n/a|null|none)?,\d+", re.IGNORECASE)
+_BLOCK = 1 << 16
+"""Bytes of a line that are taken apart at once."""
+_LAUNCH = re.compile(rb"([^;\n]*);([^;\n]*);\d+;((?:input_\d+:[^;\n]*;)*)\s*")
+_INPUT = re.compile(rb":([^;]*);")
+_SHAPE = re.compile(rb"\[(?:-?\d{1,18}(?:, ?-?\d{1,18})*)?\]")
+_MOST_MS = 1e9
+"""12 days; a call takes no longer."""
+
+Inputs = tuple[Shape, ...]
+
+
+@dataclass
+class Calls:
+    """All calls of one op."""
+
+    name: str
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
+
+    def sort(self) -> None:
+        """Put the calls in order; those of several threads may not be."""
+        if any(map(gt, self.starts, islice(self.starts, 1, None))):
+            order = sorted(range(len(self.starts)), key=self.starts.__getitem__)
+            self.starts = array("q", map(self.starts.__getitem__, order))
+            self.times = array("q", map(self.times.__getitem__, order))
+
+    def record(self, times: Sequence[int], inputs: Inputs | None) -> OpRecord:
+        """Return the record of the calls that took *times*."""
+        return OpRecord(
+            name=self.name,
+            type=common.op_type(self.name),
+            calls=len(times),
+            device_ns=sum(times),
+            least_ns=min(times),
+            most_ns=max(times),
+            input_shapes=inputs,
+        )
+
+
+def read_calls(session: common.Session, place: Place) -> list[Calls]:
+    """Return the ops with their calls. Raises TraceError for a line that is broken."""
+    ops: dict[str, Calls] = {}
+    content = place.read(MOST_BYTES)
+    for number, at, end in _lines(session, place, content):
+        head = _NAME.match(content, at, end)
+        if not head or not content[head.end() : end].strip():
+            raise _broken(
+                place, number, content[at : min(end, at + 60)], "full_op_name;HostCpuOps;start,duration,thread ..."
+            )
+        name = _text(place, number, head[1])
+        op = ops.setdefault(name, Calls(name))
+        at = head.end()
+        while at < end:
+            cut = content.rfind(b" ", at, at + _BLOCK) + 1 if end - at > _BLOCK else end
+            _add(session, op, place, number, content[at : max(cut, at + 1)].split())
+            at = max(cut, at + 1)
+        if len(ops) > common.MOST_OPS:
+            raise TraceError(f"{place}: has more than {common.MOST_OPS} ops, which no profile of MindSpore has")
+    timed = [op for op in ops.values() if op.starts]
+    if not timed:
+        raise TraceError(f"{place}: has no whole call, and MindSpore writes no file without one; was it copied whole?")
+    for op in timed:
+        op.sort()
+    return timed
+
+
+def _lines(session: common.Session, place: Place, content: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the number of each line, where it begins and where it ends; of a cut one, where its last call ends."""
+    at = number = 0
+    while at < len(content):
+        number += 1
+        end = content.find(b"\n", at)
+        if end < 0:
+            session.cut(place, f"line {number}")
+            end = content.rfind(b" ", at) + 1
+            if end > at:
+                yield number, at, end
+            return
+        yield number, at, end
+        at = end + 1
+
+
+def _add(session: common.Session, op: Calls, place: Place, number: int, calls: list[bytes]) -> None:
+    """Add the calls of a part of a line. Raises TraceError."""
+    try:
+        if not calls:
+            return None
+        starts, times, threads = zip(*(call.split(b",") for call in calls), strict=True)
+        milliseconds = list(map(float, times))
+        if not (all(map(bytes.isdigit, starts + threads)) and 0 <= min(milliseconds) <= sum(milliseconds) < _MOST_MS):
+            raise ValueError
+        op.starts.extend(map(int, starts))
+        op.times.extend(map(round, map((1e6).__mul__, milliseconds)))
+    except (ValueError, OverflowError):
+        if untimed := [call for call in calls if _UNTIMED.fullmatch(call)]:
+            where = f"a call of {op.name[:80]!r} in line {number}, {untimed[0].decode()!r}"
+            session.untimed.add(place, where, len(untimed), left_out=True)
+            return _add(session, op, place, number, [call for call in calls if not _UNTIMED.fullmatch(call)])
+        wrong = next((call for call in calls if not _CALL.fullmatch(call)), calls[0] if calls else b"")
+        raise _broken(place, number, wrong, "a call: start (ns),duration (ms),thread") from None
+
+
+def _text(place: Place, number: int, name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise _broken(place, number, name, "a name in UTF-8") from None
+
+
+def _broken(place: Place, number: int, found: bytes, expected: str) -> TraceError:
+    shown = found[:60].decode("utf-8", "backslashreplace")
+    return TraceError(f"{place}: line {number} has {shown!r}, expected {expected}; was it copied whole?")
+
+
+def records_of(session: common.Session, ops: list[Calls]) -> list[OpRecord]:
+    """Return the records of *ops*, by input shapes where they are known, in the order of their first calls."""
+    launches = session.file("cpu_framework_{}.txt")
+    shapes = _inputs(session, launches, ops) if launches else {}
+    firsts: list[tuple[int, OpRecord]] = []
+    for index, op in enumerate(ops):
+        inputs = shapes.get(index, [])
+        if len(set(map(id, inputs))) < 2:
+            firsts.append((op.starts[0], op.record(op.times, inputs[0] if inputs else None)))
+            continue
+        groups: dict[Inputs, list[int]] = {}
+        for call, known in enumerate(inputs):
+            groups.setdefault(known, []).append(call)
+        for known, calls in groups.items():
+            firsts.append((op.starts[calls[0]], op.record([op.times[call] for call in calls], known)))
+    return [record for _, record in sorted(firsts, key=lambda first: first[0])]
+
+
+def _inputs(session: common.Session, place: Place, ops: list[Calls]) -> dict[int, list[Inputs]]:
+    """Return the input shapes of each call, by the index of the op, where they are known.
+
+    A launch has the last part of the op's name only. Ops that share it take its launches in the order of their calls.
+    """
+    launched = _launches(session, place)
+    if not place.size:
+        session.remarks.append(f"{place.path.name} is empty, so that no input shapes are known")
+    sharing: dict[str, list[int]] = {}
+    for index, op in enumerate(ops):
+        sharing.setdefault(op.name.rpartition("/")[2], []).append(index)
+    shapes: dict[int, list[Inputs]] = {}
+    for name, inputs in launched.items():
+        indices = sharing.get(name, [])
+        calls = sum(len(ops[index].starts) for index in indices)
+        if calls != len(inputs):
+            session.remarks.append(
+                f"{place.path.name} has {len(inputs)} launches of {name}, but {calls} calls are known:"
+                " its input shapes are left out"
+            )
+        elif len(indices) == 1:
+            shapes[indices[0]] = inputs
+        else:
+            order = merge(*(zip(ops[index].starts, repeat(index)) for index in indices))
+            for (_, index), known in zip(order, inputs):
+                shapes.setdefault(index, []).append(known)
+    return shapes
+
+
+def _launches(session: common.Session, place: Place) -> dict[str, list[Inputs]]:
+    """Return the input shapes of each launch, in order, by the last part of the op's name; equal ones are identical."""
+    launched: dict[str, list[Inputs]] = {}
+    seen: dict[bytes, tuple[str, Inputs]] = {}
+    alike: dict[Inputs, Inputs] = {}
+    for number, line in enumerate(BytesIO(place.read(MOST_BYTES)), 1):
+        if line not in seen:
+            if not line.endswith(b"\n"):
+                session.cut(place, f"line {number}")
+                break
+            if len(seen) > common.MOST_OPS:
+                raise TraceError(
+                    f"{place}: has more than {common.MOST_OPS} different launches, which no profile of MindSpore has"
+                )
+            name, inputs = _launch(place, number, line)
+            seen[line] = name, alike.setdefault(inputs, inputs)
+        name, inputs = seen[line]
+        if name:
+            launched.setdefault(name, []).append(inputs)
+    return launched
+
+
+def _launch(place: Place, number: int, line: bytes) -> tuple[str, Inputs]:
+    match = _LAUNCH.fullmatch(line) if len(line) < MOST_LAUNCH else None
+    cells = [cell for cell in _INPUT.findall(match[3]) if cell != b"NoShape"] if match else []
+    if not match or not all(map(_SHAPE.fullmatch, cells)):
+        raise _broken(place, number, line, "op_type;op_name;graph_id;input_1:[2, 3];...")
+    shapes = tuple(tuple(map(int, cell[1:-1].split(b","))) if len(cell) > 2 else () for cell in cells)
+    return _text(place, number, match[2]), shapes

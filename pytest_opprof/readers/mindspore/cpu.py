@@ -1,0 +1,148 @@
+"""MindSpore's profiler on the CPU. `mindspore_folder` says where the files are.
+
+============================== ========================================================================================
+cpu_op_execute_timestamp_0.txt ``full_op_name;HostCpuOps;start,duration,thread start,duration,thread ...``: each call;
+                               start in ns, duration in ms, a float32 with 6 significant digits
+cpu_framework_0.txt            ``op_type;op_name;graph_id;input_1:[4, 3, 8, 8];input_2:NoShape;``: each launch, in
+                               order. op_name is the last part of the full name; both are empty for an op that PyNative
+                               launched by its short way (Cast, MatMul, ReLU), whose shapes are not known. NoShape is an
+                               input that is no tensor: left out
+cpu_op_detail_info_0.csv       calls and total (ms) by full name: a cross-check, or what is read in place of the calls
+cpu_op_type_info_0.csv         the same by op type, in ms though the header does not say it: a cross-check. Its
+                               ``execution_frequency(per-step)`` is not per step, and is never read
+cpu_ms_memory_record_0.txt     timestamp (ns), bytes allocated. Repeats the records of the earlier sessions of the
+                               process: only those from the first op's start to the last one's end count
+============================== ========================================================================================
+
+The op type is the last part of the full name without ``-op12``. An op whose calls had different input shapes is one
+record for each. The files know no steps. Not read: ``cpu_timeline_*.json`` of 2.0, which add up all sessions of a
+process, and ``trace_view.json``, which repeats the calls.
+
+Seen: recordings of 2.0.0, 2.7.0 and 2.10.0, graph and PyNative mode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import TraceError
+from ...profile.saved import OpRecord, OpTrace
+from ..shared import tables
+from ..shared.place import Place
+from . import folder as common
+from .calls import Calls, read_calls, records_of
+
+if TYPE_CHECKING:
+    from ..shared.options import Options
+
+TITLE = "MindSpore on the CPU"
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether the folder holds CPU ops and none of an accelerator, or is of a session in which nothing ran."""
+    if not place.is_folder or common.is_newer(place):
+        return False
+    if common.home_of(place, common.CPU_FILES):
+        return not common.home_of(place, common.GPU_FILES + common.ASCEND_FILES)
+    return _is_of_an_empty_session(place)
+
+
+def ranks(place: Place) -> list[int] | list[None]:
+    """Return the ranks whose files are here; of a session in which nothing ran, None."""
+    return common.ranks_of(place, common.CPU_FILES) or [None]
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read the ops of one rank. Raises TraceError."""
+    session = common.open_session(place, common.CPU_FILES, options)
+    records, peak = cpu_records(session)
+    return session.trace("CPU", records, peak_memory=peak)
+
+
+def cpu_records(session: common.Session) -> tuple[list[OpRecord], int | None]:
+    """Return the ops that ran on the CPU, in the order of their first calls, and the peak of memory."""
+    timestamps = session.file("cpu_op_execute_timestamp_{}.txt")
+    detail = session.file("cpu_op_detail_info_{}.csv")
+    types = session.file("cpu_op_type_info_{}.csv")
+    memory = session.file("cpu_ms_memory_record_{}.txt")
+    ops = read_calls(session, timestamps) if timestamps else []
+    told = _details(session, detail) if detail else []
+    records = records_of(session, ops) if ops else told
+    if ops and detail:
+        session.check(detail.path.name, common.sums(told, "name"), common.sums(records, "name"))
+    if types:
+        session.check(types.path.name, _type_sums(session, types), common.sums(records, "type"))
+    return records, _peak(session, memory, ops) if ops and memory else None
+
+
+def host_records(session: common.Session) -> list[OpRecord]:
+    """Return the ops that ran on the CPU beside an accelerator: their times are the host's."""
+    return [
+        record._replace(
+            host_ns=record.device_ns,
+            host_least_ns=record.least_ns,
+            host_most_ns=record.most_ns,
+            device_ns=None,
+            least_ns=None,
+            most_ns=None,
+            place="CPU",
+        )
+        for record in cpu_records(session)[0]
+    ]
+
+
+def _is_of_an_empty_session(place: Place) -> bool:
+    """Tell whether nothing but MindSpore's own log is in a folder that it made."""
+    if not place.path.name.endswith("_ascend_ms"):
+        return False
+    children = {child.path.name: child for child in place.children()}
+    if not {"FRAMEWORK"} <= children.keys() <= {"FRAMEWORK", common.OUTPUT, "logs"}:
+        return False
+    return not any(child.children() for name, child in children.items() if name != "logs" and child.is_folder)
+
+
+def _details(session: common.Session, place: Place) -> list[OpRecord]:
+    """Return the ops as the table of ops has them."""
+    table = tables.table(place, {})
+    columns = ("full op name", "op type", "op occurrences", "op total time")
+    table.require(*columns)
+    return [
+        OpRecord(
+            name=name,
+            type=kind or common.op_type(name),
+            calls=common.count(table, row, columns[2], calls),
+            device_ns=session.nanoseconds(table, row, columns[3], total),
+        )
+        for row, (name, kind, calls, total) in session.rows(table, *columns)
+    ]
+
+
+def _type_sums(session: common.Session, place: Place) -> common.Sums:
+    table = tables.table(place, {})
+    columns = ("op type", "type occurrences", "total compute time")
+    table.require(*columns)
+    return {
+        kind: (common.count(table, row, columns[1], calls), session.nanoseconds(table, row, columns[2], total))
+        for row, (kind, calls, total) in session.rows(table, *columns)
+    }
+
+
+def _peak(session: common.Session, place: Place, ops: list[Calls]) -> int | None:
+    """Return the most bytes allocated while the ops ran."""
+    begin = min(op.starts[0] for op in ops)
+    end = max(start + ns for op in ops for start, ns in zip(op.starts, op.times))
+    table = tables.table(place, {})
+    columns = ("timestamp", "total allocated")
+    table.require(*columns)
+    inside, outside = [-1], [-1]
+    for row, (time, size) in enumerate(table.rows(*columns, remarks=session.remarks if session.partial else None), 2):
+        if not (time.isdecimal() and len(time) < 20):
+            raise TraceError(f"{place}: row {row} has {time[:40]!r} in 'Timestamp(ns)'; expected a whole number")
+        most = inside if begin <= int(time) <= end else outside
+        most[0] = max(most[0], common.count(table, row, columns[1], size))
+    if outside > inside:
+        session.remarks.append(
+            f"{place.path.name} has {outside[0]} bytes outside the time of these ops: left out, since MindSpore repeats"
+            " the records of earlier sessions there"
+        )
+    return inside[0] if inside[0] >= 0 else None

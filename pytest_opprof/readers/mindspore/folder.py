@@ -1,0 +1,219 @@
+"""What the three formats of MindSpore have in common: a folder of small files, one set a rank, that repeat each other.
+
+`mindspore` reads the ops that ran on a CPU, `mindspore_gpu` and `mindspore_ascend` those on an accelerator. MindSpore
+to 2.4 writes into ``<output_path>/profiler/``, 2.5 and later into ``<host>_<pid>_<time>_ascend_ms/FRAMEWORK/`` (on a
+CPU too). The number at the end of each name, ``cpu_op_detail_info_0.csv``, is the rank.
+
+``profiler_info_0.json`` (2.0, after ``analyse()``) has ``ms_version`` and ``context_mode``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...errors import TraceError
+from ...profile.environment import Environment
+from ...profile.saved import KernelRecord, OpRecord, OpTrace
+from ..shared import tables
+from ..shared.durations import Untimed
+from ..shared.place import Place
+
+if TYPE_CHECKING:
+    from ..shared.options import Options
+
+MOST_OPS = 200_000
+"""Different ops of a profile, or rows of a table: 200 MB. A large network has 20 000."""
+CPU_FILES = ("cpu_op_execute_timestamp", "cpu_op_detail_info")
+GPU_FILES = ("gpu_op_detail_info", "gpu_op_type_info")
+ASCEND_FILES = ("aicore_intermediate",)
+"""What the names of the files of each format begin with."""
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+
+_FOLDERS = ("FRAMEWORK", "profiler")
+_RANK = re.compile(r"_(\d{1,9})(?:_detail|_type)?\.(?:csv|txt)$")
+_NUMBER = re.compile(r"-op\d+$")
+_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_FLOAT32 = 6e-8
+"""MindSpore adds up times in float32 (its OpInfo): each addition may lose this share."""
+_DIGITS = 1.1e-5
+"""What is lost by writing a sum and its parts with 6 significant digits."""
+_MOST_LISTED = 5
+NOTHING_RAN = (
+    "holds no op. MindSpore writes no file at all when nothing ran while it recorded, or when it was killed:"
+    " run the network between start() and stop()"
+)
+
+Sums = Mapping[str, tuple[int, "float | None"]]
+"""Calls and ns by op."""
+
+
+@dataclass
+class Session:
+    """The files of one rank, and what is to be said about them."""
+
+    home: Place
+    rank: int
+    partial: bool
+    remarks: list[str] = field(default_factory=list)
+    untimed: Untimed = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.untimed = Untimed(self.partial)
+
+    def file(self, name: str) -> Place | None:
+        """Return the file *name*, which has ``{}`` for the rank; None if it is not there."""
+        found = self.home.file(name.format(self.rank))
+        return found if found.path.is_file() else None
+
+    def rows(self, table: tables.Table, *columns: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the number and the cells of each row; of a table that is cut, those before, if that is allowed."""
+        for number, cells in enumerate(table.rows(*columns, remarks=self.remarks if self.partial else None), 2):
+            if number > MOST_OPS:
+                raise TraceError(f"{table.place}: has more than {MOST_OPS} rows, which no profile of MindSpore has")
+            yield number, cells
+
+    def nanoseconds(self, table: tables.Table, row: int, column: str, cell: str, calls: int = 1) -> int | None:
+        """Return the time of *calls*, one of which takes what a cell says; None where there is no such column.
+
+        In the unit of the header, or in ms, where MindSpore leaves it out. Read in part, None for a cell without a time
+        as well.
+        """
+        if column not in table.columns:
+            return None
+        value = tables.duration(table, row, column, cell, self.untimed)
+        return None if value != value else round(value * _NS.get(table.unit(column), _NS["ms"]) * calls)
+
+    def cut(self, place: Place, what: str) -> None:
+        """Take note of a file that ends too early. Raises TraceError unless that is allowed."""
+        if not self.partial:
+            raise TraceError(f"{place}: is cut in {what}; was it copied whole? --partial reads what is before it")
+        self.remarks.append(f"{place.path.name} is cut in {what}, the end of which is left out")
+
+    def require_rows(self, detail: Place, records: list[OpRecord], types: Place, told: list[OpRecord]) -> None:
+        """Raise TraceError where the table of ops is empty and that of types is not: it does not stand for it."""
+        if told and not records:
+            raise TraceError(f"{detail}: has no rows, but {types.path.name} has; was it copied whole?")
+
+    def check(self, what: str, told: Sums, found: Sums) -> None:
+        """Remark each op of which the file *what* tells something else than was *found*."""
+        lines = [line for op in {**told, **found} if (line := _difference(op, told.get(op), found.get(op)))]
+        if lines:
+            more = [f"{len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
+            self.remarks.append(f"{what} disagrees: {'; '.join(lines[:_MOST_LISTED] + more)}")
+
+    def trace(
+        self,
+        device: str,
+        records: list[OpRecord],
+        kernels: list[KernelRecord] | None = None,
+        peak_memory: int | None = None,
+        inferred_types: bool = False,
+    ) -> OpTrace:
+        """Return the profile. Raises TraceError when it has no op."""
+        if not records:
+            raise TraceError(f"{self.home}: {NOTHING_RAN}")
+        version, mode = _info(self)
+        return OpTrace(
+            source=f"MindSpore {device} profiler{f', {mode} mode' if mode else ''}",
+            environment=Environment((("mindspore", version),), device.lower(), arch=""),
+            records=tuple(records),
+            kernels=None if kernels is None else tuple(kernels),
+            peak_memory=peak_memory,
+            inferred_types=inferred_types,
+            remarks=(*self.remarks, *self.untimed.remarks()),
+        )
+
+
+def is_newer(place: Place) -> bool:
+    """Tell whether the folder has what MindSpore 2.5 and later write on Ascend, which `ascend` reads."""
+    output = place.file(OUTPUT)
+    return any(output.files(pattern) for pattern in ("kernel_details*.csv", "op_statistic*.csv", "*.db"))
+
+
+def home_of(place: Place, stems: Iterable[str]) -> Place | None:
+    """Return which of the folder and its FRAMEWORK and profiler holds files whose names begin with one of *stems*."""
+    folders = [place, *map(place.file, _FOLDERS)] if place.is_folder else []
+    return next((folder for folder in folders if any(_files(folder, stem) for stem in stems)), None)
+
+
+def ranks_of(place: Place, stems: Iterable[str]) -> list[int]:
+    """Return the ranks of which there are such files."""
+    home = home_of(place, stems)
+    names = [file.path.name for stem in stems for file in _files(home, stem)] if home else []
+    return sorted({int(match[1]) for match in map(_RANK.search, names) if match})
+
+
+def open_session(place: Place, stems: Iterable[str], options: Options) -> Session:
+    """Return the files of the rank that is asked for. Raises TraceError, also when none is asked for of several."""
+    found = ranks_of(place, stems)
+    home = home_of(place, stems)
+    if home is None or not found:
+        hint = "" if place.is_folder else ". Name the folder: a profile of MindSpore is several files"
+        raise TraceError(f"{place}: {NOTHING_RAN}{hint}")
+    rank = found[0] if options.rank is None and len(found) == 1 else options.rank
+    if rank is None or rank not in found:
+        asked = "several ranks" if rank is None else f"no rank {rank}"
+        raise TraceError(f"{place}: has {asked}; choose --rank {' or '.join(map(str, found))}")
+    return Session(home, rank, options.partial)
+
+
+def op_type(name: str) -> str:
+    """Return the op type in a full name.
+
+    >>> op_type("Default/fc-Dense/MatMul-op1")
+    'MatMul'
+    """
+    return _NUMBER.sub("", name.rpartition("/")[2])
+
+
+def count(table: tables.Table, row: int, column: str, cell: str) -> int:
+    """Return the whole number in a cell. Raises TraceError."""
+    value = tables.number(table, row, column, cell)
+    if value is None or value != int(value):
+        header = table.header[table.columns[column]]
+        raise TraceError(f"{table.place}: row {row} has {cell[:40]!r} in {header!r}; expected a whole number")
+    return int(value)
+
+
+def sums(records: Iterable[OpRecord | KernelRecord], by: str, of: str = "device_ns") -> Sums:
+    """Return calls and ns, the field *of*, of *records* by their field *by*."""
+    added: dict[str, tuple[int, float | None]] = {}
+    for record in records:
+        calls, total = added.get(getattr(record, by), (0, 0))
+        ns = getattr(record, of)
+        added[getattr(record, by)] = calls + record.calls, None if ns is None or total is None else total + ns
+    return added
+
+
+def _files(folder: Place, stem: str) -> list[Place]:
+    return folder.files(f"{stem}_[0-9]*")
+
+
+def _difference(op: str, told: tuple[int, float | None] | None, found: tuple[int, float | None] | None) -> str:
+    if told is None or found is None or told[0] != found[0]:
+        return f"{op} has {told[0] if told else 0} calls there, {found[0] if found else 0} here"
+    if told[1] is None or found[1] is None:
+        return ""
+    allowed = max(told[1], found[1]) * (_DIGITS + _FLOAT32 * found[0]) + found[0]  # each call is rounded to 1 ns
+    return f"{op} takes {told[1]:.0f} ns there, {found[1]:.0f} ns here" if abs(told[1] - found[1]) > allowed else ""
+
+
+def _info(session: Session) -> tuple[str, str]:
+    """Return MindSpore's version and its mode, where a profiler_info tells them."""
+    import msgspec
+
+    class Info(msgspec.Struct):
+        ms_version: str = ""
+        context_mode: str = ""
+
+    name = f"profiler_info_{session.rank}.json"
+    places = [session.home.file(name), Place(session.home.path.parent / name)]
+    found = next((place for place in places if place.path.is_file()), None)
+    try:
+        info = msgspec.json.decode(found.read(1 << 20), type=Info) if found else Info()
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise TraceError(f"{found}: is no profiler_info of MindSpore ({error}); remove it if it is broken") from None
+    return info.ms_version, info.context_mode

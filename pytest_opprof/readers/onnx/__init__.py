@@ -1,0 +1,1 @@
+"""ONNX models, and ONNX Runtime's profile."""

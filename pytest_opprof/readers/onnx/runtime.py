@@ -1,0 +1,265 @@
+"""ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling`, Chrome trace events in a bare array.
+
+Times are whole us: a node that takes less than one shows 0 or 1, so compare counts of small nodes, not their times.
+
+- ``cat`` Node, ``name`` ``<node>_kernel_time``: one run of a node; ``args``: ``op_name``, ``provider``, ``node_index``,
+  ``input_type_shape`` and ``output_type_shape`` (``[{"float": [32, 64]}]``), ``activation_size``, ``parameter_size``
+  and ``output_size`` (bytes, as texts), ``mem_in_use_peak``. Old versions also wrote ``_fence_before`` and
+  ``_fence_after``: no nodes.
+- ``cat`` Session, ``name`` ``model_run``: one call of ``run``, a step.
+- ``cat`` Kernel (builds with CUDA or ROCm profiling): a kernel of the Node event before it; ``args``: ``op_name``.
+
+A node of a provider that only launches (`_ASYNCHRONOUS`) took its time on the host; its kernels' is the device's.
+The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are depends on the graph
+optimisation level, which is not in the file, nor is the version. Seen: 1.31.1, CPU. Kernels after ONNX Runtime's
+source and documentation, not seen.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...errors import TraceError
+from ...profile.environment import Environment
+from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Shape
+from ..shared.durations import Untimed
+from ..shared.events import head, read_events
+from ..shared.options import Options
+from ..shared.place import Place
+from ..shared.self_time import self_times
+
+TITLE = "ONNX Runtime profile"
+_ASYNCHRONOUS = frozenset(
+    f"{name}ExecutionProvider"
+    for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX", "Dml", "CANN", "Js", "WebGpu")
+)
+_SESSION = frozenset(["session_initialization", "model_run", "SequentialExecutor::Execute"])
+_SUFFIX = "_kernel_time"
+_NO_NODES = ("_fence_before", "_fence_after")
+_MOST_EVENTS = 1_000_000
+"""Where ONNX Runtime stops recording."""
+_MOST_STEPPED = 200_000
+"""Node events up to which each run is a step of its own; a record takes 0.5 KB."""
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it is an array with events of a session, or of nodes with a provider."""
+    begin = head(place)
+    return begin is not None and begin.bare and any(map(_is_ours, begin.events))
+
+
+def _is_ours(event: dict[str, Any]) -> bool:
+    args = event.get("args")
+    if event.get("cat") == "Session":
+        name = event.get("name")
+        return isinstance(name, str) and (name in _SESSION or name.startswith("model_loading"))
+    return event.get("cat") == "Node" and isinstance(args, dict) and {"op_name", "provider"} <= args.keys()
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read it; takes 250 bytes a node event beside the records. Raises TraceError."""
+    remarks: list[str] = []
+    events = _Events()
+    try:
+        _collect(place, events, options.partial, remarks)
+        own = self_times(events.threads, events.starts, events.durations)
+    except (OverflowError, ValueError) as error:
+        raise TraceError(f"{place}: has a time that is no number of us ({error}); record it again") from None
+    if not events.nodes:
+        raise TraceError(
+            f"{place}: has no nodes; expected events of cat Node named ..._kernel_time. Was the session run before"
+            " end_profiling()?"
+        )
+    remarks += _remarks(events)
+    steps = _Steps(events)
+    return OpTrace(
+        source=TITLE,
+        environment=Environment((("onnxruntime", ""),), _device(events), ""),
+        records=tuple(_records(events, own, steps)),
+        steps=steps.labels,
+        step_ns=steps.times,
+        kernels=tuple(_kernels(events, steps)) if events.kernels else None,
+        peak_memory=events.peak or None,
+        remarks=tuple(remarks),
+    )
+
+
+class _Node(NamedTuple):
+    """A node, as far as two runs of it are alike."""
+
+    name: str
+    type: str
+    provider: str
+    number: str
+    inputs: bytes
+    outputs: bytes
+    memory: int | None
+
+
+class _Run(NamedTuple):
+    start: int
+    duration: int
+    thread: int
+
+
+@dataclass
+class _Events:
+    """The runs of nodes, in columns."""
+
+    nodes: dict[_Node, int] = field(default_factory=dict)
+    which: array[int] = field(default_factory=lambda: array("q"))
+    threads: array[int] = field(default_factory=lambda: array("q"))
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    durations: array[int] = field(default_factory=lambda: array("q"))
+    runs: list[_Run] = field(default_factory=list)
+    kernels: list[tuple[str, str, int, int]] = field(default_factory=list)
+    """Name, op, ns, and which of the node events it belongs to (-1: none)."""
+    peak: int = 0
+    total: int = 0
+
+
+def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -> None:
+    from ..shared.event_types import OrtEvent
+
+    untimed = Untimed(partial)
+    for piece in read_events(place, OrtEvent, None, partial, remarks):
+        events.total += len(piece)
+        for event in piece:
+            args = event.args
+            if untimed.lacks(place, event, event.cat in ("Node", "Kernel") or event.name == "model_run"):
+                continue
+            start, duration = round(event.ts * 1000), round(event.dur * 1000)
+            if duration < 0:
+                raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
+            if event.cat == "Node" and not event.name.endswith(_NO_NODES):
+                sizes = [_size(size) for size in (args.activation_size, args.parameter_size, args.output_size)]
+                node = _Node(
+                    event.name.removesuffix(_SUFFIX),
+                    args.op_name,
+                    args.provider,
+                    str(args.node_index),
+                    bytes(args.input_type_shape),
+                    bytes(args.output_type_shape),
+                    None if None in sizes else sum(filter(None, sizes)),
+                )
+                events.which.append(events.nodes.setdefault(node, len(events.nodes)))
+                events.threads.append(event.tid)
+                events.starts.append(start)
+                events.durations.append(duration)
+                events.peak = max(events.peak, _size(args.mem_in_use_peak) or 0)
+            elif event.cat == "Session" and event.name == "model_run":
+                events.runs.append(_Run(start, duration, event.tid))
+            elif event.cat == "Kernel":
+                events.kernels.append((event.name, args.op_name, duration, len(events.which) - 1))
+    remarks += untimed.remarks()
+
+
+def _size(written: str | int) -> int | None:
+    text = str(written)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+class _Steps:
+    """Which run of the session each event was in."""
+
+    def __init__(self, events: _Events) -> None:
+        self._runs = sorted(events.runs) if len(events.which) <= _MOST_STEPPED else []
+        self._starts = [run.start for run in self._runs]
+        self._by_thread: defaultdict[int, list[int]] = defaultdict(list)
+        for number, run in enumerate(self._runs):
+            self._by_thread[run.thread].append(number)
+        self.labels: tuple[str, ...] = tuple(str(number + 1) for number in range(len(self._runs))) or ("",)
+        self.times = tuple(float(run.duration) for run in self._runs) or None
+        self.of = [self._step(start, thread) for start, thread in zip(events.starts, events.threads)]
+        if self._runs and len(self._runs) in self.of:
+            self.labels = (*self.labels, OUTSIDE)
+
+    def _step(self, start: int, thread: int) -> int:
+        """Return the run around it: of its own thread if that runs sessions, of any if it is one of a pool.
+
+        What is in none has the number behind the last.
+        """
+        if not self._runs:
+            return 0
+        candidates = self._by_thread.get(thread) or range(len(self._runs))
+        place = bisect_right(candidates, start, key=self._starts.__getitem__) - 1
+        if place >= 0 and start <= self._starts[candidates[place]] + self._runs[candidates[place]].duration:
+            return candidates[place]
+        return len(self._runs)
+
+
+def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[OpRecord]:
+    """Yield the runs of each node in each step together, in the order of the file."""
+    of_kernels: defaultdict[int, int] = defaultdict(int)
+    for *_, duration, event in events.kernels:
+        of_kernels[event] += duration
+    groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for event, key in enumerate(zip(events.which, steps.of)):
+        groups[key].append(event)
+    nodes = [(node, _record(node)) for node in events.nodes]
+    for (which, step), members in groups.items():
+        node, record = nodes[which]
+        taken = [own[event] for event in members]
+        record = record._replace(
+            step=step, calls=len(taken), memory=None if node.memory is None else node.memory * len(taken)
+        )
+        if node.provider not in _ASYNCHRONOUS:
+            yield record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
+        else:
+            record = record._replace(host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken))
+            if events.kernels:
+                taken = [of_kernels.get(event, 0) for event in members]
+                record = record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
+            yield record
+
+
+def _record(node: _Node) -> OpRecord:
+    input_dtypes, input_shapes = _described(node.inputs)
+    output_dtypes, output_shapes = _described(node.outputs)
+    return OpRecord(
+        node.name,
+        node.type,
+        node.number,
+        input_shapes=input_shapes,
+        output_shapes=output_shapes,
+        input_dtypes=input_dtypes,
+        output_dtypes=output_dtypes,
+        place=node.provider,
+    )
+
+
+def _described(text: bytes) -> tuple[tuple[str, ...], tuple[Shape, ...] | None]:
+    """Return the dtypes and shapes in ``[{"float":[32,64]}]``; an input that is left out has none."""
+    import msgspec
+
+    try:
+        tensors = [each for each in msgspec.json.decode(text or b"[]", type=list[dict[str, Shape]]) if each]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return (), None
+    pairs = [pair for tensor in tensors for pair in tensor.items()]
+    return tuple(dtype for dtype, _ in pairs), tuple(shape for _, shape in pairs) if text else None
+
+
+def _kernels(events: _Events, steps: _Steps) -> Iterator[KernelRecord]:
+    launches: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for name, op, duration, event in events.kernels:
+        launches[name, op or UNLINKED, steps.of[event] if event >= 0 else 0].append(duration)
+    for (name, op, step), taken in launches.items():
+        yield KernelRecord(name, op, step, len(taken), sum(taken))
+
+
+def _remarks(events: _Events) -> Iterator[str]:
+    if events.total >= _MOST_EVENTS:
+        yield f"{events.total} events: ONNX Runtime stops recording at {_MOST_EVENTS}, what came later is not here"
+    if len(events.which) > _MOST_STEPPED and len(events.runs) > 1:
+        yield f"{len(events.runs)} runs, shown as one: more than {_MOST_STEPPED} events of nodes"
+
+
+def _device(events: _Events) -> str:
+    names = {node.provider.removesuffix("ExecutionProvider").lower() for node in events.nodes}
+    return "+".join(sorted(names - {"cpu", ""})) or "cpu"

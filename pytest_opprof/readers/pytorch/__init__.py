@@ -1,0 +1,1 @@
+"""PyTorch: Kineto's traces and execution traces."""

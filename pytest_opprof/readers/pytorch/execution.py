@@ -1,0 +1,123 @@
+"""PyTorch's execution trace: what `torch.profiler.ExecutionTraceObserver` writes, the input of MLCommons Chakra.
+
+``{"schema": "1.1.1-chakra.0.0.4", "pid": ..., "nodes": [...]}``; a node is a call: ``id`` (grows in the order in which
+calls begin), ``name``, ``ctrl_deps`` (the id of the call around it), ``inputs`` (``values``, ``shapes``, ``types``:
+``Tensor(float)``, ``GenericList[Tensor(float),Tensor(float)]``; a value that is a tensor ends in its device) and
+``attrs``, among them ``scope`` (7: a range of `record_function`) and ``seq_id`` (autograd's number, or -1). In schema
+1.0 ``parent``, ``inputs``, ``input_shapes``, ``input_types``, ``scope`` and ``seq_id`` stand in the node itself.
+
+It says what ran, on what and in which call, not how long: ops have counts, dtypes and shapes, and no times. They count
+as in the profiler's trace of the same run (`torch`); a copy between devices is told by the devices of its tensors.
+Kernels are not in it. Seen: PyTorch 2.13, CPU. Schema 1.0 and devices after PyTorch's source, not seen.
+
+Memory: twice the file, which is limited to 512 MiB (500,000 calls).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ...errors import TraceError
+from ...ops.names import Meaning, meaning, stable
+from ...ops.pytorch_events import STEP, Role, logged
+from ...profile.attribution import NOBODY, owners
+from ...profile.environment import Environment
+from ...profile.saved import OpRecord, OpTrace
+from ..shared.options import Options
+from ..shared.place import Place
+
+if TYPE_CHECKING:
+    from .execution_json import Node
+    from .kineto_events import Call
+
+TITLE = "PyTorch execution trace (Chakra)"
+MOST_BYTES = 512 << 20
+_BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[\d.]+(?:-chakra[\d.]*)?"\s*,\s*"pid"\s*:')
+_USER_SCOPE = 7
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether it begins as an execution trace does."""
+    return _BEGIN.match(place.head) is not None
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read it. Raises TraceError."""
+    # Imported here: it imports msgspec, which detecting a format does not need.
+    from .execution_json import decoded
+
+    with decoded(place, MOST_BYTES) as nodes:
+        return _trace(place, sorted(nodes, key=lambda node: node.id))
+
+
+def _trace(place: Place, nodes: list[Node]) -> OpTrace:
+    from .kineto_events import Call
+
+    steps = [(node.id, match[1]) for node in nodes if (match := STEP.fullmatch(node.name))]
+    begins = [begin for begin, _ in steps]
+    log = logged(node.name for node in nodes)
+    calls: dict[Call, Call] = {}
+    """Those that are alike are one, which finds out once what it is."""
+    ops: list[tuple[Node, Call]] = []
+    index_of: dict[int, int] = {}
+    """The op that a node is, or that is around it; -1 for none."""
+    parents: list[int] = []
+    in_frame: dict[int, bool] = {}
+    """Of nodes that compile, and all inside: whether that is a frame."""
+    for node in nodes:
+        index_of[node.id] = index_of.get(node.parent, NOBODY)
+        category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
+        call = Call(node.name, category, *node.tensors(), node.sequence >= 0, log)
+        call = calls.setdefault(call, call)
+        compiles = node.parent in in_frame
+        if compiles or call.role in (Role.FRAME, Role.COMPILES):
+            before = in_frame.get(node.parent, False)
+            in_frame[node.id] = before or call.role is Role.FRAME
+            if before or (compiles and call.role is not Role.FRAME):
+                continue
+        if call.meaning is not None:
+            parents.append(index_of[node.id])
+            index_of[node.id] = len(ops)
+            ops.append((node, call))
+    if not ops:
+        raise TraceError(f"{place}: has no ops; did anything run between start() and stop() of the observer?")
+    meanings = [_meaning(node, call) for node, call in ops]
+    different = {found: number for number, found in enumerate(dict.fromkeys(meanings))}
+    owned = owners(parents, [different[found] for found in meanings], list(different))
+    rows: dict[tuple[Call, str, int], list[int]] = {}
+    for number, ((node, call), owner) in enumerate(zip(ops, owned)):
+        step = max(bisect_right(begins, node.id) - 1, 0)
+        op = meanings[number if owner == NOBODY else owner].op
+        row = rows.setdefault((call, op, step), [0, 0])
+        row[0] += 1
+        row[1] += owner == number
+    return OpTrace(
+        TITLE,
+        Environment((("torch", ""),), "", ""),
+        tuple(_record(*key, *row) for key, row in rows.items()),
+        steps=tuple(label for _, label in steps) or ("",),
+    )
+
+
+def _meaning(node: Node, call: Call) -> Meaning:
+    """Return what the call counts as."""
+    if call.is_copy and len(devices := node.devices()) == 2 and devices[0] != devices[1]:
+        to, from_ = ("H" if device == "cpu" else "D" for device in devices)
+        return meaning(f"Memcpy{from_}to{to}")
+    found = call.meaning
+    assert found is not None  # of an op
+    return found
+
+
+def _record(call: Call, op: str, step: int, number: int, counted: int) -> OpRecord:
+    return OpRecord(
+        call.name,
+        stable(call.name),
+        step=step,
+        calls=number,
+        **call.inputs_and_outputs._asdict(),
+        op=op,
+        counted=counted,
+    )

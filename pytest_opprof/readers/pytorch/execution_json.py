@@ -1,0 +1,94 @@
+"""What is wanted of an execution trace, as msgspec types; imported only when one is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec import MsgspecError, Raw, Struct, json
+
+from ...errors import TraceError
+from ..shared.place import Place
+
+_TENSOR = re.compile(rb'"Tensor\(([^"]*)\)"')
+_LIST = re.compile(rb'"GenericList\[Tensor[^"]*"')
+
+
+class _Inputs(Struct, gc=False):
+    values: Raw = Raw(b"[]")
+    shapes: Raw = Raw(b"[]")
+    types: Raw = Raw(b"[]")
+
+
+class _Attribute(Struct, gc=False):
+    name: str = ""
+    value: Any = None
+
+
+class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent", "own_sequence": "seq_id"}):
+    """A call; the last six fields are those of schema 1.0."""
+
+    id: int
+    name: str
+    ctrl_deps: int = 0
+    inputs: Raw = Raw(b"[]")
+    attrs: Raw = Raw(b"[]")
+    own_parent: int = 0
+    own_scope: int = 0
+    own_sequence: int = -1
+    input_shapes: Raw = Raw(b"[]")
+    input_types: Raw = Raw(b"[]")
+
+    @property
+    def parent(self) -> int:
+        """The call around this one."""
+        return self.ctrl_deps or self.own_parent
+
+    @property
+    def scope(self) -> int:
+        """What kind of call it is."""
+        return self._attribute("scope", self.own_scope)
+
+    @property
+    def sequence(self) -> int:
+        """The number that autograd gave the call; -1 for none."""
+        return self._attribute("seq_id", self.own_sequence)
+
+    def _attribute(self, name: str, otherwise: int) -> int:
+        if name.encode() not in bytes(self.attrs):
+            return otherwise
+        attributes = json.decode(self.attrs, type=list[_Attribute])
+        value = next((attribute.value for attribute in attributes if attribute.name == name), otherwise)
+        return value if isinstance(value, int) else otherwise
+
+    def tensors(self) -> tuple[bytes, bytes]:
+        """Return the shapes and types of the inputs, as JSON, as the profiler's trace has them."""
+        if bytes(self.inputs).startswith(b"{"):
+            inputs = json.decode(self.inputs, type=_Inputs)
+            shapes, types = bytes(inputs.shapes), bytes(inputs.types)
+        else:
+            shapes, types = bytes(self.input_shapes), bytes(self.input_types)
+        return shapes, _TENSOR.sub(rb'"\1"', _LIST.sub(b'"TensorList"', types))
+
+    def devices(self) -> list[str]:
+        """Return the device of each input that is a tensor, without its number, of the first two inputs."""
+        if not bytes(self.inputs).startswith(b"{"):
+            return []
+        values = json.decode(json.decode(self.inputs, type=_Inputs).values, type=list[Any])
+        return [str(value[-1]).partition(":")[0] for value in values[:2] if isinstance(value, list) and value]
+
+
+class _Document(Struct, gc=False):
+    nodes: list[Node]
+
+
+@contextmanager
+def decoded(place: Place, most: int) -> Iterator[list[Node]]:
+    """Give the nodes; what they hold is decoded as it is asked for. What is wrong is raised as TraceError."""
+    content = place.read(most)
+    try:
+        yield json.decode(content, type=_Document).nodes
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError(f"{place}: is no whole execution trace: {error}. Was it copied whole?") from None

@@ -1,0 +1,305 @@
+"""Events of threads to ops: which is inside which (by time), their self times, and which op each one counts as.
+
+A profile of 10**6 events repeats a few trees of calls: `aten::linear` > `aten::t`, `aten::addmm`, again and again. What
+counts as what in a tree is decided once (`attribution.owners`); its occurrences are only added up.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import add, lt
+
+from ...ops.names import Meaning
+from ...profile.attribution import NOBODY, owners
+from .rows import Rows, packed
+
+MOST_DEPTH = 1000
+"""Of calls around a launch: some ten in real traces. Each launch is looked for in all of them."""
+_MOST_UNPACKED = 1 << 12
+"""Numbers; packed they take a fifth of the memory."""
+_LARGE = 1 << 8
+_NEVER = 1 << 65
+"""After every end: starts and durations have 64 bits."""
+
+
+def _in_order(thread: Rows) -> Iterable[tuple[int, int, int]]:
+    """Return (start, duration, call) of the events in order of time, each before those inside it.
+
+    Serials grow with time: they order what starts in the same microsecond.
+    """
+    starts, durations, serials, calls = thread.columns()
+    if not _is_in_order(starts, serials):
+        order = sorted(range(len(starts)), key=lambda i: (starts[i], serials[i], -durations[i], calls[i]))
+        return ((starts[i], durations[i], calls[i]) for i in order)
+    return zip(starts, durations, calls)
+
+
+def _is_in_order(starts: array[int], serials: array[int]) -> bool:
+    if all(map(lt, starts, islice(starts, 1, None))):
+        return True  # told in a quarter of the time
+    following = zip(starts, serials, islice(starts, 1, None), islice(serials, 1, None))
+    return all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following)
+
+
+class TooDeep(ValueError):
+    """What is wrong, in words."""
+
+
+@dataclass(eq=False)
+class Tree:
+    """An outermost call and all inside it; its occurrences in one step together."""
+
+    step: int
+    calls: Sequence[int]
+    """In order of time, each before those inside it."""
+    parents: Sequence[int]
+    """-1 for the outermost."""
+    owners: Sequence[int]
+    """Which of them each counts as (`attribution.owners`); itself where it is no op."""
+    nothing: set[int]
+    """Those that are no op."""
+    repeats: dict[int, int]
+    """Events that are the only one inside one of their own name, and that one: PyTorch takes both for one call."""
+    first_ns: Sequence[int]
+    """When each began the first time."""
+    occurrences: array[int]
+    """The self times of each event in one occurrence after the other."""
+    count: int = 0
+    """The number of occurrences."""
+    launched: array[int] | None = None
+    """The device time that each event launched in one occurrence after the other; None: nothing."""
+
+    def took(self, event: int, occurrence: int, ns: int) -> None:
+        """Take *ns* from the self time of an event: something else that is no event of the tree had them."""
+        self.occurrences[occurrence * len(self.calls) + event] -= ns
+
+    def launch(self, event: int, occurrence: int, ns: int) -> None:
+        """Add device time to what an event launched."""
+        if self.launched is None:
+            self.launched = array("q", bytes(8 * len(self.occurrences)))
+        self.launched[occurrence * len(self.calls) + event] += ns
+
+    def device_ns(self, homes: Sequence[int]) -> list[Sequence[int]]:
+        """Return the device time that each event launched, one for each occurrence, in the column of its home."""
+        launched = self.launched
+        if launched is None:
+            return [(0,) * self.count] * len(self.calls)
+        columns: list[Sequence[int]] = [launched[event :: len(self.calls)] for event in range(len(self.calls))]
+        for event, home in enumerate(homes):
+            if home != event:
+                columns[home] = list(map(add, columns[home], columns[event]))
+        return columns
+
+    def self_ns(self) -> list[Sequence[int]]:
+        """Return the self times of each event, one for each occurrence; those of repeats are in what they repeat."""
+        columns: list[Sequence[int]] = [self.occurrences[event :: len(self.calls)] for event in range(len(self.calls))]
+        for event, column in enumerate(columns):
+            if min(column) < 0:  # a profiler's rounding may make the inside longer than the outside
+                columns[event] = [max(ns, 0) for ns in column]
+        for event, around in reversed(self.repeats.items()):
+            columns[around] = list(map(add, columns[around], columns[event]))
+        return columns
+
+
+class Spans:
+    """When each call of a thread ran."""
+
+    def __init__(self) -> None:
+        self._starts = packed([])
+        self._ends = packed([])
+        self._trees: list[Tree] = []
+        """One for each outermost call."""
+        self._numbers = packed([])
+        """Which occurrence of its tree each of them is."""
+        self._roots = packed([])
+        """The indices of those."""
+        self._first = packed([])
+        """When they began."""
+        self.compiled: list[tuple[int, int]] = []
+        """When the thread compiled: begins and ends, in order."""
+
+    def compiles(self, time: int) -> bool:
+        """Tell whether the thread compiled at *time*."""
+        last = bisect_right(self.compiled, (time, _NEVER)) - 1
+        return last >= 0 and time < self.compiled[last][1]
+
+    def add(self, tree: Tree, starts: list[int], ends: list[int]) -> None:
+        """Add an outermost call, the last occurrence of its tree."""
+        self._trees.append(tree)
+        self._numbers.append(tree.count - 1)
+        self._roots.append(len(self._starts))
+        self._first.append(starts[0])
+        self._starts.fromlist(starts)
+        self._ends.fromlist(ends)
+
+    def innermost(self, start: int, end: int) -> tuple[Tree, int, int] | None:
+        """Return the innermost call that ran from *start* to *end*, else at *start*.
+
+        As its tree, its index in it, and the occurrence.
+        """
+        place = bisect_right(self._first, start) - 1
+        if place < 0:
+            return None
+        tree, root = self._trees[place], self._roots[place]
+        last = bisect_right(self._starts, start, root, root + len(tree.calls)) - 1
+        for moment in (end, start):
+            event = last - root
+            for _ in range(MOST_DEPTH):
+                if event < 0 or self._ends[root + event] >= moment:
+                    break
+                event = tree.parents[event]
+            else:
+                raise TooDeep(f"has more than {MOST_DEPTH} calls in each other, which no program has")
+            if event >= 0:
+                return tree, event, self._numbers[place]
+        return None
+
+
+class Forest:
+    """The trees of all threads. Filled by `grow`, one thread after the other."""
+
+    def __init__(
+        self,
+        meanings: Sequence[Meaning | None],
+        names: Sequence[str],
+        steps: Sequence[int],
+        compilers: Collection[int],
+        left_out: Collection[int],
+    ) -> None:
+        """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
+
+        *steps* are the times at which they begin; what lies before the first belongs to it. *compilers* are the calls
+        that compile: what is inside those is left out, but for those of them that are ops. Calls that are *left_out*
+        are as if they were not there.
+        """
+        self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
+        self._meanings = meanings
+        self._names = names
+        self._later_steps = [*steps[1:], _NEVER]
+        self._compilers = compilers
+        self._left_out = left_out
+
+    def grow(self, thread: Rows, spans: Spans | None) -> None:
+        """Add the calls of a thread: its rows are start, duration, serial and index of the call; say to *spans* when.
+
+        An event is inside the one that runs when it begins and does not end before it.
+        """
+        occurrences: dict[Tree, list[int]] = defaultdict(list)
+        is_annotation = [meaning is None for meaning in self._meanings]
+        # The innermost event: when it ends, and its index in the tree; -1 outside of all.
+        until, node = _NEVER, -1
+        step = 0
+        # Of the tree that is not yet whole.
+        key: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        self_ns: list[int] = []
+
+        def close() -> None:
+            if ends[0] >= 1 << 63:
+                raise OverflowError("a number beyond 64 bits")
+            tree = self._tree(key, starts)
+            own = occurrences[tree]
+            own += self_ns
+            if len(own) > _MOST_UNPACKED:
+                tree.occurrences += packed(own)
+                own.clear()
+            if spans:
+                spans.add(tree, starts, ends)
+
+        events = _in_order(thread)
+        if self._compilers or self._left_out:
+            events = self._of_program(events, spans.compiled if spans else [])
+        for start, duration, call in events:
+            end = start + duration
+            while start >= until or end > until:
+                node = key[2 * node + 2]
+                until = ends[node] if node >= 0 else _NEVER
+            if node >= 0:
+                self_ns[node] -= duration
+            elif is_annotation[call]:
+                continue  # around a tree
+            else:
+                if key:
+                    close()
+                while start >= self._later_steps[step]:
+                    step += 1
+                key, starts, ends, self_ns = [step], [], [], []
+            key += (call, node)
+            node = len(self_ns)
+            self_ns.append(duration)
+            starts.append(start)
+            ends.append(end)
+            until = end
+        if key:
+            close()
+        for tree, own in occurrences.items():
+            tree.occurrences += packed(own)
+
+    def _of_program(
+        self, events: Iterable[tuple[int, int, int]], compiled: list[tuple[int, int]]
+    ) -> Iterable[tuple[int, int, int]]:
+        """Yield *events*, but not what is left out or inside one that compiles; append to *compiled* when that was."""
+        until = op_until = -_NEVER
+        for start, duration, call in events:
+            if call in self._compilers:
+                is_op = self._meanings[call] is not None
+                if start >= until:
+                    until = start + duration
+                    compiled.append((start, until))
+                elif not is_op or start < op_until:
+                    continue
+                op_until = start + duration if is_op else op_until
+            elif start < until or call in self._left_out:
+                continue
+            yield start, duration, call
+
+    def _tree(self, key: list[int], starts: list[int]) -> Tree:
+        """Return the tree that has the step and the (call, parent) of each event as its *key*, once more."""
+        # Of a large one numbers would take five times the memory.
+        nodes = tuple(key) if len(key) < _LARGE else packed(key).tobytes()
+        tree = self.trees.get(nodes)
+        if tree is None:
+            tree = self.trees[nodes] = self._planted(key[0], key[1::2], key[2::2], starts)
+        tree.count += 1
+        return tree
+
+    def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
+        owner = self._owners(calls, parents)
+        nothing = {event for event, number in enumerate(owner) if number == NOBODY}
+        owner = [event if number == NOBODY else number for event, number in enumerate(owner)]
+        inside = [0] * (len(parents) + 1)  # the last: of none
+        for parent in parents:
+            inside[parent] += 1
+        repeats = {
+            event: parent
+            for event, parent in enumerate(parents)
+            if inside[parent] == 1
+            and parent >= 0
+            and self._names[calls[event]] == self._names[calls[parent]]
+            and owner[event] != event
+        }
+        return Tree(step, packed(calls), packed(parents), packed(owner), nothing, repeats, packed(starts), packed([]))
+
+    def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
+        """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
+        ops: list[int] = []
+        number = [-1] * (len(calls) + 1)
+        """Which of the ops an event is, or that around it; the last: around none."""
+        for event, (call, parent) in enumerate(zip(calls, parents)):
+            if self._meanings[call] is None:
+                number[event] = number[parent]
+            else:
+                number[event] = len(ops)
+                ops.append(event)
+        meanings = [meaning for call in calls if (meaning := self._meanings[call]) is not None]
+        owned = owners([number[parents[event]] for event in ops], range(len(ops)), meanings)
+        result = list(range(len(calls)))
+        for event, owner in zip(ops, owned):
+            result[event] = NOBODY if owner == NOBODY else ops[owner]
+        return result

@@ -1,0 +1,149 @@
+"""What the files of programs have in common: ops are counted without a run, through the functions that call others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from ...errors import TraceError
+from ...profile.saved import OpRecord, Shape
+from .place import Place
+
+MOST_OPS = 500_000
+"""Ops of one program, 0.5 KB each: the largest models have some 10**5."""
+MOST_TEXT = 1 << 28
+"""Characters of the lines of which something is kept: 256 MiB."""
+# No pattern for a line looks at a character again for each one before it: a line of 4 MiB would take hours. A text
+# without an end goes on to the end of the line.
+STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?')
+"""A quoted text."""
+ONCE = "the body of {} is counted once: how often it runs is not in the file"
+REDUCTIONS = {"add": "ReduceSum", "multiply": "ReduceProd", "maximum": "ReduceMax", "minimum": "ReduceMin"}
+"""What XLA's reduce is, by the op it applies."""
+_MOST_CALLS = 10**15
+_PIECE = 1 << 20
+_MOST_LINE = 1 << 22
+"""Bytes of a line that are kept, 4 MiB: longer ones are constants, which are no ops."""
+
+
+@dataclass
+class Function:
+    """The ops of a function, and how often it calls which others."""
+
+    records: list[OpRecord] = field(default_factory=list)
+    called: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Size:
+    """How much was read of a program, beside which the memory that it takes is small."""
+
+    ops: int = 0
+    text: int = 0
+
+    def exceeded(self, line: str, is_op: bool = True) -> str:
+        """Add a line of which something is kept; return what there is more of than any program has, or nothing."""
+        self.ops += is_op
+        self.text += len(line)
+        if self.ops > MOST_OPS:
+            return f"more than {MOST_OPS} ops, which no program has"
+        return f"more than {MOST_TEXT >> 20} MiB of ops, which no program has" if self.text > MOST_TEXT else ""
+
+
+@dataclass(frozen=True)
+class Types:
+    """Dtypes and shapes of some tensors; no shapes where a dimension is open."""
+
+    dtypes: tuple[str, ...] = ()
+    shapes: tuple[Shape, ...] | None = None
+
+
+def op_record(name: str, opcode: str, inputs: Types, outputs: Types) -> OpRecord:
+    """Return the record of one op."""
+    return OpRecord(
+        name,
+        opcode,
+        input_shapes=inputs.shapes,
+        output_shapes=outputs.shapes,
+        input_dtypes=inputs.dtypes,
+        output_dtypes=outputs.dtypes,
+    )
+
+
+def dot_operations(record: OpRecord, contracted: str) -> float | None:
+    """Return the operations of a dot product that sums over the *contracted* dimensions (``0, 2``) of its left side.
+
+    A multiplication and an addition for each pair of elements.
+    """
+    if not record.input_shapes or not record.output_shapes:
+        return None
+    dimensions = contracted.replace(" ", "").split(",")
+    summed = [size for dimension, size in enumerate(record.input_shapes[0]) if str(dimension) in dimensions]
+    return 2 * prod(record.output_shapes[0]) * prod(summed)
+
+
+def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tuple[OpRecord, ...]:
+    """Return the ops of every function that *entry* reaches, each as often as it does.
+
+    Raises TraceError when there are none, when a function is missing, or when one calls itself.
+    """
+    times = _times(place, functions, entry)
+    records = tuple(
+        record._replace(calls=times[name])
+        for name, function in functions.items()
+        if name in times
+        for record in function.records
+    )
+    if not records:
+        raise TraceError(f"{place}: has no ops: {entry!r} and what it calls are empty")
+    return records
+
+
+def _times(place: Place, functions: Mapping[str, Function], entry: str) -> dict[str, int]:
+    """Return how often each function runs when *entry* runs once."""
+    times = {entry: 1}
+    for name in reversed(_callees_first(place, functions, entry)):
+        for callee, number in functions[name].called.items():
+            times[callee] = times.get(callee, 0) + times[name] * number
+            if times[callee] > _MOST_CALLS:
+                raise TraceError(f"{place}: calls {callee!r} more than {_MOST_CALLS:.0e} times, which no program does")
+    return times
+
+
+def _callees_first(place: Place, functions: Mapping[str, Function], entry: str) -> list[str]:
+    order: list[str] = []
+    done = {entry: False}
+    stack = [(entry, iter(functions[entry].called))]
+    while stack:
+        name, callees = stack[-1]
+        callee = next(callees, None)
+        if callee is None:
+            stack.pop()
+            done[name] = True
+            order.append(name)
+        elif callee not in functions:
+            raise TraceError(f"{place}: {name!r} calls {callee!r}, which is not in the file. Was it copied whole?")
+        elif callee not in done:
+            done[callee] = False
+            stack.append((callee, iter(functions[callee].called)))
+        elif not done[callee]:
+            raise TraceError(f"{place}: {callee!r} calls itself, which no such program may")
+    return order
+
+
+def lines(place: Place) -> Iterator[str]:
+    """Yield the lines of a text; of one that is longer than 4 MiB, only so much."""
+    rest = b""
+    with place.open() as file:
+        while piece := file.read(_PIECE):
+            *whole, last = piece.split(b"\n")
+            for line in whole:
+                yield (rest + line).decode("utf-8", "replace")
+                rest = b""
+            if len(rest) < _MOST_LINE:
+                rest += last
+    if rest:
+        yield rest.decode("utf-8", "replace")

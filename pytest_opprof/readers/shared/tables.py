@@ -1,0 +1,310 @@
+"""Tables in csv files, as CANN, MindSpore and torch_npu write them: rows by the names of their columns.
+
+A column is known by its header, in lower case, with single spaces for underscores and without a unit in parentheses:
+``Task Duration(us)`` is ``task duration``. Files begin with or without a byte order mark, end lines with CRLF or LF,
+hold newlines in quoted cells (call stacks), end timestamps in a tab, and write ``N/A`` for what is not known.
+
+100 000 rows of 46 columns take half the time of csv.reader: a line without quotes is split, no further than the last
+column that is wanted; of a line with quotes, the part from the first to the last quote is parsed by the csv module
+once for all rows that have the same (the shapes), and the parts before and after it are split.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import nan
+from operator import itemgetter
+
+from ...errors import TraceError
+from .durations import Untimed
+from .place import Place
+
+MOST_ROW = 1 << 20
+"""Bytes of one row, 1 MiB: call stacks take some 10 KiB."""
+MOST_COLUMNS = 4096
+_MOST_LINES_BEFORE = 100
+_BLOCK = 1 << 20
+_MISSING = frozenset(["", "N/A", "NA", "NULL", "NONE", "-"])
+_UNIT = re.compile(r"\s*\(([A-Za-z%/]{1,5})\)\s*$")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A csv file whose header was read."""
+
+    place: Place
+    header: tuple[str, ...]
+    """As written."""
+    columns: Mapping[str, int]
+    """Where each column is, by the name that the aliases give it."""
+
+    def unit(self, column: str) -> str:
+        """Return what the header of *column* has in parentheses (``us``), or nothing."""
+        match = _UNIT.search(self.header[self.columns[column]])
+        return match[1] if match else ""
+
+    def require(self, *columns: str) -> None:
+        """Raise TraceError, listing the headers, where one of *columns* is not there."""
+        missing = [column for column in columns if column not in self.columns]
+        if missing:
+            raise TraceError(
+                f"{self.place}: has no column for {', '.join(missing)}; its columns are {_listed(self.header)}"
+            )
+
+    def rows(self, *columns: str, remarks: list[str] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yield the cells of *columns* of each row as they are written; "" for a column that is not there.
+
+        `known` tells what a cell holds. Raises TraceError for a row that is broken; of a file that is cut, the last
+        row is left out and *remarks* gets a line instead, where there is a list.
+        """
+        indices = [self.columns.get(column, -1) for column in columns]
+        last = max(1, *indices)  # an empty line has one cell
+        pick = itemgetter(*indices) if len(indices) > 1 else lambda cells: tuple(cells[index] for index in indices)
+        quoted = lru_cache(1 << 14)(_quoted)
+        begin = 1
+        for lines, whole in _lines(self.place):
+            for number, line in enumerate(lines if whole else self._uncut(lines, last, begin, remarks), begin):
+                if number == 1:
+                    continue
+                try:
+                    cells = _cells(line, last, quoted)
+                except csv.Error as error:
+                    raise TraceError(f"{self.place}: row {number} is no csv ({error}): {line[:80]!r}") from None
+                if len(cells) > last:
+                    cells.append("")
+                    yield pick(cells)
+                elif line.strip():
+                    raise TraceError(
+                        f"{self.place}: row {number} has {len(cells)} cells, expected {len(self.header)} as the header"
+                        f" has: {line[:80]!r}"
+                    )
+            begin += len(lines)
+
+    def _uncut(self, lines: list[str], last: int, begin: int, remarks: list[str] | None) -> list[str]:
+        """Return the *lines* before one that has no line end, and that line where nothing that is wanted is missing."""
+        line, columns = lines[-1] if lines else "", len(self.header)
+        # A number that ends where the file does may have had more digits.
+        if not line.strip() or (line.count('"') % 2 == 0 and len(_parsed(line)) >= columns > last + 1):
+            return lines
+        number = begin + len(lines) - 1
+        if remarks is None:
+            raise TraceError(f"{self.place}: is cut in row {number}; was it copied whole? {_PARTIAL}")
+        remarks.append(f"{self.place.path.name} is cut in row {number}, which is left out")
+        return lines[:-1]
+
+
+_PARTIAL = "--partial reads the rows before it"
+
+
+def table(place: Place, aliases: Mapping[str, str]) -> Table:
+    """Return the table in a file; *aliases* gives a column's name by its header (see the module), or none: that header.
+
+    Raises TraceError for a file that has no header.
+    """
+    lines, _ = next(_lines(place), ([""], False))
+    header = _header(lines[0]) if lines else ()
+    if not any(header):
+        raise TraceError(f"{place}: has no header; a table begins with the names of its columns")
+    return Table(place, header, columns(header, aliases))
+
+
+def head(place: Place) -> tuple[str, ...]:
+    """Return the header of what may be a table, for `recognises`: nothing of a folder or of what is no text."""
+    try:
+        line, end, _ = place.head.replace(b"\r", b"\n").partition(b"\n")
+    except TraceError:
+        return ()
+    if not end or b"\0" in line or line.count(b",") >= MOST_COLUMNS:
+        return ()
+    return _header(line.decode("utf-8", "replace"))
+
+
+def located(place: Place, aliases: Mapping[str, str], *needed: frozenset[str]) -> Place | None:
+    """Return the file from the first line on that has all columns of one of *needed*; None where none does.
+
+    Programs that print their table to the terminal print other lines before it.
+    """
+    begin = 0
+    for line in place.head.splitlines(keepends=True)[:_MOST_LINES_BEFORE]:
+        if line.count(b",") < MOST_COLUMNS and b"\0" not in line:
+            found = columns(_header(line.decode("utf-8", "replace")), aliases).keys()
+            if any(each <= found for each in needed):
+                return replace(place, begin=place.begin + begin)
+        begin += len(line)
+    return None
+
+
+def columns(header: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, int]:
+    """Return where each column is, the first one of a name."""
+    found: dict[str, int] = {}
+    for index, text in enumerate(header):
+        name = _folded(text)
+        found.setdefault(aliases.get(name, name), index)
+    return found
+
+
+@lru_cache(1 << 14)  # the same few, but for names
+def known(cell: str) -> str:
+    """Return the text of a cell, or nothing where it says that it is not known.
+
+    >>> known("1736405443881410.320\\t"), known(" N/A")
+    ('1736405443881410.320', '')
+    """
+    text = cell.strip()
+    return "" if text.upper() in _MISSING else text
+
+
+def number(table: Table, row: int, column: str, cell: str) -> float | None:
+    """Return the number in a cell of *row* (the header is row 1), or None for N/A. Raises TraceError."""
+    text = known(cell)
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        value = -1.0
+    if value is None or 0 <= value < 1e18:
+        return value
+    raise TraceError(
+        f"{table.place}: row {row} has {cell[:40]!r} in the column {table.header[table.columns[column]]!r};"
+        " expected a number that is not negative"
+    )
+
+
+def count(table: Table, row: int, column: str, cell: str) -> int:
+    """Return the whole number in a cell of *row*. Raises TraceError."""
+    text = known(cell)
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        return int(text)  # exact: times since the machine started are longer than a float is
+    value = number(table, row, column, cell)
+    if value is not None and value == int(value):
+        return int(value)
+    raise TraceError(f"{table.place}: row {row} has {cell[:40]!r} for a count; expected a whole number")
+
+
+def unit(table: Table, column: str, units: Mapping[str, int]) -> int:
+    """Return what the unit in the header of *column* stands for. Raises TraceError for one that is not in *units*."""
+    unit = table.unit(column)
+    if unit not in units:
+        header = table.header[table.columns[column]]
+        raise TraceError(f"{table.place}: has no unit in the header {header!r}; expected one of {', '.join(units)}")
+    return units[unit]
+
+
+def duration(table: Table, row: int, column: str, cell: str, untimed: Untimed) -> float:
+    """Return the duration in a cell of *row*, NaN where it has none (see `durations`). Raises TraceError."""
+    if known(cell).lower().lstrip("+-") not in ("", "nan"):
+        return number(table, row, column, cell) or 0.0
+    untimed.add(table.place, f"row {row} ({table.header[table.columns[column]]!r} is {cell.strip()!r})")
+    return nan
+
+
+def _lines(place: Place) -> Iterator[tuple[list[str], bool]]:
+    """Yield records, with the newlines in their quoted cells, in batches, and whether the last one has a line end."""
+    begun: list[str] = []
+    for block, whole in _blocks(place):
+        lines = block.split("\n")
+        if whole:
+            lines.pop()
+        if begun or any(line.count('"') & 1 for line in lines):
+            lines = _joined(begun, lines)
+            if sum(map(len, begun)) + len(begun) > MOST_ROW:
+                raise TraceError(f"{place}: has a row of more than {MOST_ROW >> 20} MiB; a quote is not closed")
+        yield lines, whole
+    if begun:
+        yield ["\n".join(begun)], False
+
+
+def _joined(begun: list[str], lines: list[str]) -> list[str]:
+    """Return the whole records in *lines*; *begun* are the lines of the one that is not yet whole, before and after.
+
+    A record that begins outside quotes is whole when its quotes are even.
+    """
+    records = []
+    for line in lines:
+        odd = line.count('"') & 1
+        if begun or odd:
+            begun.append(line)
+            if len(begun) == 1 or not odd:
+                continue
+            line = "\n".join(begun)
+            begun.clear()
+        records.append(line)
+    return records
+
+
+def _blocks(place: Place) -> Iterator[tuple[str, bool]]:
+    """Yield the text in pieces of whole lines; the last piece may lack its line end."""
+    offset, rest = 0, b""
+    with place.open() as file:
+        while piece := file.read(_BLOCK):
+            rest += piece
+            if not offset:
+                rest = _without_mark(place, rest)
+            end = rest.rfind(b"\n") + 1
+            if end:
+                yield _text(place, rest[:end], offset), True
+                offset, rest = offset + end, rest[end:]
+            elif len(rest) > MOST_ROW:
+                raise TraceError(f"{place}: has a line of more than {MOST_ROW >> 20} MiB; this is no table")
+    if rest:
+        yield _text(place, rest, offset), rest.endswith(b"\r")
+
+
+def _without_mark(place: Place, start: bytes) -> bytes:
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise TraceError(f"{place}: is UTF-16, expected UTF-8; save it again as UTF-8")
+    return start.removeprefix(b"\xef\xbb\xbf")
+
+
+def _text(place: Place, block: bytes, offset: int) -> str:
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{place}: is not UTF-8 at byte {offset + error.start} ({block[error.start]:#04x});"
+            " was it saved again by a spreadsheet? Save it as UTF-8"
+        ) from None
+    # The CR of a CRLF stays at the end of its last cell: to replace them takes as long as all other reading.
+    return text if "\n" in text else text.replace("\r", "\n")
+
+
+def _cells(line: str, last: int, quoted: Callable[[str], list[str]]) -> list[str]:
+    """Return the cells of a record up to the index *last*, and perhaps what follows."""
+    first, quote, rest = line.partition('"')
+    if not quote:
+        return line.split(",", last + 1)
+    middle, _, tail = rest.rpartition('"')
+    cells = first.split(",")
+    if cells.pop() or (tail and tail[0] != ","):
+        return _parsed(line)
+    cells += quoted(middle)
+    if len(cells) <= last and tail:
+        cells += tail.split(",", last + 2 - len(cells))[1:]
+    return cells
+
+
+def _quoted(middle: str) -> list[str]:
+    return _parsed(f'"{middle}"')
+
+
+def _parsed(text: str) -> list[str]:
+    return next(csv.reader([text]), [])
+
+
+def _header(line: str) -> tuple[str, ...]:
+    try:
+        cells = _parsed(line[: 1 << 16])
+    except csv.Error:
+        return ()
+    return tuple(cell.strip() for cell in cells) if len(cells) <= MOST_COLUMNS else ()
+
+
+def _folded(header: str) -> str:
+    return " ".join(_UNIT.sub("", header).replace("_", " ").lower().split())
+
+
+def _listed(header: tuple[str, ...]) -> str:
+    return ", ".join(repr(text[:40]) for text in header[:60])

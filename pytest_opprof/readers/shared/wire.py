@@ -1,0 +1,105 @@
+"""Protocol Buffers' wire format: the fields of a message, without what they mean. `protobuf` is not needed.
+
+A message is a row of fields: a tag (the number of the field and how it is written) and a number, or bytes: a text, a
+message, packed numbers. https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...errors import TraceError
+from .place import Place
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MOST_COMPRESSED = 1 << 30
+"""Bytes of a gzipped file, inflated: 1 GiB. Others are mapped, not read."""
+MOST_NAME = 1024
+"""Bytes of a text that are read."""
+Data = bytes | mmap.mmap
+
+
+class Broken(ValueError):
+    """What is wrong with the bytes, and where."""
+
+
+class Field(NamedTuple):
+    """A field of a message: a number, or bytes from *start* to *end*."""
+
+    number: int
+    wire: int
+    value: int
+    start: int
+    end: int
+
+
+@contextmanager
+def content(place: Place) -> Iterator[Data]:
+    """Give the bytes of a file: mapped, or inflated where it is compressed. Raises TraceError."""
+    if place.is_compressed or place.size == 0:
+        yield place.read(MOST_COMPRESSED)
+        return
+    try:
+        with open(place.path, "rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise TraceError(f"{place}: cannot be read ({error.strerror})") from None
+    with data:
+        yield data
+    place.progress(place.size)
+
+
+def fields(data: Data, at: int, end: int, cut: bool = False) -> Iterator[Field]:
+    """Yield the fields of the message between *at* and *end*; with *cut*, the last may be longer. Raises Broken."""
+    while at < end:
+        begin = at
+        tag, at = varint(data, at, end)
+        number, wire = tag >> 3, tag & 7
+        value, start = 0, at
+        if wire == VARINT:
+            value, at = varint(data, at, end)
+        elif wire == BYTES:
+            size, start = varint(data, at, end)
+            at = start + size
+        elif wire in (FIXED32, FIXED64):
+            at += 4 if wire == FIXED32 else 8
+        else:
+            raise Broken(f"a field of wire type {wire} at byte {begin}")
+        if at > end and not cut:
+            raise Broken(f"field {number} at byte {begin} ends {at - end} bytes behind its message")
+        if not number:
+            raise Broken(f"a field without a number at byte {begin}")
+        yield Field(number, wire, value, start, at)
+
+
+def varint(data: Data, at: int, end: int) -> tuple[int, int]:
+    """Return the number at *at*, at most 10 bytes, and where it ends. Raises Broken."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= end:
+            raise Broken(f"a number cut at byte {at}")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise Broken(f"a number of more than 10 bytes at byte {at}")
+
+
+def signed(number: int) -> int:
+    """Return a number of 64 bits, of which the first is the sign (int64).
+
+    >>> signed(2**64 - 1)
+    -1
+    """
+    return number - (1 << 64) if number >> 63 else number
+
+
+def text(data: Data, field: Field | None) -> str:
+    """Return the beginning of a text, at most `MOST_NAME` bytes; nothing where there is none."""
+    if field is None or field.wire != BYTES:
+        return ""
+    return data[field.start : min(field.end, field.start + MOST_NAME)].decode("utf-8", "replace")

@@ -1,0 +1,335 @@
+"""JAX's profiler trace: the ``*.trace.json.gz`` that `jax.profiler.stop_trace` writes beside ``*.xplane.pb``, and
+``perfetto_trace.json.gz``, which is the same without the key ``metadata``.
+
+Chrome trace events; times are us with fractions, exact to the ps:
+
+- an op: ``args`` with ``hlo_op`` (an instruction of the optimised program: ``convert_convert_fusion.3``),
+  ``hlo_module`` and ``run_id`` (one execution of the module). On the CPU its name is the instruction again, on a GPU
+  that of a kernel;
+  An execution that has no number (2**64 - 1: TensorFlow's) is not told from others: each op is by itself;
+- a step (`StepTraceAnnotation`): ``args`` with ``step_num``;
+- ``PjitFunction(f)``: Python calls what becomes the module ``jit_f``. What it starts may run long after the step that
+  asked for it ended, so the nth call belongs to the nth execution, where there are as many of both (besides executions
+  that were under way when the first call came: those are outside of every step);
+- ``ph`` M, ``process_name``: ``/host:CPU``, ``/device:GPU:0``. All else is Python's and the runtime's, and left out.
+
+The type of an op is its name without numbers, which for an unfused instruction is its opcode or JAX's name for it
+(``dot_general``, ``wrapped_convert``); for a fusion it names some of what is inside. Casts are therefore better counted
+in the program's text (`hlo`, `stablehlo`). Pieces of an op that run at the same time are one call; iterations of a loop
+are calls of their own. A loop's own time is without its body's, and it is no op. The versions are not in the file.
+Seen: jax 0.10.2, CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...errors import TraceError
+from ...profile.environment import Environment
+from ...profile.saved import OUTSIDE, KernelRecord, OpRecord, OpTrace
+from ..shared.durations import Untimed
+from ..shared.events import head, read_events
+from ..shared.options import Options
+from ..shared.place import Place
+from ..shared.self_time import self_times
+
+TITLE = "JAX / XLA profiler trace"
+_NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
+_CALL = re.compile(r"PjitFunction\((.*)\)")
+_NO_NAME = re.compile(r"[^\w.\-]+")
+_CONTROL = frozenset(
+    """while conditional cond call While If Case StatelessWhile StatelessIf StatelessCase PartitionedCall
+    StatefulPartitionedCall XlaLaunch _XlaRun""".split()
+)
+_NO_RUN = frozenset(["-1", str(2**64 - 1)])
+_MOST_STEPPED = 200_000
+"""Op events up to which steps are told apart; a record takes 0.5 KB."""
+
+
+def recognises(place: Place) -> bool:
+    """Tell whether its header is the one that XLA's profiler writes, or its first process is called as one of XLA's."""
+    begin = head(place)
+    if begin is None or begin.bare:
+        return False
+    metadata = begin.header.get("metadata")
+    return (isinstance(metadata, dict) and "highres-ticks" in metadata) or any(map(_names_a_plane, begin.events[:1]))
+
+
+def repeats(place: Place) -> bool:
+    """Tell whether the ``.xplane.pb`` that it was written with is beside it: that one is read instead."""
+    name, folder = place.path.name, place.path.parent
+    if name == "perfetto_trace.json.gz":
+        return any(folder.glob("*.xplane.pb"))
+    return (folder / f"{name.removesuffix('.gz').removesuffix('.trace.json')}.xplane.pb").exists()
+
+
+def _names_a_plane(event: dict[str, Any]) -> bool:
+    args = event.get("args")
+    name = args.get("name") if isinstance(args, dict) else None
+    return event.get("name") == "process_name" and isinstance(name, str) and name.startswith(("/host:", "/device:"))
+
+
+def read(place: Place, options: Options) -> OpTrace:
+    """Read it; takes 250 bytes an op event beside the records. Raises TraceError."""
+    from ..shared.event_types import JaxEvent
+
+    remarks: list[str] = []
+    events = Events()
+    untimed = Untimed(options.partial)
+    try:
+        for piece in read_events(place, JaxEvent, None, options.partial, remarks):
+            for event in piece:
+                args = event.args
+                if event.ph == "M":
+                    if event.name == "process_name":
+                        events.processes[event.pid] = args.name
+                    continue
+                if untimed.lacks(place, event, args.hlo_op or args.step_num != ""):
+                    continue
+                start, duration = round(event.ts * 1000), round(event.dur * 1000)
+                if duration < 0:
+                    raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
+                if args.hlo_op:
+                    op = Op(args.hlo_op, args.hlo_module, event.pid)
+                    events.ran(op, event.name, str(args.run_id), (event.pid, event.tid), start, duration)
+                else:
+                    events.noted(event.name, str(args.step_num), start, duration)
+    except (OverflowError, ValueError) as error:
+        raise TraceError(f"{place}: has a time that is no number of us ({error}); record it again") from None
+    return op_trace(place, TITLE, events, [*remarks, *untimed.remarks()])
+
+
+class Op(NamedTuple):
+    """An instruction of a module."""
+
+    name: str
+    module: str
+    process: int
+    type: str = ""
+    """Empty where only its name tells: an instruction's."""
+
+
+class Span(NamedTuple):
+    """When a step or a call of a function was."""
+
+    start: int
+    duration: int
+    label: str
+
+
+@dataclass
+class Events:
+    """The events of ops, in columns; times in ns."""
+
+    ops: dict[Op, int] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    runs: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of (module, run_id)."""
+    which: array[int] = field(default_factory=lambda: array("q"))
+    called: array[int] = field(default_factory=lambda: array("q"))
+    """The event's own name."""
+    run: array[int] = field(default_factory=lambda: array("q"))
+    threads: array[int] = field(default_factory=lambda: array("q"))
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    durations: array[int] = field(default_factory=lambda: array("q"))
+    steps: list[Span] = field(default_factory=list)
+    calls: defaultdict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    """Of each function, from Python."""
+    processes: dict[int, str] = field(default_factory=dict)
+    thread_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Events of devices that name no op, by process."""
+
+    def ran(self, op: Op, called: str, run_id: str, thread: tuple[int, int], start: int, duration: int) -> None:
+        """Add an event of an op."""
+        run = (op.module, f"of event {len(self.which)}" if run_id in _NO_RUN else run_id)
+        self.which.append(self.ops.setdefault(op, len(self.ops)))
+        self.called.append(self.names.setdefault(called, len(self.names)))
+        self.run.append(self.runs.setdefault(run, len(self.runs)))
+        self.threads.append(self.thread_numbers.setdefault(thread, len(self.thread_numbers)))
+        self.starts.append(start)
+        self.durations.append(duration)
+
+    def noted(self, name: str, step: str, start: int, duration: int) -> None:
+        """Add an event of the host, if it is a step or the call of a function that was compiled."""
+        if step:
+            self.steps.append(Span(start, duration, f"{name} {step}"))
+        elif match := _CALL.fullmatch(name):
+            self.calls[_module(match[1])].append(Span(start, duration, ""))
+
+
+def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) -> OpTrace:
+    """Return the profile of *events*. Raises TraceError when there are none."""
+    if not events.ops:
+        raise TraceError(
+            f"{place}: has no XLA ops (events with args.hlo_op). Was something run between start_trace and stop_trace,"
+            " and waited for (jax.block_until_ready)?"
+        )
+    steps = _Steps(events)
+    return OpTrace(
+        source=source,
+        environment=Environment(((_framework(events), ""),), _device(events), ""),
+        records=tuple(_records(events, steps)),
+        steps=steps.labels,
+        step_ns=steps.times,
+        kernels=tuple(_kernels(events, steps)) or None,
+        inferred_types=not all(op.type for op in events.ops),
+        remarks=(*remarks, *steps.remarks, *_fusions(events)),
+    )
+
+
+def _module(function: str) -> str:
+    """Return the name of the module: ``jit__lambda`` for ``<lambda>``."""
+    return "jit_" + _NO_NAME.sub("_", function).rstrip("_")
+
+
+class _Steps:
+    """Which step asked for each execution of a module."""
+
+    def __init__(self, events: Events) -> None:
+        self._spans = sorted(events.steps) if len(events.which) <= _MOST_STEPPED else []
+        self._starts = [span.start for span in self._spans]
+        self.labels = tuple(span.label for span in self._spans) or ("",)
+        self.times = tuple(float(span.duration) for span in self._spans) or None
+        self.remarks: list[str] = []
+        if len(events.steps) > len(self._spans):
+            self.remarks.append(f"{len(events.steps)} steps, shown as one: more than {_MOST_STEPPED} events of ops")
+        self.of = self._of_runs(events)
+        if len(self._spans) in self.of and self._spans:
+            self.labels = (*self.labels, OUTSIDE)
+
+    def _of_runs(self, events: Events) -> list[int]:
+        if not self._spans:
+            return [0] * len(events.runs)
+        begins = [0] * len(events.runs)
+        for run, start in zip(reversed(events.run), reversed(events.starts)):
+            begins[run] = start
+        of = [self._began(start) for start in begins]
+        by_module: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for (module, number), run in events.runs.items():
+            by_module[module.rstrip("_")].append(
+                (int(number) if re.fullmatch(r"-?\d{1,18}", number) else begins[run], run)
+            )
+        guessed = 0
+        for module, runs in by_module.items():
+            calls = _outermost(events.calls.get(module, []))
+            before = [run for _, run in runs if calls and begins[run] < calls[0].start]
+            if len(runs) == len(calls) + len(before):
+                # Called for before the recording.
+                of = [len(self._spans) if run in before else step for run, step in enumerate(of)]
+                runs = [each for each in runs if each[1] not in before]
+            if len(calls) == len(runs):
+                for (_, run), call in zip(sorted(runs), calls):
+                    of[run] = self._inside(call.start)
+            else:
+                guessed += len(runs)
+        if guessed:
+            self.remarks.append(
+                f"{guessed} executions are not linked to the call that asked for them: taken to be of the step that"
+                " had last begun when they did"
+            )
+        return of
+
+    def _began(self, time: int) -> int:
+        number = bisect_right(self._starts, time) - 1
+        return number if number >= 0 else len(self._spans)
+
+    def _inside(self, time: int) -> int:
+        number = self._began(time)
+        inside = number < len(self._spans) and time <= self._spans[number].start + self._spans[number].duration
+        return number if inside else len(self._spans)
+
+
+def _outermost(spans: list[Span]) -> list[Span]:
+    """Return those that are not in another one: a call is recorded by Python and again by what it calls."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.duration)):
+        if not found or span.start >= found[-1].start + found[-1].duration:
+            found.append(span)
+    return found
+
+
+def _records(events: Events, steps: _Steps) -> Iterator[OpRecord]:
+    own = self_times(events.threads, events.starts, events.durations)
+    groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for event, (which, run) in enumerate(zip(events.which, events.run)):
+        groups[which, steps.of[run]].append(event)
+    ops = list(events.ops)
+    for (which, step), members in groups.items():
+        op = ops[which]
+        taken = [own[event] for event in members]
+        calls = _calls(events, members)
+        type_ = op.type or _type(op.name)
+        record = OpRecord(
+            op.name,
+            type_,
+            op.module,
+            step,
+            calls,
+            place=events.processes.get(op.process, ""),
+            counted=0 if type_ in _CONTROL or type_.startswith("__inference_") else None,
+        )
+        extremes = (min(taken), max(taken)) if calls == len(taken) else (None, None)
+        if op.type and events.left_out:
+            yield record._replace(host_ns=sum(taken), host_least_ns=extremes[0], host_most_ns=extremes[1])
+        else:
+            yield record._replace(device_ns=sum(taken), least_ns=extremes[0], most_ns=extremes[1])
+
+
+def _type(name: str) -> str:
+    """Return the instruction's name without numbers; ``wrapped_x`` is the fusion of an x alone."""
+    return _NUMBERS.sub("", name).removeprefix("wrapped_")
+
+
+def _calls(events: Events, members: list[int]) -> int:
+    """Return how often an op ran: pieces that ran at the same time, and different kernels, are one call."""
+    by_run: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for event in members:
+        by_run[events.run[event]][events.called[event]].append(event)
+    return sum(max(_apart(events, pieces) for pieces in names.values()) for names in by_run.values())
+
+
+def _apart(events: Events, pieces: list[int]) -> int:
+    count, until = 0, None
+    for event in sorted(pieces, key=events.starts.__getitem__):
+        start, end = events.starts[event], events.starts[event] + events.durations[event]
+        if until is None or start >= until:
+            count += 1
+        until = end if until is None else max(until, end)
+    return count
+
+
+def _kernels(events: Events, steps: _Steps) -> Iterator[KernelRecord]:
+    """Yield what has a name of its own, not that of its instruction: on an accelerator."""
+    ops, names = list(events.ops), list(events.names)
+    groups: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for which, called, run, duration in zip(events.which, events.called, events.run, events.durations):
+        if names[called] != ops[which].name:
+            groups[called, which, steps.of[run]].append(duration)
+    for (called, which, step), taken in groups.items():
+        place = events.processes.get(ops[which].process, "")
+        yield KernelRecord(names[called], ops[which].name, step, len(taken), sum(taken), place)
+
+
+def _fusions(events: Events) -> Iterator[str]:
+    fusions = sum("fusion" in op.name for op in events.ops if not op.type)
+    if fusions:
+        yield f"{fusions} of {len(events.ops)} ops are fusions: what is inside is in the program's HLO text, not here"
+
+
+def _framework(events: Events) -> str:
+    if any(op.type for op in events.ops):
+        return "tensorflow"
+    return "jax" if events.calls else "xla"
+
+
+def _device(events: Events) -> str:
+    """Return ``cpu``, or ``gpu`` of ``/device:GPU:0``."""
+    names = {events.processes.get(op.process, "") for op in events.ops}
+    return "+".join(sorted({name.split(":")[1].lower() for name in names if name.count(":") == 2})) or "cpu"

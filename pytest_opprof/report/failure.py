@@ -1,0 +1,52 @@
+"""The message of a failing test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..profile.environment import Environment
+from ..results.window import WindowReport, titled
+from .table import table
+
+_COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
+_RAISE = "raise the limit in its op_budget mark"
+_CAUSES = 3
+
+
+def failure(
+    test: str, windows: Sequence[WindowReport], top: int, every_op: bool, accept: str, more: str = "-v shows them"
+) -> str:
+    """Return the message of a failing test: what broke, then the table of each window that did.
+
+    *top* ops are shown beside those that broke something, or *every_op*; *accept* is the command that takes the new
+    state as the baseline, empty for a profile that was not measured here.
+    """
+    broken = [window for window in windows if window.findings]
+    lines = []
+    for window in broken:
+        what = "op budget exceeded" if window.budget else "op regression"
+        lines.append(f"{what}: {titled(test, window.name)}  [{window.profile.environment}]")
+        lines += [f"  {finding}" for finding in window.findings]
+        lines += [f"  ({window.looked})"] if window.looked else []
+        if accept and window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
+            lines.append(f"  ({_COLD})")
+    for window in broken:
+        lines += ["", *table(window, top, every_op, more=more)]
+    if accept and broken:
+        steps = [_RAISE] if any(window.budget for window in broken) else []
+        steps += [accept] if any(window.regressions for window in broken) else []
+        lines += ["", f"if this is meant: {', then '.join(steps)}"]
+    return "\n".join(lines)
+
+
+def cause(windows: Iterable[WindowReport]) -> str:
+    """Return in a few words why a test fails."""
+    causes = list(dict.fromkeys(each.cause for window in windows for each in window.findings if each.cause))
+    more = f" and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""
+    return ", ".join(causes[:_CAUSES]) + more
+
+
+def no_baseline(environment: Environment, others: Sequence[str]) -> str:
+    """Return the reason for `Verdict.NO_BASELINE`, naming the environments that do have one."""
+    there = f" (there is one for {'; '.join(others)})" if others else ""
+    return f"no baseline for {environment.full}{there}"

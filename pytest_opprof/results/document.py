@@ -1,0 +1,57 @@
+"""JSON that people hand in or edit: read with bounded size, told what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BaselineError
+
+if TYPE_CHECKING:
+    pass
+
+
+MAX_BYTES = 64 * 2**20
+"""Larger files are refused: 64 MiB is some 10,000 tests."""
+_CONFLICT = re.compile(r"^(?:<{7} |={7}$|>{7} |\|{7} )", re.MULTILINE)
+
+
+def read_document(path: Path, what: str) -> dict[str, Any]:
+    """Return the JSON object that *path* holds, which is to be a *what*. Raises BaselineError."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BaselineError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no {what}")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BaselineError(f"{path}: is not UTF-8 text (byte {error.start}). Restore the file") from error
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise BaselineError(
+            f"{path}:{line}: has git merge conflict markers. Resolve them (take either side, then run"
+            " pytest --opprof-update for the tests of this module)"
+        )
+    try:
+        document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BaselineError(f"{path}{where}: is not JSON: {reason}. Restore the file") from error
+    if not isinstance(document, dict):
+        raise BaselineError(f"{path}: is no {what}: it holds a {type(document).__name__}, not an object")
+    return document
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return document
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,327 @@
+"""What a window may spend, and whether it did: limits as people write them -> Budget -> findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from .. import errors, units
+from ..errors import UsageError
+from ..ops import names
+from ..profile.op_profile import ABSENT, OpProfile, OpStats
+from .findings import Finding
+
+What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory", "allocations"]
+_SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
+    "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
+    "launches": ("launches", lambda launches, digits: f"{launches:.0f}"),
+    "device_time": ("device time", units.format_ns),
+    "share": ("share of device time", units.format_share),
+    "bytes": ("bytes moved", units.format_bytes),
+    "host_time": ("host time", units.format_ns),
+    "flops": ("FLOPs", units.format_flops),
+    "peak_memory": ("peak memory", units.format_bytes),
+    "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
+}
+_OP_LIMITS: Mapping[str, What] = {
+    "count": "calls",
+    "time": "device_time",
+    "share": "share",
+    "bytes": "bytes",
+    "flops": "flops",
+}
+"""What a value limits, by its dimension, where the key is an op."""
+_WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
+    "device_time": {"time": "device_time"},
+    "host_time": {"time": "host_time"},
+    "calls": {"count": "calls"},
+    "launches": {"count": "launches"},
+    "flops": {"flops": "flops", "count": "flops"},
+    "peak_memory": {"bytes": "peak_memory"},
+    "allocations": {"count": "allocations"},
+}
+"""The same, where the key is a lower-case keyword, which limits the whole window."""
+WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
+_EXAMPLES = {
+    "count": "a number of calls (10 or '3..5')",
+    "time": "a time ('5 ms')",
+    "share": "a share of device time ('5%')",
+    "bytes": "a size ('64 MiB')",
+    "flops": "a number of operations ('2 GFLOP')",
+}
+_RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?", re.ASCII)
+_COUNT = re.compile(r"\d{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit: at most (and at least) so much of something."""
+
+    what: What
+    most: float | None
+    least: float | None = None
+
+    def __str__(self) -> str:
+        return self.written(3)
+
+    def written(self, digits: int) -> str:
+        """Return the limit as people write it, with so many significant *digits*."""
+        write = _SPELLING[self.what][1]
+        least = "" if self.least is None else f"{write(self.least, digits)}.."
+        return least + ("" if self.most is None else write(self.most, digits))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of one test. Made by `parse`, joined by `over`, judged by `check`."""
+
+    ops: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """Limits by op: canonical, raw name or glob."""
+    window: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """Limits of the whole window by keyword."""
+    only: tuple[str, ...] | None = None
+    top: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(cls, mappings: Iterable[object], keywords: Mapping[str, object]) -> Budget:
+        """Read the arguments of one ``op_budget`` mark.
+
+        Raises UsageError, quoting the user's spelling, for a limit that means nothing.
+        """
+        budget = cls()
+        for mapping in mappings:
+            if not isinstance(mapping, Mapping):
+                raise UsageError(f"op_budget({mapping!r}): write Op=limit, or a mapping of op names to limits")
+            budget = budget._with_ops(mapping)
+        return budget._with_keywords(keywords)
+
+    def _with_ops(self, limits: Mapping[object, object]) -> Budget:
+        for op in limits:
+            if not isinstance(op, str) or not op:
+                raise UsageError(f"op_budget: an op name is a non-empty string, not {op!r}")
+        return replace(
+            self, ops={**self.ops, **{str(op): _limits(str(op), value, _OP_LIMITS) for op, value in limits.items()}}
+        )
+
+    def _with_keywords(self, keywords: Mapping[str, object]) -> Budget:
+        window, ops, lists = dict(self.window), dict[object, object](), dict[str, tuple[str, ...]]()
+        for key, value in keywords.items():
+            if key in ("only", "top"):
+                lists[key] = _names(key, value)
+            elif key in _WINDOW_LIMITS:
+                window[key] = _limits(key, value, _WINDOW_LIMITS[key])
+            elif key[:1].isupper():
+                ops[key] = value
+            else:
+                unknown = errors.unknown(key, {*WINDOW_KEYS, *names.canonical_ops()}, "limit", WINDOW_KEYS)
+                raise UsageError(
+                    f"{unknown} An op whose name is lower-case goes into a mapping: op_budget({{{key!r}: ...}})"
+                )
+        return replace(
+            self, window=window, only=lists.get("only", self.only), top=lists.get("top", self.top)
+        )._with_ops(ops)
+
+    def over(self, farther: Budget) -> Budget:
+        """Return these limits and, for keys they lack, those of a mark *farther* from the test."""
+        return Budget(
+            ops={**farther.ops, **self.ops},
+            window={**farther.window, **self.window},
+            only=farther.only if self.only is None else self.only,
+            top=farther.top if self.top is None else self.top,
+        )
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, each.name) not in (None, {}) for each in fields(self))
+
+    @property
+    def needs_flops(self) -> bool:
+        """Whether FLOPs must be counted to judge this budget."""
+        return any(limit.what == "flops" for limit in self._every_limit())
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether allocations must be recorded to judge this budget."""
+        return any(limit.what in ("peak_memory", "allocations") for limit in self._every_limit())
+
+    @property
+    def allows_nothing(self) -> bool:
+        """Whether the budget says that no op may run: then an empty profile is what it asks for."""
+        return any(limit.most == 0 for limit in self.window.get("calls", ())) or self.only == ()
+
+    def _every_limit(self) -> Iterator[Limit]:
+        for limits in (*self.ops.values(), *self.window.values()):
+            yield from limits
+
+    def check(
+        self, profile: OpProfile, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+    ) -> list[Finding]:
+        """Return each limit that *profile* breaks; nothing when it keeps them all.
+
+        Counts, bytes, FLOPs and memory are judged at the worst step, times at the fastest. *known* holds the names in
+        the baseline: an op that is gone is no spelling mistake.
+
+        Raises UsageError for an op name that means nothing, and for a limit on what the backend cannot measure.
+        """
+        findings = []
+        for limits in self.window.values():
+            findings += [_check(limit, None, _of_window(profile, limit)) for limit in limits]
+        for op, limits in self.ops.items():
+            stats = profile.stats(op, aliases, known)
+            findings += [_check(limit, op, _of_op(profile, stats, limit)) for limit in limits]
+        if self.only is not None:
+            findings += _check_only(profile, self.only, aliases, known)
+        if self.top is not None:
+            findings.append(_check_top(profile, self.top, aliases, known))
+        return [finding for finding in findings if finding]
+
+
+def parse_pair(text: str) -> Budget:
+    """Read one ``KEY=LIMIT`` of the command line, with the grammar of the mark."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not key or not equals:
+        raise UsageError(f"{text!r}: write OP=LIMIT, such as Cast=10 or device_time=5ms")
+    if key in ("only", "top"):
+        return Budget.parse([], {key: [name.strip() for name in value.split(",") if name.strip()]})
+    return Budget.parse([], {key: value}) if key in _WINDOW_LIMITS else Budget.parse([{key: value}], {})
+
+
+def _limits(key: str, value: object, meanings: Mapping[str, What]) -> tuple[Limit, ...]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if not values:
+        raise UsageError(f"op_budget({key}={value!r}): the list of limits is empty")
+    return tuple(_limit(key, each, meanings) for each in values)
+
+
+def _limit(key: str, value: object, meanings: Mapping[str, What]) -> Limit:
+    dimension, least, most = _parse(value)
+    if dimension not in meanings:
+        allowed = ", ".join(_EXAMPLES[each] for each in meanings)
+        raise UsageError(f"op_budget({key}={value!r}): write {allowed}")
+    if least is not None and most is not None and least > most:
+        raise UsageError(f"op_budget({key}={value!r}): the range is empty; write '{most:.0f}..{least:.0f}'")
+    return Limit(meanings[dimension], most, least)
+
+
+def _parse(value: object) -> tuple[str, float | None, float | None]:
+    """Return the dimension of a limit's value, its lower and its upper bound; a dimension of "" for nonsense."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return "count", None, value
+    if not isinstance(value, str):
+        return "", None, None
+    text = value.strip()
+    if _COUNT.fullmatch(text):
+        return "count", None, int(text)
+    if (match := _RANGE.fullmatch(text)) and (match[1] or match[2]):
+        return "count", int(match[1] or 0), int(match[2]) if match[2] else None
+    try:
+        quantity = units.parse(text)
+    except UsageError:
+        return "", None, None
+    return quantity.dimension, None, quantity.value
+
+
+def _names(key: str, value: object) -> tuple[str, ...]:
+    some = isinstance(value, (list, tuple)) and (value or key == "only")
+    if some and all(isinstance(name, str) and name for name in value):  # type: ignore[attr-defined]  # a sequence
+        return tuple(dict.fromkeys(value))  # type: ignore[call-overload]
+    raise UsageError(f"op_budget({key}={value!r}): write a list of op names, such as {key}=['MatMul', 'Softmax']")
+
+
+def _check(limit: Limit, op: str | None, values: Sequence[float]) -> Finding | None:
+    """Judge one limit on the values of the steps: the worst for what is exact, the fastest for what is noisy."""
+    noisy = limit.what in ("device_time", "host_time", "share")
+    low, high = min(values, default=0), min(values, default=0) if noisy else max(values, default=0)
+    over = limit.most is not None and high > limit.most
+    under = limit.least is not None and low < limit.least
+    if not over and not under:
+        return None
+    write = _SPELLING[limit.what][1]
+    # As many digits as it takes to see the difference: not "5 ms, over the budget of 5 ms".
+    digits = next((n for n in (3, 6, 9) if write(high if over else low, n) not in limit.written(n).split("..")), 17)
+    lowest, highest = write(low, digits), write(high, digits)
+    actual = lowest if lowest == highest else f"{lowest}..{highest}"
+    what, budget = _of(limit, op), limit.written(digits)
+    return Finding(
+        limit.what,
+        op,
+        f"{what}: {actual}, {'over' if over else 'under'} the budget of {budget}",
+        f"{op if op and limit.what == 'calls' else what} {actual}, budget {budget}",
+    )
+
+
+def _of(limit: Limit, op: str | None) -> str:
+    spelling = _SPELLING[limit.what][0]
+    return f"{spelling} {'by' if limit.what == 'bytes' else 'of'} {op}" if op else spelling
+
+
+def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
+    if limit.what == "host_time":
+        return _measured(profile, limit, None, None if ABSENT in profile.host_ns else profile.host_ns)
+    if limit.what == "launches":
+        return _measured(profile, limit, None, profile.launches)
+    if limit.what == "allocations":
+        return _measured(profile, limit, None, profile.allocations)
+    if limit.what == "peak_memory":
+        return _measured(profile, limit, None, profile.peak_memory)
+    return _of_op(profile, profile.total, limit, None)
+
+
+def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, op: str | None = "") -> Sequence[float]:
+    op = stats.op if op == "" else op
+    if limit.what == "calls":
+        return stats.calls
+    if limit.what == "bytes":
+        return _measured(profile, limit, op, stats.bytes)
+    if limit.what == "flops":
+        return _measured(profile, limit, op, stats.flops)
+    device_ns = _measured(profile, limit, op, stats.device_ns)
+    if limit.what == "device_time":
+        return device_ns
+    totals = _measured(profile, limit, op, profile.total.device_ns)
+    return [ns / total if total else 0.0 for ns, total in zip(device_ns, totals)]
+
+
+def _measured(profile: OpProfile, limit: Limit, op: str | None, values: Sequence[float] | None) -> Sequence[float]:
+    if values is None:
+        frameworks = " + ".join(name for name, _ in profile.environment.frameworks)
+        raise UsageError(
+            f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {frameworks} does not measure it here"
+        )
+    return values
+
+
+def _check_only(
+    profile: OpProfile, only: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
+) -> Iterator[Finding]:
+    allowed = _as_ops(profile, only, aliases, known)
+    for stats in profile.ops:
+        if not any(stats.op == name or fnmatchcase(stats.op, name) for name in allowed):
+            rule = f"only {', '.join(only)} may run" if only else "no op may run"
+            line = f"calls of {stats.op}: {stats.most_calls}, but {rule}"
+            yield Finding("only", stats.op, line, f"{stats.op} {stats.most_calls}, budget 0")
+
+
+def _check_top(
+    profile: OpProfile, top: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
+) -> Finding | None:
+    expected = _as_ops(profile, top, aliases, known)
+    if profile.total.device_ns is None:
+        raise UsageError(f"the limit top={list(top)!r} cannot be checked: device times are not measured here")
+    actual = [stats.op for stats in profile.top(len(set(expected)))]
+    if set(actual) == set(expected):
+        return None
+    line = f"top {len(top)} ops by device time: {', '.join(actual)}; the budget says {', '.join(top)}"
+    return Finding("top", None, line, f"top {len(top)} ops {', '.join(actual)}")
+
+
+def _as_ops(
+    profile: OpProfile, given: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
+) -> list[str]:
+    """Return the canonical ops of the names *given*, raising UsageError for one that means nothing."""
+    for name in given:
+        profile.stats(name, aliases, known)
+    return [names.meaning(name, aliases=aliases).op for name in given]

@@ -1,0 +1,293 @@
+"""A measured window against its baseline: a verdict for each op and for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ops import names
+from ..profile.calls import Calls
+from ..profile.timings import OUTSIDE
+from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
+from .findings import Finding
+from .judgement import Judgement, Times, Verdict
+from .tolerances import Limits, is_vague
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One op before and now; times in ns of what represents the rounds (`judge.Times`), None where not known."""
+
+    op: str
+    base_calls: Calls | None
+    now_calls: Calls | None
+    base_ns: int | None
+    now_ns: int | None
+    verdict: Verdict
+    why: str = ""
+    """In a word or two, why a change of its time that is beyond its tolerance, or may be, is no verdict."""
+    change: str = "-"
+    """How much its time changed, as people read it; in pairs with the interval."""
+
+    @property
+    def times(self) -> str:
+        """How its time changed: ``1 ms -> 1.1 ms (+10%)``."""
+        has_interval = " " in self.change  # and its own parentheses
+        change = f", {self.change}" if has_interval else f" ({self.change})"
+        return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
+
+    @property
+    def change_ns(self) -> int:
+        """How much device time the op costs more (less, if negative)."""
+        return (self.now_ns or 0) - (self.base_ns or 0)
+
+    @property
+    def from_calls_ns(self) -> int:
+        """The part of the change that comes of more (or fewer) calls, at the price each had before."""
+        if self.op == OUTSIDE:
+            return 0
+        base = self.base_calls.most if self.base_calls else 0
+        now = self.now_calls.most if self.now_calls else 0
+        if not base or not self.base_ns:
+            return self.change_ns
+        return round((now - base) * self.base_ns / base)
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The comparison of one window with its baseline."""
+
+    rows: tuple[Row, ...]
+    """The most damaging first."""
+    total: Row
+    timing: Judgement
+    limits: Limits
+    wall: bool = False
+    """Whether the total is wall time, not the sum of the ops."""
+    top: int = 0
+    """How many of the most expensive ops are to stay the same."""
+    than: str = "the baseline"
+    """What the window is compared with, as the user knows it."""
+
+    @property
+    def times(self) -> str:
+        """Why times were not judged; empty where they were."""
+        return self.timing.why
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all verdicts: counts first, since they have no noise."""
+        present = {row.verdict for row in (*self.rows, self.total)}
+        return next((verdict for verdict in _WORST_FIRST if verdict in present), Verdict.OK)
+
+    @property
+    def times_changed(self) -> bool:
+        """Whether any time is beyond its tolerance, for better or worse."""
+        return any(row.verdict in (Verdict.SLOWER, Verdict.FASTER) for row in (*self.rows, self.total))
+
+    @property
+    def culprits(self) -> list[Row]:
+        """The ops that made a slower whole slower, where none is beyond its own limits: those with half of it."""
+        if self.total.verdict is not Verdict.SLOWER or any(row.verdict.is_regression for row in self.rows):
+            return []
+        worse = sorted((row for row in self.rows if row.change_ns > 0), key=lambda row: -row.change_ns)
+        needed = self.total.change_ns / 2
+        before = [sum(row.change_ns for row in worse[:index]) for index in range(len(worse))]
+        return [row for row, so_far in zip(worse, before) if so_far < needed][:3]
+
+    @property
+    def calls_vary(self) -> bool:
+        """Whether an op has more calls in one round than in another: then no one number goes with the fastest round."""
+        calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
+        return any(each.least != each.most for each in calls)
+
+    @property
+    def top_change(self) -> str:
+        """How the most expensive ops became others; empty where they did not, or times were not judged."""
+        base, now = self.timing.base, self.timing.now
+        if self.timing.verdict in _UNJUDGED or base is None or now is None:
+            return ""
+        before, after = _top(base, self.top), _top(now, self.top)
+        if set(before) == set(after):
+            return ""
+        return f"top {self.top} ops by device time: {', '.join(after)}; in {self.than} {', '.join(before)}"
+
+    @property
+    def seen(self) -> str:
+        """How the whole changed, where it did and nothing is said of it: without a verdict."""
+        return self._change(self.total) if self.timing.verdict is Verdict.NOISY and self.total.base_ns else ""
+
+    @property
+    def more_calls(self) -> list[str]:
+        """The ops with more calls than in the baseline."""
+        return [row.op for row in self.rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield each regression, the most damaging first."""
+        for row in self.rows:
+            if row.verdict.is_regression:
+                yield Finding(row.verdict.value, row.op, self._line(row), self._cause(row))
+        if self.total.verdict.is_regression:
+            yield Finding(self.total.verdict.value, None, self._line(self.total), self._cause(self.total))
+        for row in self.culprits:
+            yield Finding(Verdict.SLOWER.value, row.op, f"  of that {format_ns(row.change_ns)} in {self._change(row)}")
+
+    def improvements(self) -> Iterator[str]:
+        """Yield a line for each op (or the whole) that became cheaper."""
+        yield from (self._line(row) for row in (*self.rows, self.total) if row.verdict.is_improvement)
+
+    def _line(self, row: Row) -> str:
+        of = f" of {row.op}" if row is not self.total else ""
+        match row.verdict:
+            case Verdict.NEW:
+                return f"calls{of}: {row.now_calls}, none in {self.than}"
+            case Verdict.GONE:
+                return f"calls{of}: none, {row.base_calls} in {self.than}"
+            case Verdict.MORE | Verdict.FEWER:
+                return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
+            case _:
+                limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
+                return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
+
+    def _confirmed(self, row: Row) -> str:
+        """Return by how many processes, or pairs of them, the verdict of a *row* is."""
+        processes, clean = self.timing.processes, self.timing.clean
+        if self.timing.in_pairs:
+            agreeing = self.timing.agreeing.get(None if row is self.total else row.op, processes)
+            return f", in {f'{agreeing} of ' if agreeing < processes else ''}{processes} pairs of processes"
+        confirmed = f", in {processes} processes" if processes > 1 else ""
+        return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
+
+    def _cause(self, row: Row) -> str:
+        if row.verdict is Verdict.SLOWER:
+            what = row.op if row is not self.total else "time"
+            return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
+        return f"{row.op} {row.base_calls or 0} -> {row.now_calls}"
+
+    def _change(self, row: Row) -> str:
+        what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
+        what = "time outside ops" if row.op == OUTSIDE else what
+        return f"{what}: {row.times}"
+
+
+_WORST_FIRST = (
+    Verdict.NEW,
+    Verdict.MORE,
+    Verdict.SLOWER,
+    Verdict.NOISY,
+    Verdict.GONE,
+    Verdict.FEWER,
+    Verdict.FASTER,
+    Verdict.INCOMPARABLE,
+)
+
+
+def compare(
+    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+) -> Diff:
+    """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
+
+    Calls are compared exactly, at the worst round where rounds differ.
+    """
+    before, after = (times or _UNKNOWN for times in (timing.base, timing.now))
+    unjudged = timing.verdict in _UNJUDGED
+    # What lost in counts is not blamed for its time as well.
+    rows = []
+    for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
+        verdict, why = _by_calls(base.get(op), now.get(op)), ""
+        if verdict is Verdict.OK:
+            one_sided = (before.ns(op) is None) is not (after.ns(op) is None)
+            otherwise = timing.verdict if unjudged else Verdict.OK
+            verdict = timing.ops.get(op, Verdict.INCOMPARABLE if one_sided else otherwise)
+            why = "" if op in timing.ops else limits.excuse(op, before, after, timing.intervals.get(op))
+        why = "not judged" if why and unjudged else why
+        change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), limits.of(op))
+        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change))
+    base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
+    change = _change(base_ns, now_ns, timing.intervals.get(None), limits.tolerance)
+    verdict = timing.verdict if unjudged else timing.total
+    total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
+    canonical = frozenset(names.canonical_ops())
+    rows.sort(key=lambda row: _damage(row, canonical))
+    return Diff(tuple(rows), total, timing, limits, OUTSIDE in after.ops_ns, top)
+
+
+def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:
+    if base_ns is None or now_ns is None:
+        return "-"
+    if between is None or not base_ns:
+        return format_change(base_ns, now_ns)
+    return format_range(*between) if is_vague(between, tolerance) else format_interval(base_ns, now_ns, between)
+
+
+def compare_counts_first(
+    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+) -> Diff:
+    """Compare as `compare` does, but call nothing slower where there are more calls, which take more time anyway."""
+    diff = compare(base, now, timing, limits, top)
+    if diff.verdict not in (Verdict.NEW, Verdict.MORE) or timing.why:
+        return diff
+    shown = Judgement(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
+    return compare(base, now, shown, limits, top)
+
+
+def excuse(base: Mapping[str, Calls], now: Mapping[str, Calls], looks: Sequence[Mapping[str, Calls]]) -> str:
+    """Return why a window with more calls *now* than its *base* is no worse; empty if it is.
+
+    *looks* are its calls in a fresh process: the first time, when nothing ran before, and the second. What the first
+    use in a process does depends on the tests before it. Since a change may have added just that, the second look
+    counts only where it finds exactly the calls of the baseline of what is in question.
+    """
+    found = [_on_calls(base, look) for look in looks]
+    worse = [op for op, verdict in _on_calls(base, now).items() if verdict.is_regression]
+    is_worse = [any(verdict.is_regression for verdict in verdicts.values()) for verdicts in found]
+    if not is_worse[0]:
+        return "alone in a fresh process it has no more calls than the baseline"
+    if not is_worse[-1] and all(found[-1].get(op, Verdict.OK) is Verdict.OK for op in worse):
+        return "the second time in a process it has the calls of the baseline"
+    return ""
+
+
+def unseen(base: Mapping[str, Calls], now: Mapping[str, Calls], places: Sequence[str] = ()) -> str:
+    """Return why fewer calls *now* are no improvement: they may have run unseen. Empty where nothing says so.
+
+    *places* are those from which on a backend saw nothing of what it had seen before.
+    """
+    certain = {op: calls.most for op, calls in base.items() if calls.lowest}
+    if certain and not now:
+        calls = sum(certain.values())
+        return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
+    fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
+    if fewer and places:
+        return f"fewer calls of {', '.join(fewer)}, but not all was seen: the watch of an array ended in {places[0]}"
+    return ""
+
+
+def _on_calls(base: Mapping[str, Calls], now: Mapping[str, Calls]) -> dict[str, Verdict]:
+    return {op: _by_calls(base.get(op), now.get(op)) for op in {*base, *now}}
+
+
+_UNKNOWN = Times(0, {})
+_UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)
+
+
+def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
+    if base is None:
+        return Verdict.NEW if now else Verdict.OK  # `OUTSIDE` is no op
+    calls = now.most if now else 0
+    if calls > base.highest:
+        return Verdict.MORE
+    if calls < base.lowest:
+        return Verdict.FEWER if now else Verdict.GONE
+    return Verdict.OK
+
+
+def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, str]:
+    """Order the causes first: what has no canonical name is often but a part of what has one."""
+    is_raw = row.op not in canonical
+    return (not row.verdict.is_regression, not row.verdict.is_improvement, is_raw, -row.change_ns, row.op)
+
+
+def _top(times: Times, k: int) -> list[str]:
+    ops = [op for op in times.ops_ns if op != OUTSIDE]
+    return sorted(ops, key=lambda op: (-times.ops_ns[op], op))[:k]

@@ -1,0 +1,91 @@
+"""What the samples say: `Verdict`, the `Times` that it is of, and both as a `Judgement`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What became of an op, or of a window, since its baseline."""
+
+    OK = "ok"
+    SLOWER = "slower"
+    FASTER = "faster"
+    NOISY = "no verdict, too noisy"
+    MORE = "more calls"
+    FEWER = "fewer calls"
+    NEW = "new"
+    GONE = "gone"
+    INCOMPARABLE = "not compared"
+    NO_BASELINE = "no baseline"
+    UNSEEN = "not seen"
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether it fails a test."""
+        return self in (Verdict.SLOWER, Verdict.MORE, Verdict.NEW)
+
+    @property
+    def is_improvement(self) -> bool:
+        """Whether the baseline should follow."""
+        return self in (Verdict.FASTER, Verdict.FEWER, Verdict.GONE)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether something became of it, for worse or better."""
+        return self.is_regression or self.is_improvement
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What represents several rounds: of the whole window, and of each op, ns."""
+
+    total_ns: float
+    ops_ns: Mapping[str, float]
+
+    def ns(self, op: str) -> int | None:
+        """Return the time of *op*, None if it has none."""
+        return round(self.ops_ns[op]) if op in self.ops_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the samples say of a window."""
+
+    verdict: Verdict
+    why: str = ""
+    """Why there is no verdict, or nothing was compared."""
+    base: Times | None = None
+    now: Times | None = None
+    processes: int = 0
+    """How many were taken into account: of the new code, or pairs of both."""
+    settled: bool = True
+    """Whether more processes would change nothing."""
+    total: Verdict = Verdict.OK
+    ops: Mapping[str, Verdict] = field(default_factory=dict)
+    """The ops that changed beyond their limits."""
+    in_pairs: bool = False
+    clean: int = 0
+    """How many of the processes had clean rounds; 0 where nobody looked."""
+    intervals: Mapping[str | None, tuple[float, float]] = field(default_factory=dict)
+    """Of pairs: between what the change of each op lies, and of the window (None), as `change` has it; for 95 %."""
+    agreeing: Mapping[str | None, int] = field(default_factory=dict)
+    """How many of the pairs see the change of each op in `ops`, and of the window (None)."""
+
+    @property
+    def change(self) -> float | None:
+        """How much slower the window is: 0.1 is 10 %."""
+        return self.now.total_ns / self.base.total_ns - 1 if self.base and self.now and self.base.total_ns else None
+
+
+def worst(total: Verdict, ops: Mapping[str, Verdict]) -> Verdict:
+    """Return the worse of what became of the whole and of the ops."""
+    found = {total, *ops.values()}
+    return next((verdict for verdict in (Verdict.SLOWER, Verdict.FASTER) if verdict in found), Verdict.OK)
+
+
+def undecided(found: Judgement, why: str) -> Judgement:
+    """Return *found* without a verdict."""
+    return replace(found, verdict=Verdict.NOISY, why=why, settled=True, total=Verdict.OK, ops={})

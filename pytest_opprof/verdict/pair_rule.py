@@ -1,0 +1,160 @@
+"""Slower than another revision? Two versions took turns, round by round, in pairs of processes.
+
+The median ratio of the rounds of each pair, averaged over the pairs: less than 0.1 % of unchanged tests are called
+slower. `benchmarks/gate_quality.py` shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import median
+
+from ..profile.timings import Run, disturbances, incomparable
+from .judgement import Judgement, Times, Verdict, undecided, worst
+from .tolerances import (
+    AGREE,
+    AGREE_BY,
+    CLEAN_SHARE,
+    LEAST_CLEAN,
+    LEAST_PAIRS,
+    LOOKS,
+    OPS_AGREE,
+    OPS_AGREE_BY,
+    PAIRS,
+    SUSPICIOUS,
+    Limits,
+    judged,
+)
+
+
+def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks: tuple[int, int] = LOOKS) -> Judgement:
+    """Compare two versions whose processes ran in *pairs*, taking turns round by round: (before, after) each.
+
+    The change of a pair is the median of the ratios of its rounds; of all pairs, their Hodges-Lehmann mean.
+    """
+    if why := incomparable([run for pair in pairs for run in pair]) or ("" if pairs else "no times were measured"):
+        return Judgement(Verdict.INCOMPARABLE, why)
+    ratios = [_Ratios.of(before, after) for before, after in pairs]
+    last = len(pairs) >= looks[1]
+    base = _typical([before for before, _ in pairs])
+    logs = {op: [ratio.ops[op] for ratio in ratios if op in ratio.ops] for op in base.ops_ns}
+    wholes = [ratio.total for ratio in ratios]
+    total = math.exp(hodges_lehmann(wholes))
+    now = Times(base.total_ns * total, {op: ns * _op_ratio(logs[op]) for op, ns in base.ops_ns.items()})
+    intervals = {
+        op: (math.expm1(low), math.expm1(high))
+        for op, each in [(None, wholes), *logs.items()]
+        if len(each) >= LEAST_PAIRS
+        for low, high in [interval(each)]
+    }
+    found = replace(judged(base, now, limits, len(pairs)), in_pairs=True, intervals=intervals)
+    if not last:
+        suspicious = abs(total - 1) >= SUSPICIOUS * limits.tolerance or found.ops
+        return replace(found, settled=len(pairs) >= looks[0] and not suspicious)
+    clean = sum(ratio.clean for ratio in ratios)
+    if found.verdict is not Verdict.OK and clean < looks[0]:
+        return undecided(found, _why_unclean(pairs, clean))
+    agreeing: dict[str | None, int] = {
+        None: _agreeing(wholes, found.total, AGREE_BY),
+        **{op: _agreeing(logs[op], verdict, OPS_AGREE_BY) for op, verdict in found.ops.items()},
+    }
+    ops = {op: verdict for op, verdict in found.ops.items() if agreeing[op] >= OPS_AGREE * len(pairs)}
+    agreed = found.total is Verdict.OK or agreeing[None] >= AGREE * len(pairs)
+    if not agreed and Verdict.SLOWER not in ops.values():
+        return undecided(found, f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}")
+    total_verdict = found.total if agreed else Verdict.OK
+    return replace(found, verdict=worst(total_verdict, ops), total=total_verdict, ops=ops, agreeing=agreeing)
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """Return the median of the means of all pairs: nearly as sharp as the mean, and not moved by a bad value or two.
+
+    >>> hodges_lehmann([1.0, 2.0, 90.0])
+    2.0
+    """
+    return median(_walsh(values))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of `hodges_lehmann`, whatever the distribution is that the values come of.
+
+    It leaves out as many of the lowest and highest means of pairs as the signed-rank distribution lets it: of nine
+    values five each (96 %); of five none (94 %).
+
+    >>> interval([1.0, 2.0, 3.0, 4.0, 90.0])
+    (1.0, 90.0)
+    """
+    ways = [1]  # to get each sum of ranks
+    for rank in range(1, len(values) + 1):
+        ways = [a + b for a, b in zip([*ways, *[0] * rank], [*[0] * rank, *ways])]
+    unlikely = sum(below <= 0.025 * sum(ways) for below in accumulate(ways))
+    means, left_out = _walsh(values), max(unlikely - 1, 0)
+    return means[left_out], means[-1 - left_out]
+
+
+def _walsh(values: Sequence[float]) -> list[float]:
+    """Return the means of all pairs, of each with itself as well, in order."""
+    return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratios:
+    """Of one pair of processes: the logarithms of how much slower the later one is."""
+
+    total: float
+    ops: Mapping[str, float]
+    clean: bool
+
+    @classmethod
+    def of(cls, before: Run, after: Run) -> _Ratios:
+        """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few.
+
+        A slow core is slow for both, as is a slow GPU: their rounds are a few milliseconds apart.
+        """
+        rounds = sorted(before.clean(CLEAN_SHARE) & after.clean(CLEAN_SHARE))
+        clean = len(rounds) >= LEAST_CLEAN and not _differ_in_luck(before, after)
+        rounds = rounds if clean else list(range(before.rounds))
+        ops = before.ops_ns.keys() & after.ops_ns.keys()
+        return cls(
+            _log_ratio(before.total_ns, after.total_ns, rounds),
+            {op: _log_ratio(before.ops_ns[op], after.ops_ns[op], rounds) for op in ops},
+            clean,
+        )
+
+
+def _differ_in_luck(before: Run, after: Run) -> bool:
+    return bool(before.disturbed) is not bool(after.disturbed)
+
+
+def _log_ratio(before: Sequence[int], after: Sequence[int], rounds: Iterable[int]) -> float:
+    return median(math.log(max(after[i], 1) / max(before[i], 1)) for i in rounds)
+
+
+def _op_ratio(logs: Sequence[float]) -> float:
+    return math.exp(hodges_lehmann(logs)) if logs else 1.0
+
+
+def _agreeing(logs: Sequence[float], verdict: Verdict, by: float) -> int:
+    """Return how many of the pairs see the change that the verdict claims."""
+    sign = 1 if verdict is Verdict.SLOWER else -1
+    return sum(sign * log > math.log1p(by) for log in logs)
+
+
+def _typical(runs: Sequence[Run]) -> Times:
+    """Return the median of the medians."""
+    ops = {op for run in runs for op in run.ops_ns}
+    return Times(
+        median(median(run.total_ns) for run in runs),
+        {op: median(median(run.ops_ns[op]) for run in runs if op in run.ops_ns) for op in sorted(ops)},
+    )
+
+
+def _why_unclean(pairs: Sequence[tuple[Run, Run]], clean: int) -> str:
+    """Return why so few pairs are *clean*."""
+    unlike = [run for pair in pairs if _differ_in_luck(*pair) for run in pair]
+    if unlike:
+        return f"{disturbances(unlike)}, in one process of a pair only; {clean} of {len(pairs)} pairs were clean"
+    return f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytest_opprof
+from pytest_opprof.backends.cuda import driver, nvml
+from pytest_opprof.baselines import file, place
+from pytest_opprof.baselines.entry import Baselines, Entry
+from pytest_opprof.cli import main
+from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.timings import Run
+
+HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
+RUN = Run((4, 6), {"MatMul": (1, 2), "Cast": (3, 4)})
+TIMED = Entry({"MatMul": Calls(3, 3), "Cast": Calls(1, 2)}, {"CPU, 2 cores": (RUN,) * 3, "CPU, 8 cores": (RUN,)})
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file.save(place.path_of(Path("baselines"), HERE, "test_m.py"), Baselines(HERE, {"test_a": {"body": TIMED}}))
+    return tmp_path
+
+
+def test_ops_lists_the_vocabulary_with_raw_names_per_framework(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["ops"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["MatMul", "torch"] and "aten::addmm" in line for line in lines)
+    assert any(line.split()[:2] == ["MatMul", "numpy"] and "numpy.matmul" in line for line in lines)
+    assert any(line.split()[:2] == ["Cast", "torch"] and "aten::copy_" in line for line in lines)
+
+
+def test_ops_tells_what_a_raw_name_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["ops", "aten::addmm"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"MatMul"}
+
+
+def test_ops_refuses_a_name_that_means_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["ops", "Csat"]) == 2
+    assert capsys.readouterr().err == "opprof: unknown op 'Csat': did you mean 'Cast'?\n"
+
+
+def test_ops_tells_a_copy_that_may_be_a_cast_and_a_name_that_is_no_op(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["ops", "aten::copy_"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"Cast", "Copy"}
+    assert main.main(["ops", "aten::to"]) == 0
+    assert capsys.readouterr().out == "aten::to: no op of its own; the ops inside it count\n"
+
+
+def test_backends_says_which_can_run_and_why_the_others_cannot(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main.main(["backends"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["numpy"] == "can run"
+    assert lines["torch"].startswith("cannot run: torch is not installed; see https://")
+
+
+@pytest.mark.parametrize(
+    ("problem", "missing", "said"), [(None, "not watched", True), (None, "", False), ("no GPU", "not watched", False)]
+)
+def test_backends_says_where_there_is_a_gpu_that_nobody_watches_it(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    problem: str | None,
+    missing: str,
+    said: bool,
+) -> None:
+    monkeypatch.setattr(driver, "problem", lambda: problem)
+    monkeypatch.setattr(nvml, "unwatched", lambda: missing)
+    assert main.main(["backends"]) == 0
+    assert ("not watched" in capsys.readouterr().out.splitlines()) is said
+
+
+def test_list_shows_environments_tests_and_rounds(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["baselines", "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{Path('baselines/torch-2.13.0-cpu-x86_64/test_m.py.json')}  [torch 2.13.0, cpu (x86_64)]",
+        "  test_a  body: 5 calls of 2 ops; 2 rounds in 3 processes on CPU, 2 cores;"
+        " 2 rounds in 1 process on CPU, 8 cores",
+    ]
+
+
+def test_check_passes_what_the_schema_allows(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["baselines", "check"]) == 0
+    assert capsys.readouterr().out == "1 baseline file, 0 wrong\n"
+
+
+def test_check_names_every_wrong_file_and_exits_with_1(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = kept / "baselines" / HERE.folder
+    (folder / "test_n.py.json").write_text('{"schema": 2}')
+    moved = kept / "baselines" / "torch-9-cpu" / "test_m.py.json"
+    moved.parent.mkdir()
+    moved.write_bytes((folder / "test_m.py.json").read_bytes())
+    assert main.main(["baselines", "check"]) == 1
+    out = capsys.readouterr().out
+    assert "test_n.py.json: the file: " in out
+    assert "torch-9-cpu/test_m.py.json: is for torch 2.13.0, cpu (x86_64) and belongs in" in out.replace(os.sep, "/")
+    assert out.endswith("3 baseline files, 2 wrong\n")
+
+
+@pytest.mark.parametrize("action", ["list", "check", "prune"])
+def test_a_folder_that_is_not_there_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["baselines", action]) == 2
+    assert "opprof: there is no folder baselines; name another with --dir" in capsys.readouterr().err
+    assert main.main(["baselines", action, "--dir", "elsewhere"]) == 2
+    assert "there is no folder elsewhere" in capsys.readouterr().err
+
+
+def test_a_broken_file_is_one_line_and_exit_code_2(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (kept / "baselines" / HERE.folder / "test_m.py.json").write_text("{")
+    assert main.main(["baselines", "list"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_was_renamed_takes_its_baselines_along(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["baselines", "move", "test_m.py", "sub/test_n.py", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "1 test would be moved from test_m.py to sub/test_n.py\n"
+    assert main.main(["baselines", "move", "test_m.py", "sub/test_n.py"]) == 0
+    folder = Path("baselines", HERE.folder)
+    assert capsys.readouterr().out.splitlines() == [
+        "1 test moved from test_m.py to sub/test_n.py",
+        f"  wrote {folder / 'sub' / 'test_n.py.json'}",
+        f"  removed {folder / 'test_m.py.json'}",
+    ]
+    assert main.main(["baselines", "move", "test_m.py", "test_k.py"]) == 2
+    assert "nothing in baselines is a baseline of test_m.py" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_usage_and_exit_code_2() -> None:
+    with pytest.raises(SystemExit) as error:
+        main.main(["bogus"])
+    assert error.value.code == 2
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main.main(["--version"])
+    assert error.value.code == 0
+    assert capsys.readouterr().out == f"opprof {pytest_opprof.__version__}\n"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def test_python_m_is_the_command() -> None:
+    done = run("-m", "pytest_opprof", "ops", "Cast")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Cast")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m pytest_opprof ops | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_the_command_imports_neither_pytest_nor_numpy() -> None:
+    code = "import sys; from pytest_opprof.cli.main import main; main(['ops', 'Cast']); "
+    code += "print({'pytest', 'numpy'} & set(sys.modules))"
+    assert run("-c", code).stdout.splitlines()[-1] == "set()"

@@ -1,0 +1,201 @@
+"""``opprof judge``: two runs that were measured apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import pytest_opprof
+from pytest_opprof.cli.main import main
+
+MACHINE = "CPU, 2 cores"
+ENVIRONMENT = {"arch": "x86_64", "device": "fake", "frameworks": {"fake": "1"}, "timing": "async"}
+SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-1.json").read_text(encoding="utf-8"))
+
+
+def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: Any) -> dict[str, Any]:
+    ns = [us * 1_000] * 10
+    run = {
+        "total_ns": ns,
+        "ops_ns": {"MatMul": ns},
+        "wait_ns": [wait_us * 1_000] * 10,
+        "yardstick_ns": [],
+        "threads": 1,
+    }
+    return {
+        "name": "body",
+        "environment": ENVIRONMENT,
+        "machine": MACHINE,
+        "parallel": False,
+        "rounds": 10,
+        "host_ns": ns,
+        "peak_memory_bytes": None,
+        "busy_ns": None,
+        "allocations": None,
+        "ops": {"MatMul": {"calls": [calls] * 10, "device_ns": ns, "bytes": None, "flops": None}},
+        "verdict": "ok",
+        "findings": [],
+        "times_changed": False,
+        "times_judged": True,
+        "runs": [run] * processes,
+        **other,
+    }
+
+
+def write(path: Path, **tests: dict[str, Any]) -> Path:
+    document = {
+        "schema": 1,
+        "version": "0",
+        "interrupted": False,
+        "summary": {},
+        "tests": [
+            {"id": f"t.py::{test}", "outcome": "passed", "status": "ok", "windows": [found]}
+            for test, found in tests.items()
+        ],
+        "stale": [],
+    }
+    jsonschema.validate(document, SCHEMA)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def judge(tmp_path: Path, base: dict[str, Any], now: dict[str, Any], *arguments: str) -> int:
+    files = [write(tmp_path / "base.json", a=base), write(tmp_path / "now.json", a=now)]
+    return main(["judge", *map(str, files), *arguments])
+
+
+def test_the_same_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(tmp_path, window(100, 5), window(101, 1)) == 0
+    assert capsys.readouterr().out == "opprof: 1 window compared, 1 by time, 1 ok\n"
+
+
+def test_slower_in_six_processes_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(tmp_path, window(100, 5), window(130, 6)) == 1
+    out = capsys.readouterr().out
+    assert "  device time of MatMul: 100 us -> 130 us (+30%), limit 25%, in 6 processes\n" in out
+    assert "  device time: 100 us -> 130 us (+30%), limit 13%, in 6 processes\n" in out
+    assert out.endswith("opprof: 1 window compared, 1 by time, 0 ok, 1 slower\n")
+    assert "--opprof-update" not in out
+
+
+def test_slower_in_fewer_processes_is_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(tmp_path, window(100, 5), window(130, 5)) == 0
+    assert capsys.readouterr().out == (
+        "t.py::a: no verdict, too noisy: slower in 5 of 6 processes: measure it with --opprof-processes=6;"
+        " device time: 100 us -> 130 us (+30%)\n"
+        "opprof: 1 window compared, 0 by time, 0 ok, 1 too noisy to judge\n"
+    )
+
+
+def test_faster_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(tmp_path, window(130, 5), window(100, 1)) == 0
+    assert "t.py::a: device time: 130 us -> 100 us (-23.1%), limit 13%\n" in capsys.readouterr().out
+
+
+def test_more_calls_are_a_finding_whatever_the_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(tmp_path, window(100, 1), window(100, 1, calls=3)) == 1
+    assert "  calls of MatMul: 3, 2 in the baseline\n" in capsys.readouterr().out
+
+
+def test_limits_are_those_of_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = window(100, 5), window(130, 6)
+    assert judge(tmp_path, *sides, "--tolerance=31%") == 0
+    assert judge(tmp_path, *sides, "--tolerance=31%", "--op-tolerance=29%") == 1
+    assert judge(tmp_path, *sides, "--floor=31 us", "--op-tolerance=31%") == 0
+    assert judge(tmp_path, *sides, "--floor=31") == judge(tmp_path, *sides, "--tolerance=") == 2
+    said = capsys.readouterr().err
+    assert "--floor is '31'; write a time with its unit (ns, us, ms, s), such as '5 us'" in said
+    assert "--tolerance is ''; write a percentage such as '10%'" in said
+
+
+def test_noise_can_be_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = window(100, 5), window(130, 6, wait_us=50)
+    assert judge(tmp_path, *sides) == 0
+    assert "too noisy: no process of 6 had 5 clean rounds: of 60 rounds 60 waited for a CPU" in capsys.readouterr().out
+    assert judge(tmp_path, *sides, "--ignore-noise") == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (
+            window(100, 1, machine="Other, 8 cores"),
+            "the runs differ in their machine: CPU, 2 cores, then Other, 8 cores",
+        ),
+        (
+            window(100, 1, environment={**ENVIRONMENT, "frameworks": {"fake": "2"}}),
+            "the runs differ in their environment: fake 1, fake, async (x86_64), then fake 2, fake, async (x86_64)",
+        ),
+        (window(100, 0), "no times were measured"),
+    ],
+)
+def test_what_is_not_compared_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: dict[str, Any], why: str
+) -> None:
+    assert judge(tmp_path, window(100, 5), now) == 2
+    out, err = capsys.readouterr()
+    assert out == (
+        f"t.py::a: times not compared: {why}\nopprof: 1 window compared, 0 by time, 0 ok, 1 with times not compared\n"
+    )
+    assert err == "opprof: no times could be compared, so that nobody can tell whether the second run is slower\n"
+
+
+def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = write(tmp_path / "base.json", a=window(1, 5), gone=window(1, 5))
+    now = write(tmp_path / "now.json", a=window(1, 5), new=window(1, 5))
+    assert main(["judge", str(base), str(now)]) == 0
+    out = capsys.readouterr().out
+    assert f"only in {base}: t.py::gone\nonly in {now}: t.py::new\n" in out
+    other = write(tmp_path / "other.json", other=window(1, 5))
+    assert main(["judge", str(base), str(other)]) == 2
+    assert "have no window of any test in common" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is not JSON"),
+        (b"\xff\xfe{", "is not UTF-8 text"),
+        (b"[1]", "is no JSON of a run: it holds a list"),
+        (b"{}", "is not what --opprof-json writes: Object missing required field `schema`"),
+        (b'{"schema": 1, "tests": [{"id": 3, "windows": []}]}', "Expected `str`, got `int` - at `$.tests[0].id`"),
+        (b'{"schema": 1, "tests": ' + b"[" * 5_000, "is not JSON"),
+        (b'{"schema": 2, "tests": []}', "Invalid enum value 2 - at `$.schema`"),
+    ],
+)
+def test_a_file_that_is_no_run_is_one_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    assert main(["judge", str(path), str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith(f"opprof: {path}")
+    assert error.count("\n") == 1
+
+
+def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = window(100, 1)
+    broken["ops"]["MatMul"]["calls"] = [2]
+    assert judge(tmp_path, window(100, 5), broken) == 2
+    assert "t.py::a: body: op 'MatMul' has not a number for each of 10 rounds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("side", ["base", "now"])
+def test_a_run_whose_gpu_was_throttled_is_no_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], side: str
+) -> None:
+    sides = {"base": window(100, 5), "now": window(130, 6)}
+    for run in sides[side]["runs"]:
+        run["disturbed"] = ["GPU 0 was throttled: HW slowdown"]
+    document = json.loads(write(tmp_path / "run.json", a=sides[side]).read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert judge(tmp_path, *sides.values()) == 0
+    assert "t.py::a: no verdict, too noisy: " in (out := capsys.readouterr().out)
+    assert "GPU 0 was throttled: HW slowdown" in out
+    assert judge(tmp_path, *sides.values(), "--ignore-noise") == 1

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from pytest_opprof import op
+from pytest_opprof.backends import fake
+from pytest_opprof.backends.contract import Options
+from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
+from pytest_opprof.measure import user_ops
+from pytest_opprof.measure.recorder import Recorder
+from pytest_opprof.measure.window import Window
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.event_log import EventLog
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder([fake.backend()], Options(), explicit=True)
+
+
+def measure(recorder: Recorder, name: str = "w") -> contextmanager[Window]:  # type: ignore[valid-type]
+    @contextmanager
+    def opened() -> Iterator[Window]:
+        window = Window(name)
+        with recorder.open(window), recorder.step(window):
+            yield window
+
+    return opened()
+
+
+def test_a_window_has_what_ran_inside_it(recorder: Recorder) -> None:
+    fake.launch("Cast")
+    with measure(recorder) as window:
+        fake.launch("Add", device_ns=5)
+        fake.launch("Add", device_ns=7)
+    fake.launch("Cast")
+    assert (window.count("Add"), window.count("Cast"), window.calls, window.device_ns) == (2, 0, 2, 12)
+    assert window.top(1)[0].op == "Add"
+    assert window.host_ns > 0
+
+
+def test_an_inner_window_is_part_of_the_outer_one(recorder: Recorder) -> None:
+    with measure(recorder) as outer:
+        fake.launch("Add")
+        with measure(recorder) as inner:
+            fake.launch("Mul")
+        assert (inner.count("Mul"), inner.count("Add")) == (1, 0)
+        fake.launch("Add")
+        with measure(recorder) as second:
+            fake.launch("Exp")
+    assert second.calls == 1
+    assert (outer.count("Add"), outer.count("Mul"), outer.count("Exp")) == (2, 1, 1)
+
+
+def test_windows_may_overlap_as_those_of_two_tasks_do(recorder: Recorder) -> None:
+    first, second = measure(recorder), measure(recorder)
+    one = first.__enter__()  # type: ignore[attr-defined]
+    fake.launch("Add")
+    two = second.__enter__()  # type: ignore[attr-defined]
+    fake.launch("Mul")
+    first.__exit__(None, None, None)  # type: ignore[attr-defined]
+    fake.launch("Exp")
+    second.__exit__(None, None, None)  # type: ignore[attr-defined]
+    assert [stats.op for stats in sorted(one.ops, key=lambda s: s.op)] == ["Add", "Mul"]
+    assert [stats.op for stats in sorted(two.ops, key=lambda s: s.op)] == ["Exp", "Mul"]
+
+
+def test_steps_are_apart_and_what_runs_between_them_is_left_out(recorder: Recorder) -> None:
+    window = Window("rounds")
+    with recorder.open(window):
+        for calls in (1, 3, 2):
+            fake.launch("Exp")
+            with recorder.step(window):
+                for _ in range(calls):
+                    fake.launch("Add")
+    assert window.stats("Add").calls == (1, 3, 2)
+    assert window.count("Add") == 3
+    assert window.stats("Exp").calls == (0, 0, 0)
+    assert len(window.profile.host_ns) == 3
+
+
+def test_the_numbers_of_an_open_window_are_refused(recorder: Recorder) -> None:
+    with measure(recorder) as window, pytest.raises(UsageError, match="window 'w' has no numbers: it is still open"):
+        window.count("Add")
+
+
+def test_a_failing_inner_window_leaves_the_outer_one_whole(recorder: Recorder) -> None:
+    with measure(recorder) as outer:
+        fake.launch("Add")
+        with pytest.raises(ValueError, match="mine"), measure(recorder) as inner:
+            fake.launch("Mul")
+            raise ValueError("mine")
+        fake.launch("Exp")
+    assert sorted(stats.op for stats in outer.ops) == ["Add", "Exp", "Mul"]
+    with pytest.raises(UsageError, match="it ended in ValueError"):
+        inner.count("Mul")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_failing_body_stops_the_profiler_and_keeps_its_error(recorder: Recorder, error: type[BaseException]) -> None:
+    with pytest.raises(error), measure(recorder):
+        raise error
+    assert fake.backend().log is None
+    with measure(recorder) as window:
+        fake.launch("Add")
+    assert window.count("Add") == 1
+
+
+def test_abandoning_stops_what_runs(recorder: Recorder) -> None:
+    measure(recorder).__enter__()  # type: ignore[attr-defined]
+    recorder.abandon()
+    assert fake.backend().log is None
+
+
+def test_a_zero_from_a_window_that_recorded_nothing_is_refused(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        pass
+    assert window.calls == 0
+    with pytest.raises(UsageError, match=r"recorded no op at all, so 'Cast' was not looked for.*window.calls == 0"):
+        window.count("Cast")
+
+
+def test_an_unknown_op_ends_the_traceback_at_the_users_line(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        fake.launch("Cast")
+    with pytest.raises(UsageError, match=r"unknown op 'Csat': did you mean 'Cast'\?") as error:
+        window.count("Csat")
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
+
+
+def calls(window: Window) -> dict[str, tuple[int, ...]]:
+    return {stats.op: stats.calls for stats in window.ops}
+
+
+def test_a_range_is_one_op_and_the_ops_inside_keep_their_counts_and_times(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        with op("my_attention"):
+            fake.launch("MatMul", device_ns=5)
+            with op("my_softmax"):
+                fake.launch("Exp", device_ns=7)
+        with op("my_attention"):
+            pass
+    assert calls(window) == {"my_attention": (2,), "my_softmax": (1,), "MatMul": (1,), "Exp": (1,)}
+    assert (window.count("my_attention"), window.device_ns) == (2, 12)
+    assert window.stats("my_attention").device_ns is None  # an accelerator's time is all in its ops
+    assert window.profile.environment.frameworks == (("fake", "1"),)
+
+
+def test_a_range_is_of_the_step_and_the_windows_it_is_in(recorder: Recorder) -> None:
+    window = Window("rounds")
+    with op("before"), measure(recorder) as outer:
+        with recorder.open(window):
+            for ranges in (1, 3):
+                with op("between"):
+                    pass
+                with recorder.step(window):
+                    for _ in range(ranges):
+                        with op("mine"):
+                            fake.launch("Add")
+    assert calls(window) == {"mine": (1, 3), "Add": (1, 3)}
+    assert calls(outer) == {"mine": (4,), "Add": (4,), "between": (2,)}
+
+
+def test_a_range_does_nothing_where_nobody_records(recorder: Recorder) -> None:
+    with op("Cast"), op("any thing?"):
+        pass
+    with measure(recorder) as window:
+        fake.launch("Add")
+    with op("after"):
+        pass
+    assert calls(window) == {"Add": (1,)}
+    assert user_ops.recording is None
+
+
+def test_ranges_of_two_tasks_may_overlap_and_those_of_other_threads_are_not_seen(recorder: Recorder) -> None:
+    def of_a_thread() -> None:
+        with op("in_a_thread"):
+            pass
+
+    one, two = op("one"), op("two")
+    with measure(recorder) as window:
+        one.__enter__()
+        two.__enter__()
+        thread = threading.Thread(target=of_a_thread)
+        thread.start()
+        thread.join()
+        one.__exit__()
+        two.__exit__()
+        two.__exit__()
+    assert calls(window) == {"one": (1,), "two": (1,)}
+
+
+def test_what_a_range_raises_ends_it(recorder: Recorder) -> None:
+    with measure(recorder) as window:
+        with pytest.raises(ValueError, match="mine"), op("mine"):
+            raise ValueError("mine")
+        fake.launch("Add")
+    assert calls(window) == {"mine": (1,), "Add": (1,)}
+
+
+def test_a_window_inside_a_range_is_an_error_that_says_so(recorder: Recorder) -> None:
+    with measure(recorder, "outer"):
+        with op("mine"), pytest.raises(UsageError, match=r"window 'inner' begins inside opprof.op\('mine'\); put"):
+            with measure(recorder, "inner"):
+                pass
+
+
+def test_a_window_that_ends_inside_a_range_is_an_error_and_leaves_the_next_one_alone(recorder: Recorder) -> None:
+    with ExitStack() as stack:
+        with pytest.raises(UsageError, match=r"window 'w' ends inside opprof.op\('mine'\)"), measure(recorder):
+            stack.enter_context(op("mine"))
+    assert user_ops.recording is None
+    with measure(recorder) as window:
+        fake.launch("Add")
+    assert calls(window) == {"Add": (1,)}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Cast", "the name is taken, ops called so are counted as Cast; give the range one of its own: 'my_Cast'"),
+        ("aten::addmm", "ops called so are counted as MatMul"),
+        ("aten::to", "a framework has ops called so"),
+        ("cudaLaunchKernel", "a framework has ops called so"),
+        ("AddBackward0", "a framework has ops called so"),
+        ("MemcpyHtoD", "ops called so are counted as MemcpyHtoD"),
+        ("", r"opprof.op\(''\): write a letter, then letters, digits"),
+        ("conv*", "write a letter, then"),
+        ("(outside ops)", "write a letter, then"),
+        (7, r"opprof.op\(7\): write a letter"),
+        (["a"], r"opprof.op\(\['a'\]\): write a letter"),
+    ],
+)
+def test_a_name_that_means_something_else_or_nothing_is_refused(recorder: Recorder, name: str, message: str) -> None:
+    with measure(recorder), pytest.raises(UsageError, match=message), op(name):
+        pass
+
+
+def test_a_range_with_the_name_of_an_op_that_ran_is_refused(recorder: Recorder) -> None:
+    with pytest.raises(UsageError, match=r"opprof.op\('my_kernel'\): an op of this name ran beside it"):
+        with measure(recorder):
+            fake.launch("my_kernel")
+            with op("my_kernel"):
+                pass
+
+
+def test_an_alias_gives_a_range_a_meaning() -> None:
+    recorder = Recorder([fake.backend()], Options(), {"my_attention": "Attention"}, explicit=True)
+    with measure(recorder) as window, op("my_attention"):
+        pass
+    assert calls(window) == {"Attention": (1,)}
+
+
+def test_memory_and_flops_are_known_or_not_whether_or_not_there_are_ranges() -> None:
+    for known in (False, True):
+        recorder = Recorder([fake.backend()], Options(flops=known, memory=known), explicit=True)
+        with measure(recorder) as window, op("mine"):
+            fake.allocate(100)
+            fake.launch("MatMul", flops=5)
+            with op("inner"):
+                fake.allocate(50)
+                fake.allocate(-50)
+        assert window.profile.total.flops == ((5,) if known else None)
+        assert window.profile.allocations == ((2,) if known else None)
+        assert window.profile.peak_memory == ((150,) if known else None)
+
+
+class Late:
+    """A stand-in for a framework that is imported inside the window."""
+
+    name = "late"
+    imported = False
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def in_use(self) -> bool:
+        return self.imported
+
+    def blind(self) -> str | None:
+        return None
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        yield EventLog(Environment((("late", "1"),)))
+
+
+class Blind(Late):
+    """A stand-in for a backend that sees only what it was shown."""
+
+    name = "blind"
+    imported = True
+
+    def blind(self) -> str | None:
+        return "it was shown nothing"
+
+
+def test_a_framework_first_imported_inside_the_window_is_an_error() -> None:
+    late = Late()
+    with pytest.raises(BackendError, match="late was first imported inside the measured window"):
+        with measure(Recorder([fake.backend(), late], Options())):
+            late.imported = True
+
+
+def test_nothing_that_could_see_is_an_error_that_says_what_each_needs() -> None:
+    recorder = Recorder([Blind(), Late()], Options())
+    with (
+        pytest.raises(NothingMeasured, match="nothing can be measured here: it was shown nothing; late is not in use"),
+        measure(recorder),
+    ):
+        pass
+
+
+def test_a_backend_that_is_not_in_use_is_not_started_unless_it_was_chosen() -> None:
+    with measure(Recorder([fake.backend(), Late()], Options())) as window:
+        fake.launch("Add")
+    assert window.profile.environment.frameworks == (("fake", "1"),)
+    with measure(Recorder([Late()], Options(), explicit=True)) as window:
+        pass
+    assert window.calls == 0

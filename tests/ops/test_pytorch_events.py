@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_opprof.ops.names import Kind, Meaning
+from pytest_opprof.ops.pytorch_events import Role, logged, meaning_as, role
+
+
+@pytest.mark.parametrize(
+    ("name", "annotates", "numbered", "expected"),
+    [
+        ("aten::mm", False, False, Role.OP),
+        ("mylib::fused", False, False, Role.OP),
+        ("Mine", False, True, Role.OP),
+        ("MineBackward", False, True, Role.NODE),
+        ("autograd::engine::evaluate_function: MineBackward", False, True, Role.NODE),
+        ("torch::autograd::AccumulateGrad", False, False, Role.NODE),
+        ("torch::autograd::CppNode<(anonymous namespace)::Mine>", False, True, Role.NODE),
+        ("torch::jit::(anonymous namespace)::DifferentiableGraphBackward", False, True, Role.NODE),
+        ("detach", False, False, Role.OP),
+        ("graph_0_cpp_fused_add_0", False, False, Role.OP),
+        ("graph_0_gemm_m32n64k64_kernel", False, False, Role.OP),
+        ("triton_poi_fused_add_7", False, False, Role.OP),
+        ("Torch-Compiled Region: 0/1", False, False, Role.OP),
+        ("## Call CompiledFxGraph fabc ##", True, False, Role.OP),
+        ("forward", False, False, Role.GROUP),
+        ("<forward op>", False, False, Role.GROUP),
+        ("my section", True, False, Role.ANNOTATION),
+        ("aten::mm", True, False, Role.ANNOTATION),
+        ("Optimizer.step#SGD.step", True, False, Role.ANNOTATION),
+        ("TorchDynamo Cache Lookup", False, False, Role.ANNOTATION),
+        ("PythonDispatchMode", False, False, Role.ANNOTATION),
+        ("CheckpointFunction", False, True, Role.ANNOTATION),
+        ("AOTAutogradCache.inductor_load (dynamo_timed)", False, False, Role.COMPILES),
+        ("backward._backward_impl (dynamo_timed)", False, False, Role.COMPILES),
+        ("_compile.compile_inner (dynamo_timed)", False, False, Role.FRAME),
+        ("_compile.<locals>.compile_inner (dynamo_timed)", True, False, Role.FRAME),
+        ("_compile (dynamo_timed)", True, False, Role.FRAME),
+    ],
+)
+def test_what_an_event_is(name: str, annotates: bool, numbered: bool, expected: Role) -> None:
+    assert role(name, annotates, numbered) is expected
+
+
+def test_what_torch_compile_has_in_its_log_is_compiling() -> None:
+    names = ["dynamo", "dynamo_data: compile_id=0/0", "gc_data: fn_name=collect, compile_id=0/0", "my_data: 5"]
+    assert logged(names) == {"dynamo", "gc"}
+    assert role("dynamo", annotates=False, numbered=False, is_logged=True) is Role.COMPILES
+    assert role("dynamo", annotates=False, numbered=False) is Role.GROUP
+
+
+def test_a_group_is_called_as_it_is() -> None:
+    assert meaning_as(Role.GROUP, "forward") == Meaning("forward", Kind.GROUP)
+    assert meaning_as(Role.NODE, "MineBackward") == Meaning("MineBackward", Kind.WRAPPER)
+    assert meaning_as(Role.OP, "aten::mm") == Meaning("MatMul", Kind.COMPUTE)

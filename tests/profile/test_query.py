@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.profile import query
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.query import Question, answer
+from pytest_opprof.profile.saved import OpRecord, OpTrace, Whole
+
+CONV = OpRecord("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
+CAST = OpRecord("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
+COPY = OpRecord("copy", "Copy", "9", calls=1, device_ns=50, device_launch_ns=20, memory=50)
+HOSTED = OpRecord("alloc", "Alloc", calls=3, host_ns=70)
+
+
+def trace(*records: OpRecord, steps: tuple[str, ...] = ("",)) -> OpTrace:
+    return OpTrace("made by hand", Environment((("made", ""),), "cpu", ""), records, steps)
+
+
+def asked(*records: OpRecord, **question: Any) -> list[str | None]:
+    return [line.name or line.type for line in answer(trace(*records), Question(**question))]
+
+
+def test_the_most_expensive_comes_first_and_the_cumulative_time_runs_down_the_rows() -> None:
+    lines = answer(trace(COPY, CONV, CAST), Question())
+    assert [(line.name, line.time_ns, line.share, line.cumulative_ns) for line in lines] == [
+        ("conv1", 800, 0.8, 800),
+        ("cast_a", 150, 0.15, 950),
+        ("copy", 50, 0.05, 1000),
+    ]
+
+
+def test_filters_do_not_change_what_a_share_is_of() -> None:
+    (line,) = answer(trace(CONV, CAST, COPY), Question(types=("Cast",)))
+    assert (line.share, line.cumulative_ns) == (0.15, 150)
+
+
+def test_rates_are_a_second_and_infinite_where_no_time_passed() -> None:
+    (line,) = answer(trace(CONV), Question())
+    assert (line.flops, line.bandwidth) == (5e9, 1.25e8)
+    (line,) = answer(trace(CONV._replace(device_ns=0)), Question())
+    assert line.flops == float("inf")
+    (line,) = answer(trace(CONV._replace(device_ns=0, memory=0, computation=None)), Question())
+    assert (line.flops, line.bandwidth) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ({"name": re.compile("a")}, ["cast_a"]),
+        ({"name": re.compile("^co")}, ["conv1", "copy"]),
+        ({"types": ("Cast", "Conv2D")}, ["conv1", "cast_a"]),
+        ({"types": ("Nothing",)}, []),
+        ({"input_dtype": "float32"}, ["conv1"]),
+        ({"input_dtype": "bfloat16"}, ["cast_a"]),
+        ({"least_ns": 150}, ["conv1", "cast_a"]),
+        ({"most_ns": 150}, ["cast_a", "copy"]),
+        ({"least_ns": 60, "most_ns": 700}, ["cast_a"]),
+        ({"time": "kern"}, ["copy"]),
+        ({"side": "host"}, ["alloc", "cast_a"]),
+        ({"top": 1}, ["conv1"]),
+        ({"top": -1}, ["conv1", "cast_a"]),
+        ({"order_by": "memory", "ascending": True}, ["cast_a", "copy", "conv1"]),
+        ({"order_by": "computation", "ascending": True}, ["conv1", "cast_a", "copy"]),
+        ({"order_by": "computation"}, ["conv1", "cast_a", "copy"]),
+        ({"order_by": "id", "ascending": True}, ["conv1", "copy", "cast_a"]),
+        ({"order_by": "name"}, ["copy", "conv1", "cast_a"]),
+        ({"order_by": "calls"}, ["cast_a", "conv1", "copy"]),
+    ],
+)
+def test_each_option_selects_or_orders(question: dict[str, Any], names: list[str]) -> None:
+    assert asked(CONV, CAST, COPY, HOSTED, **question) == names
+
+
+@pytest.mark.parametrize("column", query.COLUMNS)
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_every_column_orders_even_where_it_is_not_known(column: str, sign: str) -> None:
+    order_by, ascending = query.ordering(sign + column)
+    assert len(asked(CONV, CAST, COPY, order_by=order_by, ascending=ascending)) == 3
+
+
+def test_an_unknown_column_is_named_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'bandwith' is no column: did you mean 'bandwidth'\? Known: time, "):
+        query.ordering("bandwith")
+
+
+def test_a_profile_without_times_keeps_its_ops() -> None:
+    static = CONV._replace(device_ns=None)
+    (line,) = answer(trace(static), Question())
+    assert (line.calls, line.time_ns, line.share) == (1, None, None)
+
+
+TWICE = OpRecord("b", "Conv2D", calls=4, device_ns=400, least_ns=50, most_ns=200, memory=40)
+
+
+@pytest.mark.parametrize(
+    ("how", "time", "memory", "computation"),
+    [("sum", 1200, 140, 4000), ("max", 800, 100, 4000), ("min", 50, 10, 4000), ("mean", 240, 28, 800)],
+)
+def test_an_aggregate_is_over_calls(how: Any, time: float, memory: float, computation: float) -> None:
+    (line,) = answer(trace(CONV, TWICE), Question(aggregate_by="type", aggregate=how))
+    assert (line.name, line.type, line.calls) == (None, "Conv2D", 5)
+    assert (line.time_ns, line.memory, line.computation) == (time, memory, computation)
+    assert line.flops == computation * 1e9 / time
+
+
+def test_an_extreme_is_unknown_where_only_a_sum_is_known() -> None:
+    only_sum = TWICE._replace(least_ns=None)
+    (line,) = answer(trace(CONV, only_sum), Question(aggregate_by="all", aggregate="min"))
+    assert (line.type, line.time_ns) == ("all", None)
+
+
+def test_types_of_one_canonical_op_aggregate_by_op() -> None:
+    mm = OpRecord("x", "aten::mm", device_ns=1)
+    addmm = OpRecord("y", "aten::addmm", device_ns=2)
+    (line,) = answer(trace(mm, addmm), Question(aggregate_by="op"))
+    assert (line.op, line.type, line.calls) == ("MatMul", None, 2)
+    assert len(answer(trace(mm, addmm), Question(aggregate_by="type"))) == 2
+
+
+def test_calls_of_a_canonical_op_are_those_that_count_and_of_a_type_all() -> None:
+    linear = OpRecord("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
+    addmm = OpRecord("a", "aten::addmm", calls=2, device_ns=9)
+    (line,) = answer(trace(linear, addmm), Question(aggregate_by="op"))
+    assert (line.op, line.calls, line.time_ns) == ("MatMul", 2, 10)
+    (line,) = answer(trace(linear), Question(aggregate_by="type"))
+    assert line.calls == 2
+
+
+def test_a_canonical_op_that_is_asked_for_counts_its_calls_whatever_they_are_aggregated_by() -> None:
+    to = OpRecord("to", "aten::to", calls=3, device_ns=1, op="Cast", counted=0)
+    copy = OpRecord("copy_", "aten::copy_", calls=3, device_ns=9, op="Cast")
+    for by in ("", "type", "op", "all"):
+        lines = answer(trace(to, copy), Question(types=("Cast",), aggregate_by=by))  # type: ignore[arg-type]
+        assert (sum(line.calls for line in lines), sum(line.time_ns or 0 for line in lines)) == (3, 10)
+    assert [line.calls for line in answer(trace(to, copy), Question(types=("aten::to",)))] == [3]
+
+
+TWO_CALLS = OpRecord(
+    "conv2d", "aten::conv2d", calls=2, device_ns=0, host_ns=6, least_ns=0, most_ns=0, host_least_ns=1, host_most_ns=5,
+    op="Conv", counted=2, whole=Whole(90, 16, 30, 60, 4, 12),
+)  # fmt: skip
+PART = OpRecord(
+    "cudnn", "aten::cudnn", calls=3, device_ns=90, host_ns=10, least_ns=10, most_ns=60, host_least_ns=2, host_most_ns=6,
+    op="Conv", counted=0, whole=Whole(0, 0),
+)  # fmt: skip
+"""Of one of the calls, twice."""
+
+
+@pytest.mark.parametrize("by", ["", "op", "all"])
+def test_calls_of_an_op_have_the_time_of_their_parts_and_parts_are_no_rows(by: Any) -> None:
+    for side, time in (("device", 90), ("host", 16)):
+        (line,) = answer(trace(TWO_CALLS, PART), Question(types=("Conv",), aggregate_by=by, side=side))  # type: ignore[arg-type]
+        assert (line.calls, line.time_ns) == (2, time)
+    assert [line.calls for line in query.selection(trace(TWO_CALLS, PART), Question(types=("Conv",)))] == [2]
+
+
+@pytest.mark.parametrize(
+    ("side", "how", "by_op", "by_type"),
+    [
+        ("device", "min", 30, [10, 0]),
+        ("device", "max", 60, [60, 0]),
+        ("device", "mean", 45, [30, 0]),
+        ("host", "min", 4, [2, 1]),
+        ("host", "max", 12, [6, 5]),
+        ("host", "mean", 8, [10 / 3, 3]),
+    ],
+)
+@pytest.mark.parametrize("steps", [("",), ("1", "2")])
+def test_the_shortest_and_the_longest_are_calls_of_what_is_asked_for(
+    side: Any, how: Any, by_op: float, by_type: list[float], steps: tuple[str, ...]
+) -> None:
+    # Of two steps the same again.
+    records = [record._replace(step=step) for step in range(len(steps)) for record in (TWO_CALLS, PART)]
+    profile = trace(*records, steps=steps)
+    (line,) = answer(profile, Question(side=side, aggregate=how, aggregate_by="op"))
+    assert line.time_ns == by_op
+    lines = answer(profile, Question(side=side, aggregate=how, aggregate_by="type"))
+    assert sorted((line.time_ns for line in lines), reverse=True) == sorted(by_type, reverse=True)
+
+
+def test_who_asks_for_a_name_gets_every_event_of_it() -> None:
+    for by in ("", "op"):
+        (line,) = answer(
+            trace(TWO_CALLS, PART),
+            Question(types=("Conv",), name=re.compile("cudnn"), aggregate_by=by),  # type: ignore[arg-type]
+        )
+        assert (line.calls, line.time_ns) == (3, 90)
+
+
+def test_what_no_call_of_an_op_is_counts_every_event() -> None:
+    launch = OpRecord("cudaLaunchKernel", "cudaLaunchKernel", calls=7, host_ns=70, counted=0)
+    (line,) = answer(trace(launch), Question(side="host", aggregate_by="op"))
+    assert (line.calls, line.time_ns) == (7, 70)
+
+
+def test_the_mean_of_no_calls_is_unknown() -> None:
+    part = OpRecord("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
+    whole = OpRecord("a", "aten::addmm", calls=2, device_ns=9)
+    for how in ("mean", "max", "min"):
+        lines = answer(trace(part, whole), Question(types=("MatMul",), aggregate_by="type", aggregate=how))  # type: ignore[arg-type]
+        assert [line.time_ns for line in lines if not line.calls] == [None]
+
+
+def test_what_is_selected_is_summed_and_nothing_is_said_where_nothing_is_filtered() -> None:
+    assert query.selection(trace(CONV, CAST), Question(top=1, order_by="name", aggregate_by="type")) == []
+    (line,) = query.selection(trace(CONV, CAST, COPY), Question(least_ns=150, top=1))
+    assert (line.calls, line.time_ns, line.share) == (3, 950, 0.95)
+
+
+def test_an_aggregate_of_all_keeps_communication_beside_it() -> None:
+    reduce = OpRecord("hcom_allReduce_", "hcom_allReduce_", calls=2, device_ns=5000)
+    lines = answer(trace(reduce, CONV, COPY), Question(aggregate_by="all"))
+    assert [(line.type, line.calls, line.time_ns, line.share) for line in lines] == [
+        ("all", 2, 850, 1),
+        ("communication", 2, 5000, None),
+    ]
+
+
+def test_bounds_of_time_hold_before_ops_are_aggregated() -> None:
+    (line,) = answer(trace(CONV, TWICE), Question(aggregate_by="type", most_ns=500))
+    assert line.time_ns == 400
+
+
+def test_steps_are_joined_unless_some_are_chosen() -> None:
+    profile = trace(CONV, CONV._replace(step=1, device_ns=700), CAST._replace(step=2), steps=("3", "4", "5"))
+    (conv, cast) = answer(profile, Question())
+    assert (conv.calls, conv.time_ns, conv.computation, cast.calls) == (2, 1500, 8000, 2)
+    for text in ("4", "4,4", "4-4"):
+        (conv,) = answer(query.steps(profile, text), Question())
+        assert conv.time_ns == 700
+    assert (
+        len(answer(query.steps(profile, "3,5"), Question()))
+        == len(answer(query.steps(profile, "3-5"), Question()))
+        == 2
+    )
+
+
+@pytest.mark.parametrize("text", ["6", "2-9", "3-9", "1-99", "x", "", "3,7", "9" * 5000, "-", "4-"])
+def test_a_step_that_is_not_there_is_an_error_with_those_that_are(text: str) -> None:
+    with pytest.raises(UsageError, match="Its steps: 3, 4, 5"):
+        query.steps(trace(CONV, steps=("3", "4", "5")), text)
+
+
+def test_a_range_of_steps_that_runs_backwards_is_an_error_with_the_range_that_is_meant() -> None:
+    with pytest.raises(UsageError, match="the range 5-3 is empty; write 3-5"):
+        query.steps(trace(CONV, steps=("3", "4", "5")), "5-3")
+
+
+def test_a_copy_that_the_device_made_is_one_copy() -> None:
+    wrapper = OpRecord("to", "aten::to", calls=3, host_ns=9, device_ns=0, op="Copy", counted=0, whole=Whole(0, 0))
+    copy = OpRecord("copy_", "aten::copy_", calls=3, host_ns=6, device_ns=7, op="Copy", counted=1, whole=Whole(7, 15))
+    memcpy = OpRecord("Memcpy HtoD", "MemcpyHtoD", calls=2, device_ns=40, counted=2)
+    for types in ((), ("Copy", "MemcpyHtoD")):
+        copies = query.copy_time(trace(wrapper, copy, memcpy), Question(types=types))
+        assert (copies.calls, copies.total_ns) == (3, 47)
+
+
+def test_copies_are_timed_among_the_selected() -> None:
+    copies = query.copy_time(trace(CONV, CAST, COPY), Question())
+    assert (copies.calls, copies.total_ns, copies.launch_ns) == (1, 50, 20)
+    assert query.copy_time(trace(CONV), Question()).total_ns is None
+
+
+NS = st.one_of(st.none(), st.integers(0, 10**12))
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["Cast", "Conv"]), st.integers(0, 2), NS).map(
+        lambda values: OpRecord(values[0], values[1], step=values[2], device_ns=values[3])
+    ),
+    max_size=12,
+)
+
+
+@given(RECORDS)
+def test_joining_steps_loses_and_invents_nothing(records: list[OpRecord]) -> None:
+    profile = trace(*records, steps=("1", "2", "3"))
+    timed = [record for record in records if record.device_ns is not None]
+    lines = answer(profile, Question())
+    assert sum(line.time_ns or 0 for line in lines) == sum(record.device_ns or 0 for record in timed)
+    per_step = [answer(query.steps(profile, label), Question()) for label in profile.steps]
+    if len(timed) == len(records):
+        assert (
+            sum(line.calls for line in lines) == sum(line.calls for step in per_step for line in step) == len(records)
+        )
+
+
+@given(RECORDS, st.sampled_from(list(query.COLUMNS)), st.booleans())
+def test_ordering_only_orders(records: list[OpRecord], column: str, ascending: bool) -> None:
+    def names(lines: list[query.Line]) -> list[str]:
+        return sorted(str((line.name, line.type, line.calls, line.time_ns)) for line in lines)
+
+    profile = trace(*records)
+    assert names(answer(profile, Question(order_by=column, ascending=ascending))) == names(answer(profile, Question()))
+
+
+FILTERS: dict[str, list[Any]] = {
+    "types": [(), ("Conv",), ("aten::cudnn",), ("Conv", "aten::cudnn"), ("Cast", "Conv2D")],
+    "name": [None, re.compile("c"), re.compile("cudnn")],
+    "least_ns": [None, 10],
+    "most_ns": [None, 100],
+    "input_dtype": ["", "float32"],
+}
+
+
+@pytest.mark.parametrize("side", ["device", "host"])
+@pytest.mark.parametrize("by", ["", "type", "op", "all"])
+def test_rows_add_up_to_what_is_said_to_be_selected_whatever_is_asked(side: Any, by: Any) -> None:
+    profile = trace(TWO_CALLS, PART, CONV, CAST, COPY, HOSTED, CONV._replace(step=1), steps=("1", "2"))
+    for values in product(*FILTERS.values()):
+        question = Question(side, aggregate_by=by, **dict(zip(FILTERS, values)))
+        lines = answer(profile, question)
+        assert all(line.calls for line in lines)
+        if any(values):
+            selected = query.selection(profile, question)
+            assert sum(line.time_ns or 0 for line in lines) == sum(line.time_ns or 0 for line in selected)
+            assert sum(line.calls for line in lines) == sum(line.calls for line in selected)

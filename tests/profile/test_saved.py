@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.profile import query
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.saved import OUTSIDE, OpRecord, OpTrace, label
+
+PROFILE = OpTrace(
+    "made",
+    Environment((("made", ""),), "cpu", ""),
+    (
+        OpRecord("l/a", "aten::addmm", calls=3, device_ns=90.4, memory=10, computation=7),
+        OpRecord("l", "aten::linear", calls=3, device_ns=9, op="MatMul", counted=0),
+        OpRecord("l/a", "aten::addmm", step=1, calls=2, device_ns=60),
+        OpRecord("c", "Cast", step=1, calls=4, device_ns=None, input_dtypes=("FLOAT",), output_dtypes=("DT_BF16",)),
+    ),
+    steps=("1", "2"),
+)
+
+
+def test_budgets_see_the_counts_of_a_live_measurement() -> None:
+    profile = PROFILE.profile()
+    assert [(stats.op, stats.calls) for stats in profile.ops] == [("MatMul", (3, 2)), ("Cast", (0, 4))]
+    assert profile.stats("MatMul").device_ns == (99, 60)
+    assert profile.stats("aten::linear").calls == (3, 0)
+    assert profile.stats("aten::*").calls == (6, 2)
+    assert profile.stats("Cast").device_ns is None
+    with pytest.raises(UsageError, match="did you mean 'Cast'"):
+        profile.stats("Csat")
+
+
+def test_what_the_source_does_not_know_stays_unknown() -> None:
+    profile = PROFILE.profile()
+    assert profile.host_ns == (-1, -1)
+    assert profile.memory is None
+    assert profile.stats("Cast").bytes is None
+    assert profile.stats("MatMul").flops == (7, 0)
+
+
+def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
+    assert [stats.op for stats in PROFILE.profile(by="name").ops] == ["l/a", "c", "l"]
+    assert label(PROFILE.records[3], "shape") == "Cast FLOAT->DT_BF16"
+    shaped = OpRecord(
+        "x", "MatMul", input_shapes=((32, 64), (64,)), input_dtypes=("f32", "f32"), output_dtypes=("f32",)
+    )
+    assert label(shaped, "shape") == "MatMul f32 [32,64],[64]"
+    layouts = OpRecord("x", "TransData", input_formats=("NCHW",), output_formats=("NC1HWC0",))
+    assert label(layouts, "shape") == "TransData NCHW->NC1HWC0"
+
+
+def test_however_ops_are_told_apart_the_total_is_the_same() -> None:
+    for by in ("type", "name", "shape"):
+        profile = PROFILE.profile(by=by)  # type: ignore[arg-type]
+        assert profile.total.device_ns == (99, 60)
+        assert sum((stats.device_ns or (0, 0))[0] for stats in profile.ops) == 99
+    parts = {stats.op: stats.calls for stats in PROFILE.profile(by="shape").ops}
+    assert (parts["MatMul"], parts["MatMul (parts)"]) == ((3, 2), (3, 0))
+
+
+def test_aliases_name_the_users_own_ops() -> None:
+    profile = PROFILE.profile({"aten::addmm": "MyOp"})
+    assert profile.stats("MyOp", {"aten::addmm": "MyOp"}).calls == (3, 2)
+
+
+def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_left_out() -> None:
+    reduce = OpRecord("r", "hcom_allReduce_", calls=2, device_ns=900, place="COMMUNICATION")
+    mm = OpRecord("m", "MatMulV3", calls=3, device_ns=5)
+    trace = OpTrace("made", PROFILE.environment, (mm, reduce, mm._replace(step=1)), ("1", OUTSIDE))
+    profile = trace.profile()
+    assert profile.steps == 1
+    assert profile.stats("MatMul").calls == (3,)
+    assert (profile.stats("hcom_allReduce_").calls, profile.stats("hcom_allReduce_").device_ns) == ((2,), None)
+    assert profile.total.device_ns == (5,)
+    assert (query.total(trace, "device"), query.communication(trace)) == (10, 900)
+    lines = query.answer(trace, query.Question())
+    assert [(line.type, line.share) for line in lines] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
+    longer = reduce._replace(type="hcom_broadcast_", device_ns=1000)
+    behind = query.answer(OpTrace("made", PROFILE.environment, (reduce, longer, mm)), query.Question())
+    assert [line.time_ns for line in behind] == [5, 1000, 900]
+    by_type = query.answer(trace, query.Question(aggregate_by="type"))
+    assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]

@@ -1,0 +1,195 @@
+"""More calls than in the baseline are confirmed in a fresh process before they fail a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.pool import Answer, alone
+from pytest_opprof.profile.calls import Calls
+
+from ..conftest import looks, thrice
+
+Suite = Callable[..., pytest.RunResult]
+MODEL = """
+import pytest
+from pytest_opprof.backends import fake
+@pytest.mark.opprof
+def test_a():
+    fake.launch("Add")
+    for _ in range({casts}): fake.launch("Cast")
+"""
+
+
+def look(casts: int, **others: int) -> Answer:
+    calls = {op: Calls(n, n) for op, n in {"Add": 1, "Cast": casts, **others}.items() if n}
+    return Answer({"body": Entry(calls)}, "")
+
+
+@pytest.fixture
+def more(pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Run a test of 5 casts, with 3 in the baseline, and give the fresh process what it finds."""
+    pytester.makepyfile(test_m=MODEL.format(casts=3))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=MODEL.format(casts=5))
+
+    def run(*found: object, flags: tuple[str, ...] = ()) -> pytest.RunResult:
+        looks(monkeypatch, *found)
+        return suite("--opprof", *flags)
+
+    return run
+
+
+def test_calls_that_are_the_same_alone_fail_the_test(more: Callable[..., pytest.RunResult]) -> None:
+    result = more(look(5), look(5))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: test_m.py::test_a has more calls; measuring it alone in a fresh process",
+            "  calls of Cast: 5, 3 in the baseline",
+            "  (the same alone in a fresh process)",
+            "FAILED test_m.py::test_a - Cast 3 -> 5",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ([look(3), look(3)], "alone in a fresh process it has no more calls than the baseline"),
+        ([look(2), look(2)], "alone in a fresh process it has no more calls than the baseline"),
+        ([look(5), look(3)], "the second time in a process it has the calls of the baseline"),
+    ],
+)
+def test_calls_that_depend_on_what_ran_before_pass_and_that_is_said(
+    more: Callable[..., pytest.RunResult], found: list[Answer], why: str
+) -> None:
+    result = more(*found)
+    result.assert_outcomes(passed=1)
+    remark = f"calls of Cast: 5, 3 in the baseline; but {why}, so that depends on what ran before"
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: {remark}", "opprof: 1 test measured, 1 ok*"])
+    result.stdout.no_fnmatch_line("*keep what became cheaper*")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [look(5), look(2)],  # of what the baseline has in the first use, less may hide something new
+        [look(5), look(3, Exp=1)],
+        [look(3, Exp=1), look(3, Exp=1)],
+    ],
+)
+def test_a_second_look_that_finds_something_else_excuses_nothing(
+    more: Callable[..., pytest.RunResult], found: list[Answer]
+) -> None:
+    more(*found).assert_outcomes(failed=1)
+
+
+def test_calls_that_differ_in_each_process_say_what_to_do(more: Callable[..., pytest.RunResult]) -> None:
+    result = more(look(4), look(6))
+    result.assert_outcomes(failed=1)
+    advice = "calls that vary from run to run are kept as ranges: record it again"
+    result.stdout.fnmatch_lines([f"  (alone in a fresh process: Cast 4. {advice})"])
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (BackendError("it broke"), "it broke"),
+        (Answer({}, "failed: assert 0"), "failed: assert 0"),
+        (Answer({}, ""), "the window was not opened there"),
+        ([Answer({}, "failed: assert 0"), look(3)], "failed: assert 0"),  # the second is not alone
+    ],
+)
+def test_what_cannot_be_confirmed_fails_and_says_so(
+    more: Callable[..., pytest.RunResult], found: object, why: str
+) -> None:
+    result = more(*(found if isinstance(found, list) else [found]))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"  (not confirmed in a fresh process: {why})"])
+
+
+def test_a_run_confirms_for_so_long_and_no_longer(
+    more: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.CONFIRMING_S", -1)
+    result = more(AssertionError("looked"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  (not confirmed in a fresh process: this run has spent -1 s on that)"])
+
+
+def test_what_is_accepted_or_has_no_more_calls_needs_no_look(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = looks(monkeypatch)
+    for casts, flag in ((3, "--opprof-update"), (5, "--opprof-update"), (2, "--opprof"), (5, "--opprof")):
+        pytester.makepyfile(test_m=MODEL.format(casts=casts))
+        assert suite(flag).ret == 0
+    assert asked == []
+
+
+FIRST_USE = """
+import pytest
+from pytest_opprof.backends import fake
+USED = []
+@pytest.fixture(scope="module")
+def model(): return []
+def library(used):
+    if not used: fake.launch("Cast"); fake.launch("Cast")
+    used.append(1)
+    fake.launch("Add")
+@pytest.mark.opprof
+def test_a(model): library({used})
+@pytest.mark.opprof
+def test_b(model): library({used}); {more}
+"""
+
+
+@pytest.mark.parametrize("used", ["USED", "model"])
+@pytest.mark.parametrize(("more", "outcome"), [("pass", "passed"), ("fake.launch('Cast')", "failed")])
+def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, used: str, more: str, outcome: str
+) -> None:
+    """With real processes: what an earlier test did once for all is not done before in a subset of the tests."""
+    pytester.makepyfile(test_m=FIRST_USE.format(used=used, more="pass"))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=FIRST_USE.format(used=used, more=more))
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
+    suite("--opprof", "test_m.py::test_b").assert_outcomes(**{outcome: 1})
+
+
+def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) -> None:
+    """With real processes: of two workers each has a first use, where one process had one."""
+    pytester.makepyfile(test_m=FIRST_USE.format(used="USED", more="pass"))
+    suite("--opprof-update")
+    result = suite("--opprof", "-n2", "--dist=each", "-k", "test_b")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["test_m.py::test_b: calls of Cast: 2, none in the baseline; but the second time in *"])
+
+
+def test_what_is_excused_hides_no_other_window(pytester: pytest.Pytester, suite: Suite) -> None:
+    """More calls that depend on what ran before take no verdict from a window that looks slower in this process."""
+    text = """
+import os, pytest
+from pytest_opprof.backends import fake
+RAN = []
+def test_first(): RAN.append(1)
+@pytest.mark.opprof(baseline=True)
+def test_a(opprof):
+    with opprof("calls"):
+        fake.launch("Add")
+        if RAN: fake.launch("Cast")
+    for _ in opprof.rounds(10, warmup=0, name="time"):
+        fake.launch("MatMul", device_ns=900_000 if RAN else 200_000)
+"""
+    pytester.makepyfile(test_m=text)
+    suite("--opprof-update", "-k", "test_a")
+    thrice(pytester)
+    with pytest.MonkeyPatch.context() as real:
+        real.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
+        result = suite("--opprof")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*looks slower; measuring it in process 2", "*so that depends on what ran before"])

@@ -1,0 +1,201 @@
+"""XLA's own profile, by itself and beside the trace of the same run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.errors import TraceError
+from pytest_opprof.profile.saved import OpTrace
+from pytest_opprof.readers import formats
+from pytest_opprof.readers.shared.options import Options
+from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.readers.xla import jax, xplane
+
+from ..conftest import shared
+from .protobuf import field
+
+DATA = Path(__file__).parents[1] / "data"
+RUN = DATA / "jax-cpu" / "run"
+XPLANE = (RUN / "vm.xplane.pb").read_bytes()
+Read = Callable[[bytes], OpTrace]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def written(content: bytes) -> OpTrace:
+        (tmp_path / "vm.xplane.pb").write_bytes(content)
+        (found,) = formats.find(Place(tmp_path / "vm.xplane.pb"))
+        assert found.format == "jax_xplane"
+        return formats.read(found)
+
+    return written
+
+
+@pytest.mark.parametrize("name", ["vm.trace.json.gz", "perfetto_trace.json.gz"])
+def test_all_files_of_a_run_give_the_same_profile(name: str) -> None:
+    (found,) = formats.find(Place(RUN / name))
+    trace = formats.read(found)
+    assert trace.steps == ("train 0", "train 1", "train 2", "outside")
+    assert sum(record.calls for record in trace.records) > 40
+    assert replace(xplane.read(Place(RUN / "vm.xplane.pb"), Options()), source=trace.source) == trace
+
+
+def test_a_longer_run_gives_the_same_profile_as_its_trace() -> None:
+    trace = jax.read(Place(DATA / "jax-cpu" / "train_step.trace.json.gz"), Options())
+    of_xplane = xplane.read(Place(shared("jax-cpu/train_step.xplane.pb.gz")), Options())
+    assert replace(of_xplane, source=trace.source) == trace
+
+
+def test_a_folder_with_all_files_of_a_run_holds_one_profile(tmp_path: Path) -> None:
+    (found,) = formats.find(Place(RUN))
+    assert found.place.path.name == "vm.xplane.pb"
+    for path in RUN.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "other.trace.json.gz").write_bytes((RUN / "vm.trace.json.gz").read_bytes())
+    names = [found.place.path.name for found in formats.find(Place(tmp_path))]
+    assert names == ["other.trace.json.gz", "vm.xplane.pb"]
+
+
+def test_tensorflows_ops_are_those_of_functions_of_xla_and_of_python() -> None:
+    """Three steps: Cast, MatMul, Relu in a function; the same three compiled, two of them fused; a Cast by itself."""
+    trace = xplane.read(Place(DATA / "tensorflow-cpu" / "vm.xplane.pb.gz"), Options())
+    assert trace.environment.frameworks == (("tensorflow", ""),)
+    assert trace.steps == ("train 0", "train 1", "train 2")
+    for step in range(3):
+        calls: Counter[str] = Counter()
+        for record in trace.records:
+            if record.step == step and record.counted != 0:
+                calls[record.type] += record.calls
+        assert calls == {
+            "Cast": 2,
+            "MatMul": 2,  # XLA calls its own after TensorFlow's
+            "Relu": 1,
+            "convert": 1,
+            "broadcast_maximum_fusion": 1,
+        }
+    assert {record.type for record in trace.records if record.counted == 0} == {"__inference_g_23"}
+    assert not any("XLA" in record.type for record in trace.records)
+
+
+def stat(name: int, **value: int | str) -> bytes:
+    ((kind, content),) = value.items()
+    return field(4, field(1, name) + field({"uint": 3, "int": 4, "text": 5, "ref": 7}[kind], content))
+
+
+def named(number: int, name: str) -> bytes:
+    return field(1, number) + field(2, field(1, number) + field(2, name))
+
+
+def event(metadata: int, offset_ps: int, duration_ps: int, *stats: bytes) -> bytes:
+    return field(4, field(1, metadata) + field(2, offset_ps) + field(3, duration_ps) + b"".join(stats))
+
+
+STATS = ["", "hlo_op", "hlo_module", "run_id", "step_num", "dot.1", "jit_f", "other"]
+OP = [stat(1, ref=5), stat(2, text="jit_f"), stat(3, int=-7)]
+
+
+def plane(*events: bytes, name: str = "/device:GPU:0", line: str = "Stream 1", metadata: bytes = b"") -> bytes:
+    """Return a space with a plane that has one line; event 1 is called gemm, 2 train, 3 what *metadata* says."""
+    lines = field(3, field(1, 1) + field(2, line) + field(3, 1000) + b"".join(events))
+    names = field(4, named(1, "gemm")) + field(4, named(2, "train")) + metadata
+    stats = b"".join(field(5, named(number, name)) for number, name in enumerate(STATS) if name)
+    return field(1, field(1, 5) + field(2, name) + lines + names + stats) + field(4, "host")
+
+
+def test_times_are_those_of_the_event_from_that_of_its_line_on(read: Read) -> None:
+    content = plane(event(2, 0, 9_000_000, stat(4, uint=3)), event(1, 2_000_400, 1_500_600, *OP))
+    trace = read(content)
+    (record,) = trace.records
+    assert (record.name, record.type, record.id) == ("dot.1", "dot", "jit_f")
+    assert (record.calls, record.device_ns, record.place) == (1, 1501, "/device:GPU:0")
+    assert (trace.steps, trace.step_ns) == (("train 3",), (9000.0,))
+    assert trace.environment.device == "gpu"
+    assert trace.kernels is not None
+    assert [(kernel.name, kernel.launched_by) for kernel in trace.kernels] == [("gemm", "dot.1")]
+
+
+def test_what_metadata_says_holds_for_all_its_events(read: Read) -> None:
+    meant = field(1, 3) + field(2, field(1, 3) + field(2, "gemm") + field(5, OP[0][2:]) + field(5, OP[1][2:]))
+    trace = read(plane(event(3, 0, 1000), event(3, 5000, 1000), metadata=field(4, meant)))
+    assert [(record.name, record.calls) for record in trace.records] == [("dot.1", 2)]
+
+
+def test_a_line_that_shows_ops_again_is_left_out(read: Read) -> None:
+    with pytest.raises(TraceError, match="has no XLA ops"):
+        read(plane(event(1, 0, 1, *OP), line="Async XLA Ops"))
+
+
+def test_what_a_device_did_for_no_op_is_told(read: Read) -> None:
+    trace = read(plane(event(1, 0, 1000, *OP), event(1, 0, 1000, stat(7, int=1))))
+    assert "1 events of /device:GPU:0 name no op of XLA's: left out" in trace.remarks
+
+
+def test_ops_of_tensorflow_have_host_time_where_a_device_did_their_work(read: Read) -> None:
+    meant = field(1, 3) + field(2, field(1, 3) + field(2, "a/MatMul:MatMul") + field(4, "a/MatMul"))
+    host = plane(event(3, 0, 5000), name="/host:CPU", metadata=field(4, meant))
+    assert [(r.name, r.type, r.device_ns, r.host_ns) for r in read(host).records] == [("a/MatMul", "MatMul", 5, None)]
+    trace = read(host + plane(event(1, 0, 1000)))
+    assert [(r.device_ns, r.host_ns, r.host_most_ns) for r in trace.records] == [(None, 5, 5)]
+    assert trace.remarks[0] == "1 events of /device:GPU:0 name no op of XLA's: left out"
+
+
+def test_executions_without_a_number_are_not_taken_for_one(read: Read) -> None:
+    unnumbered = [OP[0], OP[1], stat(3, uint=2**64 - 1)]
+    steps = [event(2, at, 2_000_000, stat(4, int=number)) for number, at in enumerate((0, 5_000_000))]
+    trace = read(plane(*steps, event(1, 1_000_000, 1000, *unnumbered), event(1, 6_000_000, 1000, *unnumbered)))
+    assert [record.step for record in trace.records] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (XPLANE[:5000], r"is no whole XLA profile \(field 1 at byte 0 ends [0-9]+ bytes behind its message\)\. Was it"),
+        (plane(event(1, 0, 1, *OP))[:-6], "it ends without the name of a host"),
+        (plane(event(9, 0, 1)), "has no metadata"),
+        (plane(event(1, 0, -5000, *OP)), "'gemm' at byte [0-9]+ takes"),
+        (plane(event(1, 0, 1 << 63, *OP)), "'gemm' at byte [0-9]+ takes"),
+        (plane(field(4, b"\x08")), "ends in the middle of a field"),
+        (plane(field(4, b"\x0a\x7f")), "ends in the middle of a field"),
+        (plane(field(4, b"\x0d\x00\x00\x00\x00")), "a field of wire type 5 in the event"),
+        (plane(field(4, b"\x08" + b"\xff" * 20)), "more than 10 bytes"),
+        (plane(event(1, 0, 1, *OP), field(3, 7)), "the time of a line behind its events"),
+        (plane(), "has no XLA ops"),
+    ],
+    ids="cut boundary metadata negative huge short long fixed varint order empty".split(),
+)  # fmt: skip
+def test_a_broken_profile_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(TraceError, match=message) as error:
+        trace = xplane.read(Place(tmp_path / "a"), Options())
+        raise TraceError(f"{tmp_path / 'a'}: {trace.remarks}")  # what is no error is a remark
+    assert str(error.value).startswith(str(tmp_path / "a"))
+
+
+@given(st.binary(max_size=100), st.integers(0, len(XPLANE)), st.integers(0, 40))
+def test_bytes_of_any_kind_are_a_profile_or_one_error(content: bytes, at: int, removed: int) -> None:
+    with NamedTemporaryFile() as file:
+        file.write(XPLANE[:at] + content + XPLANE[at + removed :])
+        file.flush()
+        place = Place(Path(file.name))
+        xplane.recognises(place)
+        try:
+            assert xplane.read(place, Options()).records
+        except TraceError:
+            pass
+
+
+def test_a_trace_without_calls_of_jax_is_one_of_xla(tmp_path: Path) -> None:
+    document = json.loads(gzip.decompress((RUN / "vm.trace.json.gz").read_bytes()))
+    document["traceEvents"] = [e for e in document["traceEvents"] if "Pjit" not in str(e.get("name"))]
+    (tmp_path / "a").write_text(json.dumps(document))
+    assert jax.read(Place(tmp_path / "a"), Options()).environment.frameworks == (("xla", ""),)

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
+from pytest_opprof.profile.timings import Run, run_of
+from pytest_opprof.report import failure, table
+from pytest_opprof.results.window import WindowReport
+from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.compare import Diff, compare
+from pytest_opprof.verdict.judgement import Verdict
+from pytest_opprof.verdict.stored_rule import judge
+from pytest_opprof.verdict.tolerances import STORED
+
+from ..conftest import ENVIRONMENT, Launch, profile_of
+
+BASE: list[Launch] = [("Cast", 1_000)] * 10 + [("MatMul", 400_000), ("Add", 5_000)]
+WORSE: list[Launch] = [("Cast", 1_100)] * 12 + [("MatMul", 300_000), ("Add", 5_000), ("Exp", 9_000)]
+ACCEPT = "pytest test_m.py::test_a --opprof-update"
+
+
+def timed(profile: OpProfile, processes: int) -> list[Run]:
+    run = run_of(profile)
+    return [run] * processes if run else []
+
+
+def diff_of(base: OpProfile, now: OpProfile) -> Diff:
+    timing = judge(timed(base, 3), timed(now, 6))
+    return compare(Entry.of(base, "").calls, Entry.of(now, "").calls, timing, STORED, top=1)
+
+
+def report(
+    base: list[Launch] | None, now: list[Launch], rounds: int = 1, name: str = "body", **limits: object
+) -> WindowReport:
+    profile = profile_of(*[now] * rounds)
+    diff = None if base is None else diff_of(profile_of(*[base] * rounds), profile)
+    return WindowReport(name, profile, Budget.parse([], limits).check(profile), diff)
+
+
+def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
+    text = failure.failure("test_m.py::test_a", [report(BASE, WORSE, rounds=10, Cast=10)], 5, False, ACCEPT)
+    assert (
+        text
+        == """\
+op budget exceeded: test_m.py::test_a  [fake 1, fake, async]
+  calls of Cast: 12, over the budget of 10
+  calls of Exp: 1, none in the baseline
+  calls of Cast: 12, 10 in the baseline
+
+op      calls (base -> now)    device time (base -> now)    change    verdict
+------  ---------------------  ---------------------------  --------  -----------------------
+Cast    10 -> 12               10 us -> 13.2 us             +32%      over budget, more calls
+Exp     0 -> 1                 - -> 9 us                    -         new
+MatMul  1                      400 us -> 300 us             -25%      faster
+Add     1                      5 us                         +0%       ok
+total device time: 415 us -> 327 us (-21.2%): +11 us from more calls, -98.8 us from faster calls
+
+if this is meant: raise the limit in its op_budget mark, then pytest test_m.py::test_a --opprof-update"""
+    )
+
+
+def test_a_change_is_not_split_where_the_number_of_calls_varies() -> None:
+    """The fastest round is not the one with most calls, so that no one price goes with them."""
+    before = profile_of(*([("Cast", 10)] * 2, [("Cast", 10)] * 4) * 5)
+    now = profile_of(*([("Cast", 20)] * 2, [("Cast", 20)] * 4) * 5)
+    diff = diff_of(before, now)
+    *_, total = table.table(WindowReport("body", now, diff=diff), 5, True)
+    assert total == (
+        "total device time: 20 ns -> 40 ns (+100%), not split into more and slower calls: their number varies"
+    )
+
+
+def test_a_budget_without_a_baseline_shows_shares() -> None:
+    text = failure.failure("test_m.py::test_a", [report(None, BASE, Cast=9)], 5, False, ACCEPT)
+    assert (
+        text
+        == """\
+op budget exceeded: test_m.py::test_a  [fake 1, fake, async]
+  calls of Cast: 10, over the budget of 9
+
+op      calls    device time    share    verdict
+------  -------  -------------  -------  -----------
+Cast    10       10 us          2.41%    over budget
+MatMul  1        400 us         96.4%
+Add     1        5 us           1.2%
+total device time: 415 us
+
+if this is meant: raise the limit in its op_budget mark"""
+    )
+
+
+def test_a_time_over_budget_in_one_cold_round_says_how_to_measure_better() -> None:
+    hint = "  (measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up)"
+    assert hint in failure.failure("t", [report(None, BASE, device_time="1 us")], 5, False, ACCEPT).splitlines()
+    assert hint not in failure.failure("t", [report(None, BASE, rounds=2, device_time="1 us")], 5, False, ACCEPT)
+    assert hint not in failure.failure("t", [report(None, BASE, Cast=1)], 5, False, ACCEPT)
+
+
+def test_ops_that_changed_nothing_are_cut_to_the_top_unless_all_are_asked_for() -> None:
+    many = [(f"mylib::op{n}", 10) for n in range(9)]
+    window = report(many, [*many, ("Exp", 1)])
+    short = failure.failure("t", [window], 2, False, ACCEPT)
+    assert "... and 8 more ops (-v shows them)" in short
+    assert "mylib::op8" not in short
+    assert "mylib::op8" in failure.failure("t", [window], 2, True, ACCEPT)
+
+
+def test_an_op_that_broke_something_is_always_shown() -> None:
+    many = [(f"mylib::op{n}", 1_000) for n in range(9)]
+    text = failure.failure("t", [report(None, [*many, ("Cast", 1)], Cast=0)], 0, False, ACCEPT)
+    assert "Cast" in text.split("share")[1]
+
+
+def test_a_window_is_named_and_a_whole_test_is_not() -> None:
+    text = failure.failure("test_m.py::test_a", [report(BASE, WORSE, name="prefill")], 5, False, ACCEPT)
+    assert text.startswith("op regression: test_m.py::test_a window prefill  [fake 1, fake, async]")
+    assert "window prefill, 1 round:" in text
+
+
+def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
+    windows = [report(BASE, BASE, name="decode"), report(BASE, WORSE, name="prefill")]
+    assert "decode" not in failure.failure("t", windows, 5, True, ACCEPT)
+
+
+def test_times_that_were_not_judged_say_why() -> None:
+    text = "\n".join(table.table(report(BASE, BASE), 5, True))
+    assert "times are shown, not judged: 1 of 10 rounds measured" in text
+
+
+def verdicts(window: WindowReport) -> dict[str, str]:
+    """Return the last column of the table by op."""
+    header, _, *lines = table.table(window, 0, every_op=True)
+    return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.profile.ops)]}
+
+
+def test_a_change_beyond_its_limit_that_is_no_verdict_says_why() -> None:
+    base = [("Cast", 500), ("Exp", 6_000), ("MatMul", 300_000), ("Add", 40_000)]
+    now = [("Cast", 38_000), ("Exp", 12_000), ("MatMul", 301_000), ("Add", 20_000)]
+    window = report([*base, ("Log", 900_000)], [*now, ("Log", 1_500_000)], rounds=10)
+    assert verdicts(window) == {
+        "Log": "slower",
+        "Cast": "below 5% of the whole",
+        "Exp": "below 5% of the whole",
+        "MatMul": "ok",
+        "Add": "below 5% of the whole",
+    }
+    tiny = report([("Cast", 500), ("Exp", 9_000)], [("Cast", 5_400), ("Exp", 19_000)], rounds=10)
+    assert verdicts(tiny) == {"Exp": "slower", "Cast": "below 5 us"}
+
+
+def test_what_was_not_judged_is_not_ok() -> None:
+    cold = report([("Cast", 1_000), ("Mul", 40), ("Add", 100)], [("Cast", 1_000)] * 2 + [("Mul", 3_100), ("Add", 101)])
+    assert verdicts(cold) == {"Cast": "more calls", "Mul": "", "Add": ""}
+    noisy = report([("Cast", 1_000), ("Mul", 40)], [("Cast", 1_020), ("Mul", 90_000)], rounds=10)
+    assert noisy.diff
+    timing = replace(noisy.diff.timing, verdict=Verdict.NOISY, why="noise", ops={})
+    calls = Entry.of(noisy.profile, "").calls
+    assert verdicts(replace(noisy, diff=compare(calls, calls, timing, STORED))) == {"Mul": "not judged", "Cast": ""}
+
+
+def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
+    base, now = ([(f"mylib::op{n}", ns) for n in range(9)] for ns in (10, 900))
+    short = failure.failure("t", [report(base, [*now, ("Exp", 1)])], 2, False, ACCEPT)
+    assert "... and 8 more ops (-v shows them)" in short
+
+
+def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
+    window = report(None, BASE, rounds=2)
+    together = replace(window, profile=replace(window.profile, busy_ns=(300_000, 390_000)))
+    assert table.table(together, 5, False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
+    apart = replace(window, profile=replace(window.profile, busy_ns=(410_000, 410_000)))
+    assert table.table(apart, 5, False) == table.table(window, 5, False)
+
+
+def test_a_change_that_no_op_explains_is_named() -> None:
+    window = report(BASE, [("Cast", 1_000)] * 10 + [("MatMul", 500_000), ("Add", 5_000)], rounds=10)
+    assert window.diff
+    total = replace(window.diff.total, now_ns=(window.diff.total.now_ns or 0) + 50_000)
+    shown = table.table(replace(window, diff=replace(window.diff, total=total)), 5, False)
+    assert shown[-1].endswith(": +100 us from slower calls, +50 us from all the rest")
+
+
+def test_times_that_are_not_known_are_a_dash() -> None:
+    unknown = profile_of([("Cast", -1)])
+    text = "\n".join(table.table(WindowReport("body", unknown), 5, True))
+    assert "total device time: -" in text
+
+
+def test_an_improvement_is_remarked_and_an_accepted_change_is_no_finding() -> None:
+    better = report(WORSE, BASE)
+    assert better.remarks[:2] == ["calls of Cast: 10, 12 in the baseline", "calls of Exp: none, 1 in the baseline"]
+    assert better.verdict is Verdict.GONE
+    worse = report(BASE, WORSE, name="prefill")
+    accepted = WindowReport("prefill", worse.profile, diff=worse.diff, accepted=True)
+    assert accepted.findings == []
+    assert accepted.verdict is Verdict.OK
+    assert "calls of Exp: 1, none in the baseline" in accepted.remarks
+
+
+def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
+    remarks = ((0, "compiled"), (ALWAYS, "no kernels"), (2, "compiled"), (ALWAYS, "no kernels"))
+    rounds = replace(profile_of(*[BASE] * 3), remarks=remarks)
+    said = "in 2 of 3 rounds (first in round 1) compiled"
+    assert WindowReport("body", rounds).remarks == ["no kernels", said]
+    assert WindowReport("body", replace(profile_of(BASE), remarks=remarks[:2])).remarks == ["no kernels"]
+
+
+def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
+    profile = profile_of(*[BASE] * 10)
+    calls = Entry.of(profile, "").calls
+    diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
+    window = WindowReport("body", profile, diff=diff)
+    assert (window.untimed, window.times_judged) == ("the baseline has no times", False)
+    assert window.verdict is Verdict.INCOMPARABLE
+    once = report(BASE, BASE)  # nobody expects its times to be judged
+    assert (once.untimed, once.times_judged, once.verdict) == ("", False, Verdict.OK)
+    judged = report(BASE, BASE, rounds=10)
+    assert (judged.untimed, judged.times_judged, judged.verdict) == ("", True, Verdict.OK)
+
+
+def test_on_a_cpu_the_whole_is_wall_time_and_what_ops_do_not_take_of_it_a_row() -> None:
+    cpu = replace(ENVIRONMENT, device="cpu")
+    base, now = (
+        replace(profile_of(*[[("Add", ns)]] * 10, environment=cpu), host_ns=(wall,) * 10)
+        for ns, wall in ((400_000, 1_000_000), (410_000, 1_200_000))
+    )
+    text = failure.failure("t", [WindowReport("body", now, diff=diff_of(base, now))], 5, False, ACCEPT)
+    assert (
+        text
+        == """\
+op regression: t  [fake 1, cpu, async]
+  time outside ops: 600 us -> 790 us (+31.7%), limit 25%, in 6 processes
+  time: 1 ms -> 1.2 ms (+20%), limit 13%, in 6 processes
+
+op             calls (base -> now)    device time (base -> now)    change    verdict
+-------------  ---------------------  ---------------------------  --------  ---------
+(outside ops)  -                      600 us -> 790 us             +31.7%    slower
+Add            1                      400 us -> 410 us             +2.5%     ok
+total time: 1 ms -> 1.2 ms (+20%): +10 us from slower calls, +190 us from outside ops
+
+if this is meant: pytest test_m.py::test_a --opprof-update"""
+    )
+
+
+def test_a_window_without_baseline_says_where_there_is_one() -> None:
+    assert failure.no_baseline(ENVIRONMENT, []) == "no baseline for fake 1, fake, async (x86_64)"
+    others = failure.no_baseline(ENVIRONMENT, ["torch 2, cpu (arm64)"])
+    assert others.endswith("(x86_64) (there is one for torch 2, cpu (arm64))")
+
+
+def test_the_cause_of_a_failure_is_said_in_a_few_words() -> None:
+    assert (
+        failure.cause([report(BASE, WORSE, name="prefill"), report(None, BASE, Cast=9)])
+        == "Cast 10 -> 12, Exp 0 -> 1, Cast 10, budget 9"
+    )
+    many = [(f"mylib::op{n}", 10) for n in range(5)]
+    assert failure.cause([report(BASE, [*BASE, *many])]) == (
+        "mylib::op0 0 -> 1, mylib::op1 0 -> 1, mylib::op2 0 -> 1 and 2 more"
+    )
+
+
+def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
+    header, _, row, *_, total, why = table.table(report([("Add", 48_300)], [("Add", 21_400)]), 5, True)
+    assert header.split("  ")[-1] == "verdict"
+    assert "change" not in header
+    assert row.split() == ["Add", "1", "21.4", "us"]
+    assert (total, why) == ("total device time: 21.4 us", "times are shown, not judged: 1 of 10 rounds measured")

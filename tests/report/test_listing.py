@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import csv
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.query import Line, Question, answer
+from pytest_opprof.profile.saved import KernelRecord, OpRecord, OpTrace
+from pytest_opprof.report import listing
+
+HOSTILE = "conv\x1b[2J|\n\u202e,\"'"
+
+
+def lines(*records: OpRecord) -> list[Line]:
+    return answer(OpTrace("made", Environment((("made", ""),)), records), Question())
+
+
+RECORD = OpRecord(HOSTILE, "Conv", device_ns=1234.5, memory=0, input_shapes=((2, 3), ()), input_dtypes=("f32", "f32"))
+
+
+@given(st.text())
+def test_no_control_character_reaches_the_terminal(text: str) -> None:
+    assert listing.clean(text).isprintable()
+    assert listing.clean(listing.clean(text)) == listing.clean(text)
+
+
+def test_hostile_names_are_escaped_in_every_format() -> None:
+    for text in (
+        listing.rows_table(lines(RECORD), "table"),
+        listing.rows_table(lines(RECORD), "markdown"),
+        listing.rows_csv(lines(RECORD), {}),
+        listing.document({"rows": listing.rows_json(lines(RECORD))}),
+        listing.kernels_text([KernelRecord(HOSTILE, HOSTILE)], "table"),
+        listing.kernels_csv([KernelRecord(HOSTILE, HOSTILE)], {"profile": HOSTILE}),
+    ):
+        assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_bar_in_a_name_does_not_end_a_cell_of_markdown() -> None:
+    assert "\\|" in listing.rows_table(lines(RECORD), "markdown")
+
+
+def test_columns_that_no_row_knows_are_left_out() -> None:
+    header = listing.rows_table(lines(RECORD), "table").splitlines()[0].split("  ")
+    assert [name.strip() for name in header if name.strip()] == [
+        "#", "self time", "share", "cumulative", "name", "type", "calls", "memory", "bandwidth", "inputs",
+    ]  # fmt: skip
+
+
+def test_csv_has_the_units_in_its_header_and_every_digit() -> None:
+    (row,) = csv.DictReader(listing.rows_csv(lines(RECORD), {}).splitlines())
+    assert (row["time_ns"], row["flops"], row["input_shapes"]) == ("1234.5", "", "[2,3] []")
+
+
+def test_json_is_exact_and_has_null_for_what_is_unknown_or_infinite() -> None:
+    instant = RECORD._replace(device_ns=0, computation=5)
+    (row,) = json.loads(listing.document({"rows": listing.rows_json(lines(instant))}))["rows"]
+    assert (row["name"], row["time_ns"], row["computation"], row["flops"]) == (HOSTILE, 0, 5, None)
+    assert row["input_shapes"] == [[2, 3], []]
+    assert row["output_shapes"] is None
+
+
+def test_long_names_are_cut_in_a_table_only() -> None:
+    long = RECORD._replace(name="x" * 300)
+    assert "x" * 47 + "…" in listing.rows_table(lines(long), "table")
+    assert "x" * 300 in listing.rows_csv(lines(long), {})

@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.op_profile import ABSENT, OpProfile
+from pytest_opprof.verdict.budgets import WINDOW_KEYS, Budget, parse_pair
+
+from ..conftest import ENVIRONMENT, profile_of
+
+
+def lines(profile: OpProfile, *mappings: object, **limits: object) -> list[str]:
+    return [str(finding) for finding in Budget.parse(mappings, limits).check(profile)]
+
+
+STEP = [("Cast", 1_000)] * 12 + [("MatMul", 40_000)] * 2 + [("aten::native_layer_norm", 500)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "line"),
+    [
+        ({"Cast": 10}, "calls of Cast: 12, over the budget of 10"),
+        ({"Cast": "10"}, "calls of Cast: 12, over the budget of 10"),
+        ({"MatMul": "3..5"}, "calls of MatMul: 2, under the budget of 3..5"),
+        ({"MatMul": "3.."}, "calls of MatMul: 2, under the budget of 3.."),
+        ({"Cast": "..5"}, "calls of Cast: 12, over the budget of 0..5"),
+        ({"Cast": "10 us"}, "device time of Cast: 12 us, over the budget of 10 us"),
+        ({"MatMul": "50%"}, "share of device time of MatMul: 86.5%, over the budget of 50%"),
+        ({"Cast": [20, "11 us"]}, "device time of Cast: 12 us, over the budget of 11 us"),
+        ({"device_time": "90 us"}, "device time: 92.5 us, over the budget of 90 us"),
+        ({"device_time": "92499 ns"}, "device time: 92.5 us, over the budget of 92.499 us"),
+        ({"host_time": "5 us"}, "host time: 10 us, over the budget of 5 us"),
+        ({"calls": 14}, "calls: 15, over the budget of 14"),
+        ({"only": ["MatMul", "aten::layer_norm"]}, "calls of Cast: 12, but only MatMul, aten::layer_norm may run"),
+        ({"top": ["MatMul", "Softmax"]}, "top 2 ops by device time: MatMul, Cast; the budget says MatMul, Softmax"),
+    ],
+)
+def test_a_broken_limit_is_said_in_one_line(limits: dict[str, object], line: str) -> None:
+    assert lines(profile_of(STEP), **limits) == [line]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"Cast": 12},
+        {"Cast": "12..12", "MatMul": "1.."},
+        {"Cast": [12, "12 us", "13%"]},
+        {"device_time": "1 ms", "host_time": "10 us", "calls": "10..20"},
+        {"only": ["Cast", "MatMul", "LayerNorm*"]},
+        {"top": ["Cast", "MatMul"]},
+        {"Exp": 0, "MemcpyHtoD": 0},
+    ],
+)
+def test_a_kept_limit_says_nothing(limits: dict[str, object]) -> None:
+    assert lines(profile_of(STEP), **limits) == []
+
+
+def test_raw_names_and_globs_go_into_a_mapping() -> None:
+    profile = profile_of(STEP)
+    assert lines(profile, {"aten::native_layer_norm": 1, "aten::*conv*": 0}) == []
+    assert lines(profile, {"aten::native_layer_norm": 0, "aten::*norm*": 0}) == [
+        "calls of aten::native_layer_norm: 1, over the budget of 0",
+        "calls of aten::*norm*: 1, over the budget of 0",
+    ]
+
+
+def test_counts_are_judged_at_the_worst_step_and_shown_as_a_range() -> None:
+    profile = profile_of([("Cast", 1)] * 10, [("Cast", 1)] * 12)
+    assert lines(profile, Cast=11) == ["calls of Cast: 10..12, over the budget of 11"]
+    assert lines(profile, Cast="11..12") == ["calls of Cast: 10..12, under the budget of 11..12"]
+
+
+def test_times_are_judged_at_the_fastest_step() -> None:
+    profile = profile_of([("Add", 9_000)], [("Add", 3_000)])
+    assert lines(profile, Add="4 us", device_time="4 us") == []
+    assert lines(profile, Add="2 us") == ["device time of Add: 3 us, over the budget of 2 us"]
+
+
+def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.add(log.name("Cast"), 5, nbytes=3 * 2**20)
+    log.add(log.name("Add"), 5)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    assert lines(profile, Cast="2 MiB") == ["bytes moved by Cast: 3 MiB, over the budget of 2 MiB"]
+    with pytest.raises(UsageError, match=r"the limit on bytes moved by Add \(2 MiB\) cannot be checked: fake"):
+        lines(profile, Add="2 MiB")
+
+
+def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.knows_flops = log.knows_memory = True
+    log.computed(log.add(log.name("MatMul"), 5), 2_000)
+    log.allocated(2**20)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    assert lines(profile, flops=1_000, peak_memory="1 KiB") == [
+        "FLOPs: 2 kFLOP, over the budget of 1 kFLOP",
+        "peak memory: 1 MiB, over the budget of 1 KiB",
+    ]
+    assert lines(profile, flops="2 kFLOP", peak_memory="1 MiB", MatMul="1 MFLOP") == []
+
+
+def test_allocations_are_counted_in_the_worst_step() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.knows_memory = True
+    for allocations in (3, 1, 0):
+        log.mark()
+        for size in allocations * [64, -64]:
+            log.allocated(size)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert lines(profile, allocations=0) == ["allocations: 0..3, over the budget of 0"]
+    assert lines(profile, allocations="1..3") == ["allocations: 0..3, under the budget of 1..3"]
+    assert lines(profile, allocations=3) == []
+
+
+def test_launches_are_calls_of_cuda_that_start_kernels_and_are_no_calls_of_ops() -> None:
+    log = EventLog(ENVIRONMENT)
+    for call, kernels in [("cuLaunchKernel", 1), ("cudaGraphLaunch", 3), ("cudaMemcpyAsync", 1)]:
+        parent = log.add(log.name(call), ABSENT)
+        for _ in range(kernels):
+            log.add(log.name("my_kernel"), 5, parent)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    assert lines(profile, launches=1) == ["launches: 2, over the budget of 1"]
+    assert lines(profile, launches="2..3", calls=5) == []
+    assert lines(profile, calls=4) == ["calls: 5, over the budget of 4"]
+
+
+def test_no_launch_is_within_a_budget_where_launches_would_have_been_seen() -> None:
+    log = EventLog(ENVIRONMENT, knows=lambda name: name == "cudaLaunchKernel")
+    assert lines(assemble([(log.freeze(), {0: 0})], [1]), launches=0) == []
+
+
+@pytest.mark.parametrize(
+    "limits", [{"flops": 1}, {"peak_memory": "1 MiB"}, {"allocations": 0}, {"Add": "5 FLOP"}, {"launches": 1}]
+)
+def test_a_limit_on_what_was_not_measured_is_an_error_not_a_pass(limits: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="cannot be checked: fake does not measure it here"):
+        lines(profile_of([("Add", 1)]), **limits)
+
+
+def test_a_time_limit_where_no_time_is_known_is_an_error() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.add(log.name("Add"), -1)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    for limits in ({"Add": "1 us"}, {"device_time": "1 us"}, {"top": ["Add"]}):
+        with pytest.raises(UsageError, match="cannot be checked"):
+            lines(profile, **limits)
+
+
+@pytest.mark.parametrize("limits", [{"Csat": 1}, {"only": ["Csat"]}, {"top": ["Csat"]}])
+def test_an_op_name_that_means_nothing_is_an_error_with_the_nearest_names(limits: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=r"unknown op 'Csat': did you mean 'Cast'\?"):
+        lines(profile_of(STEP), **limits)
+
+
+def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
+    profile = profile_of([("mylib::fused", 1)])
+    assert lines(profile, {"mylib::fused": 1}) == []
+    assert Budget.parse([{"mylib::gone": 0}], {}).check(profile, known=["mylib::gone"]) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"Cast": -1}, r"op_budget\(Cast=-1\): write a number of calls \(10 or '3\.\.5'\), a time"),
+        ({"Cast": True}, r"op_budget\(Cast=True\)"),
+        ({"Cast": 1.5}, r"op_budget\(Cast=1.5\)"),
+        ({"Cast": "many"}, r"op_budget\(Cast='many'\)"),
+        ({"Cast": "5..3"}, r"the range is empty; write '3..5'"),
+        ({"Cast": ".."}, r"op_budget\(Cast='..'\)"),
+        ({"Cast": []}, r"the list of limits is empty"),
+        ({"Cast": None}, r"op_budget\(Cast=None\)"),
+        ({"device_time": 5}, r"op_budget\(device_time=5\): write a time \('5 ms'\)"),
+        ({"device_time": "5 MiB"}, r"op_budget\(device_time='5 MiB'\): write a time"),
+        ({"calls": "5 ms"}, r"op_budget\(calls='5 ms'\): write a number of calls"),
+        ({"allocations": "5 B"}, r"op_budget\(allocations='5 B'\): write a number of calls"),
+        ({"peak_memory": 5}, r"op_budget\(peak_memory=5\): write a size"),
+        ({"only": "MatMul"}, r"op_budget\(only='MatMul'\): write a list of op names"),
+        ({"top": [1]}, r"op_budget\(top=\[1\]\): write a list of op names"),
+        (
+            {"devce_time": "5 ms"},
+            r"unknown limit 'devce_time': did you mean 'device_time'\? Known: device_time, host_time",
+        ),
+        ({"my_kernel": 5}, r"An op whose name is lower-case goes into a mapping: op_budget\(\{'my_kernel': ...\}\)"),
+    ],
+)
+def test_a_limit_that_means_nothing_is_refused_in_the_users_spelling(limits: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Budget.parse([], limits)
+
+
+@pytest.mark.parametrize("mapping", ["Cast", 5, ["Cast"], {1: 5}, {"": 5}])
+def test_a_positional_argument_must_map_op_names_to_limits(mapping: object) -> None:
+    with pytest.raises(UsageError, match="op_budget"):
+        Budget.parse([mapping], {})
+
+
+def test_the_nearest_mark_wins_for_each_key() -> None:
+    near = Budget.parse([], {"Cast": 5, "only": ["Cast"]})
+    far = Budget.parse([{"Cast": 1, "Exp": 2}], {"calls": 9, "only": ["Exp"], "top": ["Exp"]})
+    merged = near.over(far)
+    assert {op: str(limits[0]) for op, limits in merged.ops.items()} == {"Cast": "5", "Exp": "2"}
+    assert (merged.only, merged.top, list(merged.window)) == (("Cast",), ("Exp",), ["calls"])
+
+
+def test_an_empty_budget_is_false_and_one_that_allows_nothing_is_not() -> None:
+    assert not Budget()
+    assert Budget.parse([], {"only": []})
+    assert Budget.parse([], {"only": []}).allows_nothing
+    assert Budget.parse([], {"calls": 0}).allows_nothing
+    assert not Budget.parse([], {"calls": 1, "Cast": 0}).allows_nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Cast=10", "calls of Cast: 12, over the budget of 10"),
+        ("aten::native_layer_norm=0", "calls of aten::native_layer_norm: 1, over the budget of 0"),
+        ("device_time = 5us", "device time: 92.5 us, over the budget of 5 us"),
+        ("only=MatMul, Cast", "calls of LayerNormalization: 1, but only MatMul, Cast may run"),
+    ],
+)
+def test_the_command_line_has_the_grammar_of_the_mark(text: str, line: str) -> None:
+    assert [str(finding) for finding in parse_pair(text).check(profile_of(STEP))] == [line]
+
+
+@pytest.mark.parametrize("text", ["", "Cast", "=5", "Cast=", "device_time=5"])
+def test_a_pair_that_means_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_pair(text)
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_a_count_breaks_its_limit_exactly_when_it_is_larger(calls: int, limit: int) -> None:
+    profile = profile_of([("Cast", 1)] * calls + [("Add", 1)])
+    assert bool(lines(profile, Cast=limit)) == (calls > limit)
+
+
+@given(st.integers(0, 10), st.integers(0, 10), st.integers(0, 10))
+def test_a_range_holds_exactly_what_lies_in_it(calls: int, low: int, width: int) -> None:
+    profile = profile_of([("Cast", 1)] * calls + [("Add", 1)])
+    assert bool(lines(profile, Cast=f"{low}..{low + width}")) == (not low <= calls <= low + width)
+
+
+values = st.one_of(st.integers(), st.text(max_size=12), st.floats(), st.none(), st.booleans(), st.lists(st.integers()))
+
+
+@given(st.dictionaries(st.one_of(st.sampled_from(WINDOW_KEYS), st.text(max_size=8)), values, max_size=3))
+def test_any_mark_is_a_budget_or_a_usage_error(limits: dict[str, object]) -> None:
+    try:
+        Budget.parse([], limits)
+    except UsageError:
+        pass

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.timings import OUTSIDE, Run
+from pytest_opprof.verdict.compare import Diff, compare, excuse
+from pytest_opprof.verdict.judgement import Judgement, Verdict
+from pytest_opprof.verdict.pair_rule import judge_pairs
+from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
+from pytest_opprof.verdict.tolerances import PAIRS, STORED
+
+Table = dict[str, tuple[int, int]]
+"""By op: calls, and the time of each round in us; 0: not known."""
+LIMITS = replace(STORED, op_share=0.0)
+ROUNDS = 10
+
+
+def counted(table: Table) -> dict[str, Calls]:
+    return {op: Calls(calls, calls) for op, (calls, _) in table.items()}
+
+
+def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[Run]:
+    """Return the processes that timed what *table* says; none where it says nothing."""
+    ops = {op: (us * 1_000,) * ROUNDS for op, (_, us) in table.items() if us}
+    total = tuple(map(sum, zip(*ops.values()))) if not total_us else (total_us * 1_000,) * ROUNDS
+    return [Run(total, ops, threads=1)] * processes if ops else []
+
+
+def diff(base: Table, now: Table, top: int = 2, processes: int = 6) -> Diff:
+    timing = judge(timed(base, 3), timed(now, processes), Rule(LIMITS))
+    return compare(counted(base), counted(now), timing, LIMITS, top)
+
+
+def findings(found: Diff) -> list[str]:
+    return [str(finding) for finding in found.findings()]
+
+
+def test_calls_are_compared_exactly() -> None:
+    found = diff({"Cast": (10, 0), "Add": (4, 0), "Exp": (1, 0)}, {"Cast": (12, 0), "Add": (3, 0), "Log": (1, 0)})
+    assert findings(found) == ["calls of Cast: 12, 10 in the baseline", "calls of Log: 1, none in the baseline"]
+    assert list(found.improvements()) == ["calls of Add: 3, 4 in the baseline", "calls of Exp: none, 1 in the baseline"]
+    assert found.verdict is Verdict.NEW
+
+
+def test_a_range_of_calls_is_judged_at_its_worst() -> None:
+    untimed = unjudged("one round", [])
+    base = {"Cast": Calls(8, 10)}
+    assert compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
+    assert findings(compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS)) == []
+    assert findings(compare(base, {"Cast": Calls(8, 11)}, untimed, LIMITS)) == [
+        "calls of Cast: 8..11, 8..10 in the baseline"
+    ]
+
+
+def test_a_slower_time_says_how_much_the_limit_and_how_many_processes_agree() -> None:
+    base: Table = {"MatMul": (1, 400)}
+    now: Table = {"MatMul": (1, 600)}
+    assert findings(diff(base, now)) == [
+        "device time of MatMul: 400 us -> 600 us (+50%), limit 25%, in 6 processes",
+        "device time: 400 us -> 600 us (+50%), limit 13%, in 6 processes",
+    ]
+    assert list(diff(now, base, processes=1).improvements()) == [
+        "device time of MatMul: 600 us -> 400 us (-33.3%), limit 25%",
+        "device time: 600 us -> 400 us (-33.3%), limit 13%",
+    ]
+    assert diff(base, now).times_changed
+    assert not diff(base, base).times_changed
+
+
+def test_the_limit_that_is_said_is_that_of_the_op() -> None:
+    limits = replace(LIMITS, of_op={"MatMul": 0.4})
+    base, now = timed({"MatMul": (1, 400)}, 3), timed({"MatMul": (1, 600)})
+    calls = {"MatMul": Calls(1, 1)}
+    (of_op, _) = findings(compare(calls, calls, judge(base, now, Rule(limits)), limits))
+    assert of_op == "device time of MatMul: 400 us -> 600 us (+50%), limit 40%"
+
+
+def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -> None:
+    base, now = {"Add": (1, 400)}, {"Add": (1, 900)}
+    for timing in (
+        unjudged("in parallel", timed(now), timed(base, 3)),
+        replace(judge(timed(base, 3), timed(now, 6)), verdict=Verdict.NOISY, why="in parallel"),
+    ):
+        found = compare(counted(base), counted(now), replace(timing, ops={}), LIMITS, 2)
+        assert (found.times, found.verdict) == ("in parallel", timing.verdict)
+        assert (found.total.base_ns, found.total.now_ns) == (400_000, 900_000)
+        assert (findings(found), list(found.improvements()), found.times_changed) == ([], [], False)
+
+
+def test_a_change_that_its_limits_let_pass_says_which() -> None:
+    base, now = {"Add": (1, 400), "Exp": (1, 4), "Log": (1, 100)}, {"Add": (1, 499), "Exp": (1, 8), "Log": (1, 105)}
+    assert {row.op: row.why for row in diff(base, now).rows} == {"Add": "", "Exp": "below 5 us", "Log": ""}
+    agreed = judge(timed(base, 3), timed({**base, "Add": (1, 900)}, 6), Rule(LIMITS))
+    (row,) = (row for row in compare(counted(base), counted(base), agreed, LIMITS).rows if row.op == "Add")
+    assert (row.verdict, row.why) == (Verdict.SLOWER, "")
+    calls = counted(base)
+    (row,) = (row for row in compare(calls, calls, replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
+    assert (row.verdict, row.why) == (Verdict.OK, "not confirmed")
+
+
+def test_an_op_whose_time_was_not_judged_is_not_called_ok() -> None:
+    base, now = {"Add": (1, 400), "Exp": (1, 4)}, {"Add": (1, 900), "Exp": (1, 4)}
+    found = compare(counted(base), counted(now), unjudged("in parallel", timed(now), timed(base, 3)), LIMITS)
+    assert [(row.verdict, row.why) for row in found.rows] == [
+        (Verdict.INCOMPARABLE, "not judged"),
+        (Verdict.INCOMPARABLE, ""),
+    ]
+
+
+def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_number() -> None:
+    base = timed({"Add": (1, 400), "Exp": (1, 400)})[0]
+    pairs = []
+    for whole, add, exp in (
+        (1.08, 1.02, 1.5),
+        (1.1, 1.4, 1.51),
+        (1.1, 1.5, 1.52),
+        (1.12, 1.9, 1.53),
+        (1.12, 2.4, 1.54),
+    ):
+        ops = {op: tuple(round(ns * by) for ns in base.ops_ns[op]) for op, by in (("Add", add), ("Exp", exp))}
+        pairs.append((base, replace(base, total_ns=tuple(round(ns * whole) for ns in base.total_ns), ops_ns=ops)))
+    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    found = compare(calls, calls, judge_pairs([*pairs, *pairs[1:]]), PAIRS)
+    assert findings(found) == [
+        "device time of Add: 400 us -> 652 us, +39% to +114%, limit 15%, in 8 of 9 pairs of processes",
+        "device time of Exp: 400 us -> 608 us, +52% (51 to 53), limit 15%, in 9 pairs of processes",
+        "device time: 800 us -> 888 us, +11% (10 to 12), limit 6%, in 9 pairs of processes",
+    ]
+
+
+def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_not_count() -> None:
+    base = timed({"Add": (1, 400), "Exp": (1, 8)})[0]
+    pairs = []
+    for by in (0.8, 0.9, 1.0, 1.1, 1.5):
+        ops = {op: tuple(round(ns * by) for ns in samples) for op, samples in base.ops_ns.items()}
+        pairs.append((base, replace(base, ops_ns=ops)))
+    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    found = compare(calls, calls, judge_pairs(pairs), PAIRS)
+    assert {row.op: (row.verdict, row.why, row.change) for row in found.rows} == {
+        "Add": (Verdict.OK, "unclear", "-20% to +50%"),
+        "Exp": (Verdict.OK, "", "-20% to +50%"),
+    }
+
+
+def test_calls_are_judged_though_times_are_not() -> None:
+    found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", []), LIMITS)
+    assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")
+
+
+def test_what_lost_in_calls_is_not_blamed_for_its_time_as_well() -> None:
+    found = diff({"Cast": (10, 100), "Add": (1, 900)}, {"Cast": (12, 150), "Add": (1, 900)})
+    assert findings(found) == ["calls of Cast: 12, 10 in the baseline"]
+
+
+def test_the_most_damaging_op_comes_first() -> None:
+    base: Table = {"A": (1, 100), "B": (1, 100), "C": (2, 100), "D": (1, 10)}
+    now: Table = {"A": (1, 900), "B": (1, 300), "C": (1, 90), "D": (2, 20)}
+    assert [row.op for row in diff(base, now).rows] == ["A", "B", "D", "C"]
+
+
+def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
+    row = diff({"Cast": (10, 100)}, {"Cast": (12, 150)}).rows[0]
+    assert (row.change_ns, row.from_calls_ns) == (50_000, 20_000)
+    there_and_gone: Table = {"Add": (1, 5), "Cast": (1, 30)}
+    new = diff({"Add": (1, 5)}, there_and_gone).rows[0]
+    assert (new.op, new.change_ns, new.from_calls_ns) == ("Cast", 30_000, 30_000)
+    gone = diff(there_and_gone, {"Add": (1, 5)}).rows[0]
+    assert (gone.op, gone.change_ns, gone.from_calls_ns) == ("Cast", -30_000, -30_000)
+
+
+def test_a_change_of_the_top_ops_is_told() -> None:
+    base: Table = {"A": (1, 300), "B": (1, 200), "C": (1, 100)}
+    now: Table = {"A": (1, 300), "B": (1, 110), "C": (1, 120)}
+    assert diff(base, now).top_change == "top 2 ops by device time: A, C; in the baseline A, B"
+    assert diff(base, base).top_change == ""
+
+
+# --- a slower whole, and which ops are to blame
+
+
+def whole(base: Table, now: Table, base_us: int, now_us: int) -> Diff:
+    """Compare rounds whose wall time is more than that of their ops."""
+    outside = [
+        {**table, OUTSIDE: (1, us - sum(ns for _, ns in table.values()))}
+        for table, us in ((base, base_us), (now, now_us))
+    ]
+    timing = judge(timed(outside[0], 3, base_us), timed(outside[1], 6, now_us), Rule(STORED))
+    return compare(counted(base), counted(now), timing, STORED)
+
+
+def test_a_slower_whole_names_the_ops_that_made_half_of_it() -> None:
+    base: Table = {"A": (1, 300), "B": (1, 300), "C": (1, 300)}
+    now: Table = {"A": (1, 370), "B": (1, 360), "C": (1, 310)}
+    found = whole(base, now, 1_000, 1_150)
+    assert findings(found) == [
+        "time: 1 ms -> 1.15 ms (+15%), limit 13%, in 6 processes",
+        "  of that 70 us in device time of A: 300 us -> 370 us (+23.3%)",
+        "  of that 60 us in device time of B: 300 us -> 360 us (+20%)",
+    ]
+    assert found.verdict is Verdict.SLOWER
+
+
+def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
+    found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
+    assert findings(found)[1:] == ["  of that 150 us in time outside ops: 700 us -> 850 us (+21.4%)"]
+    (row,) = (row for row in found.rows if row.op == OUTSIDE)
+    assert (row.from_calls_ns, row.base_calls, row.now_calls) == (0, None, None)
+    assert found.wall
+
+
+def test_an_op_that_failed_by_itself_needs_no_further_blame() -> None:
+    found = whole({"A": (1, 300), "B": (1, 500)}, {"A": (1, 480), "B": (1, 510)}, 1_000, 1_200)
+    assert [finding.op for finding in found.findings()] == ["A", None]
+
+
+tables = st.dictionaries(st.sampled_from("ABCD"), st.tuples(st.integers(1, 9), st.just(1)), min_size=1)
+
+
+@given(tables, tables)
+def test_a_regression_one_way_is_an_improvement_the_other_way(one: Table, other: Table) -> None:
+    there, back = diff(one, other), diff(other, one)
+    assert {row.op for row in there.rows if row.verdict.is_regression} == {
+        row.op for row in back.rows if row.verdict.is_improvement
+    }
+
+
+@given(tables)
+def test_nothing_changed_is_ok(table: Table) -> None:
+    found = diff(table, table)
+    assert found.verdict is Verdict.OK
+    assert not findings(found)
+
+
+verdicts = st.sampled_from([Verdict.OK, Verdict.SLOWER, Verdict.FASTER])
+
+
+@given(tables, st.dictionaries(st.sampled_from("ABCD"), verdicts), verdicts)
+def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str, Verdict], total: Verdict) -> None:
+    ops = {op: verdict for op, verdict in ops.items() if op in table and verdict is not Verdict.OK}
+    side = judge(timed(table, 3), timed(table)).base
+    found = compare(counted(table), counted(table), Judgement(total, "", side, side, 1, True, total, ops), LIMITS)
+    slower = {op for op, verdict in ops.items() if verdict is Verdict.SLOWER} | {
+        None for _ in "1" if total is Verdict.SLOWER
+    }
+    assert {finding.op for finding in found.findings() if not finding.text.startswith("  of")} == slower
+
+
+class TestExcuse:
+    """Whether a fresh process shows that more calls depend on what ran before, not on the code."""
+
+    BASE: ClassVar = {"Add": Calls(1, 1), "Cast": Calls(3, 3)}
+
+    @pytest.mark.parametrize(
+        ("now", "looks", "word"),
+        [
+            ({"Cast": 5}, [{"Cast": 5}, {"Cast": 5}], ""),
+            ({"Cast": 5}, [{"Cast": 3}, {"Cast": 3}], "alone"),
+            ({"Cast": 5}, [{"Cast": 1}, {"Cast": 1}], "alone"),
+            ({"Cast": 5}, [{"Cast": 5}, {"Cast": 3}], "second"),
+            ({"Cast": 5}, [{"Cast": 5}, {"Cast": 2}], ""),
+            ({"Exp": 2}, [{"Exp": 2}, {}], "second"),
+            ({"Exp": 2}, [{"Exp": 2}, {"Mul": 1}], ""),
+            ({"Exp": 2}, [{"Mul": 1}, {"Mul": 1}], ""),
+            ({"Exp": 2}, [{"Exp": 2}, {"Cast": 1}], "second"),
+            ({"Cast": 5}, [{"Cast": 3}], "alone"),
+            ({"Cast": 5}, [{"Cast": 4}], ""),
+        ],
+    )
+    def test_what_the_looks_have_to_show(self, now: dict[str, int], looks: list[dict[str, int]], word: str) -> None:
+        def calls(found: dict[str, int]) -> dict[str, Calls]:
+            return {**self.BASE, **{op: Calls(n, n) for op, n in found.items()}}
+
+        said = excuse(self.BASE, calls(now), [calls(each) for each in looks])
+        assert word in said if word else not said
+
+
+def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width() -> None:
+    base = {"Mul": Calls(3, 7, varies=True)}
+    verdicts = {n: verdict_of(base, {"Mul": Calls(n, n)} if n else {}) for n in (0, 1, 7, 11, 12)}
+    assert verdicts == dict.fromkeys((0, 1, 7, 11), Verdict.OK) | {12: Verdict.MORE}
+    assert verdict_of({"Mul": Calls(9, 10, varies=True)}, {"Mul": Calls(7, 7)}) is Verdict.FEWER
+    assert verdict_of({"Mul": Calls(9, 10, varies=True)}, {}) is Verdict.GONE
+
+
+def verdict_of(base: dict[str, Calls], now: dict[str, Calls]) -> Verdict:
+    (row,) = compare(base, now, Judgement(Verdict.OK), STORED).rows
+    return row.verdict
+
+
+def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
+    base = {"aten::to": Calls(1, 1), "Cast": Calls(1, 1)}
+    now = {"aten::to": Calls(9, 9), "Cast": Calls(2, 2), "mylib::op": Calls(1, 1)}
+    findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
+    assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
