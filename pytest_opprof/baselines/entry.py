@@ -19,7 +19,7 @@ from ..profile.calls import Calls, calls_of
 from ..profile.timings import run_of
 
 if TYPE_CHECKING:
-    from ..results.run import Plain
+    from ..results.window import WindowResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,7 @@ class Baselines:
     tests: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
 
 
-def entry_of(window: Plain) -> Entry:
-    """Return what a baseline keeps of a plain window; times measured in parallel are not kept."""
-    calls = {op: Calls(min(stats["calls"]), max(stats["calls"])) for op, stats in window["ops"].items()}
-    calls |= {op: Calls(least, most, varies=True) for op, (least, most) in window.get("vary", {}).items()}
-    timed = tuple(_run(run) for run in window["runs"])
-    return Entry(calls, {window["machine"]: timed} if timed else {})
-
-
-def _run(plain: Plain) -> Run:
-    return Run(
-        tuple(plain["total_ns"]),
-        {op: tuple(samples) for op, samples in plain["ops_ns"].items()},
-        tuple(plain["wait_ns"]),
-        tuple(plain["yardstick_ns"]),
-        plain["threads"],
-        tuple(plain.get("disturbed", ())),
-    )
+def entry_of(window: WindowResult) -> Entry:
+    """Return what a baseline keeps of a window; times measured in parallel are not kept."""
+    varying = {op: Calls(least, most, varies=True) for op, (least, most) in window.vary.items()}
+    return Entry(window.calls | varying, {window.machine: window.runs} if window.runs else {})

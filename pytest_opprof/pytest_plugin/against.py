@@ -7,13 +7,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import convert, structs, to_builtins
 
 from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError, OpprofError, UsageError
@@ -26,9 +27,10 @@ from ..processes.this_run import command, say
 from ..processes.worktree import Worktree, worktree
 from ..profile.calls import in_all
 from ..profile.timings import Run, without_noise
-from ..results.run import Plain, profile_of
+from ..results.judged import JudgedWindow
+from ..results.run import TestRecord
 from ..results.test_id import split_id
-from ..results.window import WindowReport
+from ..results.window import WindowResult
 from ..units import plural
 from ..verdict.compare import Diff, compare_counts_first
 from ..verdict.judgement import Judgement
@@ -256,17 +258,16 @@ class Found:
 
     def _conclude(self, item: pytest.Item, report: Any) -> None:
         plan = plan_of(item, self._settings)
-        windows = [self._compared(item.nodeid, plain, plan) for plain in report.opprof["windows"]]
+        windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
-        report.opprof = asdict(replace(record, outcome=report.outcome))
+        report.opprof = to_builtins(structs.replace(record, outcome=report.outcome))
 
-    def _compared(self, test: str, plain: Plain, plan: Plan) -> WindowReport:
-        """Return the report of a window."""
-        name = plain["name"]
-        window = WindowReport(name, profile_of(plain), runs=tuple(after for _, after in self._runs(test, name)))
+    def _compared(self, test: str, result: WindowResult, plan: Plan) -> JudgedWindow:
+        name = result.name
+        window = JudgedWindow(result, runs=tuple(after for _, after in self._runs(test, name)))
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
         return replace(window, diff=self._diff(test, name, plan))
@@ -317,6 +318,10 @@ class _Failure:
         writer.line(self._message)
 
 
+def _results(plain: object) -> list[WindowResult]:
+    return convert(plain, TestRecord).windows
+
+
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
-    windows = [window for report in reports for window in report.get("opprof", {}).get("windows", [])]
-    return {window["name"]: entry_of(window) for window in windows}
+    results = [window for report in reports if "opprof" in report for window in _results(report["opprof"])]
+    return {window.name: entry_of(window) for window in results}

@@ -146,7 +146,7 @@ def check_finished(measurement: Measurement) -> None:
 
 def keep_unmeasured(item: pytest.Item, *remarks: str) -> None:
     """Keep the record of a test that has no numbers."""
-    item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path), remarks=list(remarks))
+    item.stash[RECORD] = TestRecord(id=id_of(item), status="not measured", file=str(item.path), remarks=list(remarks))
 
 
 def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:

@@ -24,8 +24,9 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.timings import Run, run_of, without_noise, works_on_host
 from ..report import failure
+from ..results.judged import JudgedWindow
 from ..results.test_id import id_of, split_id
-from ..results.window import BODY, WindowReport
+from ..results.window import BODY, WindowNumbers
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.judgement import Judgement, undecided
 from ..verdict.stored_rule import Rule, judge, unjudged
@@ -62,7 +63,7 @@ class Stored:
 
     def reports(
         self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
-    ) -> list[WindowReport]:
+    ) -> list[JudgedWindow]:
         """Return the report of each window. Raises what makes judging impossible.
 
         *again* measures the body once more in this process, if that can be done, and returns its windows.
@@ -73,7 +74,7 @@ class Stored:
             windows = self._each(item, windows, _unsettled, partial(self._retimed, measurement.plan, others))
         return self._looked_again(item, measurement.plan, windows)
 
-    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
+    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
         plan, profiles = measurement.plan, _profiles(measurement.windows)
         threads = {window.name: window.threads for window in measurement.windows}
@@ -95,13 +96,13 @@ class Stored:
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_NO_OP}")
 
-    def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: WindowReport, base: Entry) -> WindowReport:
+    def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: JudgedWindow, base: Entry) -> JudgedWindow:
         """Return the report of a window that looks slower with the times of another moment.
 
         Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
         """
         other = others.get(window.name)
-        if other is None or calls_of(other) != calls_of(window.profile):
+        if other is None or calls_of(other) != window.numbers.calls:
             return window
         run = run_of(other, window.runs[0].threads)
         return self._compared(replace(window, runs=(run,)), base, plan) if run else window
@@ -109,22 +110,20 @@ class Stored:
     def _each(
         self,
         item: pytest.Item,
-        windows: Iterable[WindowReport],
-        concerns: Callable[[WindowReport], bool],
-        change: Callable[[WindowReport, Entry], WindowReport],
-    ) -> list[WindowReport]:
+        windows: Iterable[JudgedWindow],
+        concerns: Callable[[JudgedWindow], bool],
+        change: Callable[[JudgedWindow, Entry], JudgedWindow],
+    ) -> list[JudgedWindow]:
         """Return the reports, those of windows that it *concerns* changed, given their baselines."""
         found = []
         for window in windows:
-            base = concerns(window) and self._store.entry(
-                window.profile.environment, *split_id(id_of(item)), window.name
-            )
+            base = concerns(window) and self._store.entry(window.environment, *split_id(id_of(item)), window.name)
             found.append(change(window, base) if base else window)
         return found
 
     def _report(
         self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
-    ) -> WindowReport:
+    ) -> JudgedWindow:
         where = (profile.environment, *split_id(id_of(item)))
         base, broken_file = None, ""
         if plan.baseline and not self._apart:
@@ -137,7 +136,8 @@ class Stored:
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
         run = run_of(profile, threads)
         runs = (run,) if run else ()
-        report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
+        numbers = WindowNumbers.of(name, profile)
+        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", runs=runs)
         if base:
             lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
@@ -146,7 +146,7 @@ class Stored:
         missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
         return replace(report, no_baseline=missing)
 
-    def _compared(self, report: WindowReport, base: Entry, plan: Plan) -> WindowReport:
+    def _compared(self, report: JudgedWindow, base: Entry, plan: Plan) -> JudgedWindow:
         return _with_timing(report, base, plan, self._timing(base, report.runs, plan))
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
@@ -163,7 +163,7 @@ class Stored:
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
         return judge(before, runs, Rule(plan.limits))
 
-    def _confirmed(self, item: pytest.Item, windows: list[WindowReport]) -> list[WindowReport]:
+    def _confirmed(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports: of windows with more calls with what a fresh process says of them.
 
         What the first use in a process does depends on the tests before it, as do caches that they fill.
@@ -199,7 +199,7 @@ class Stored:
         finally:
             self._confirming_s += monotonic() - begin
 
-    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
+    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
 
         It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
@@ -208,7 +208,7 @@ class Stored:
             why = "the test fails whatever its times are"
             return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
         # A process holds its memory of a device as long as it lives.
-        stays = not self._settings.serialize and all(works_on_host(window.profile.environment) for window in windows)
+        stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
             if self._looking_s > LOOKING_S:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
@@ -225,13 +225,13 @@ class Stored:
             windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
         return windows
 
-    def _with(self, plan: Plan, again: Answer, window: WindowReport, base: Entry) -> WindowReport:
+    def _with(self, plan: Plan, again: Answer, window: JudgedWindow, base: Entry) -> JudgedWindow:
         """Return the report of a window that looks slower with what one more process timed."""
         entry = again.windows.get(window.name)
         if entry is None:
             said = f" ({again.why})" if again.why else ""
             return _undecided(plan, f"a fresh process did not measure it{said}", window, base)
-        if entry.calls != calls_of(window.profile):
+        if entry.calls != window.numbers.calls:
             return _undecided(plan, "a fresh process ran other ops", window, base)
         runs = (*window.runs, *entry.times.get(machine(), ()))
         if len(runs) == len(window.runs):
@@ -239,31 +239,31 @@ class Stored:
         return self._compared(replace(window, runs=runs), base, plan)
 
 
-def _with_looks(looks: Sequence[Answer], why: str, window: WindowReport, base: Entry) -> WindowReport:
+def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: Entry) -> JudgedWindow:
     """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
     seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    if excused := excuse(base.calls, calls_of(window.profile), seen):
+    if excused := excuse(base.calls, window.numbers.calls, seen):
         return replace(window, excused=excused)
     there = {op: seen[0].get(op, Calls(0, 0)) for op in window.more_calls}
-    now = calls_of(window.profile)
+    now = window.numbers.calls
     if all(there[op].most == now[op].most for op in there):
         return replace(window, looked="the same alone in a fresh process")
     varied = ", ".join(f"{op} {calls}" for op, calls in there.items())
     return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
 
 
-def _undecided(plan: Plan, why: str, window: WindowReport, base: Entry) -> WindowReport:
+def _undecided(plan: Plan, why: str, window: JudgedWindow, base: Entry) -> JudgedWindow:
     """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
     assert window.diff is not None  # or it would not look slower
     why = f"looks slower, and could not be measured again: {why}"
     return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
 
-def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:
-    diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
+def _with_timing(window: JudgedWindow, base: Entry, plan: Plan, timing: Judgement) -> JudgedWindow:
+    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.limits, plan.top)
     return replace(window, diff=diff)
 
 
@@ -276,10 +276,10 @@ def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
     return {name: joined(parts) for name, parts in by_name.items()}
 
 
-def _fails_already(windows: Sequence[WindowReport]) -> bool:
+def _fails_already(windows: Sequence[JudgedWindow]) -> bool:
     """Tell whether one fails whatever its times are: then nobody waits for a verdict on them."""
     return any(window.budget or window.more_calls for window in windows)
 
 
-def _unsettled(window: WindowReport) -> bool:
+def _unsettled(window: JudgedWindow) -> bool:
     return window.diff is not None and not window.accepted and not window.diff.timing.settled

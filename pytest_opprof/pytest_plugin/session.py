@@ -8,13 +8,14 @@ import tempfile
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Store
@@ -33,9 +34,10 @@ from ..processes.pool import Pool
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..processes.side import Side
 from ..processes.this_run import ARGUMENTS, CORE
+from ..results.judged import DEPENDS, JudgedWindow
 from ..results.run import TestRecord, summary, write
 from ..results.test_id import id_of, split_id
-from ..results.window import DEPENDS, WindowReport, titled
+from ..results.window import titled
 from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS
 from . import body
@@ -204,7 +206,7 @@ class Session:
 
     def _judged(
         self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
-    ) -> list[WindowReport]:
+    ) -> list[JudgedWindow]:
         with told_plainly(item):
             body.check_finished(measurement)
             return self.stored.reports(item, measurement, again)
@@ -251,11 +253,11 @@ class Session:
         if call.when == "call" and record is not None:
             del item.stash[RECORD]
             if call.excinfo is None or isinstance(call.excinfo.value, Failed):
-                report.opprof = asdict(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
+                report.opprof = to_builtins(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
         return report
 
     def _conclude(
-        self, item: pytest.Item, windows: Sequence[WindowReport], plan: Plan, broken: Mapping[str, str]
+        self, item: pytest.Item, windows: Sequence[JudgedWindow], plan: Plan, broken: Mapping[str, str]
     ) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed.
 
@@ -324,7 +326,7 @@ class Session:
 
     def _wants_times(self, record: TestRecord) -> bool:
         """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
-        timed = [window for window in record.windows if is_timed(window) and window["verdict"] is not None]
+        timed = [window for window in record.windows if is_timed(window) and window.verdict is not None]
         if record.outcome != "passed" or not timed:
             return False
         return not self.settings.update or any(self.updates.lacks_times(record.id, window) for window in timed)
@@ -338,7 +340,7 @@ class Session:
             self.ran = True
             self.records.pop(test, None)
             if hasattr(report, "opprof"):
-                self.records[test] = TestRecord(**report.opprof)
+                self.records[test] = convert(report.opprof, TestRecord)
         # A failing subtest reports before its test, which "passed"; a failing teardown after it.
         if report.failed and not hasattr(report, "opprof"):
             self.failed.add(test)
