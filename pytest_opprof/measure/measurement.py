@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ..backends.contract import Backend
 from ..backends.registry import threads_limited
@@ -15,9 +14,6 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from .plan import Plan
 from .recorder import Recorder
 from .window import OPEN, Window
-
-if TYPE_CHECKING:
-    pass
 
 
 class Measurement:
@@ -82,3 +78,13 @@ class Measurement:
         """Drop the windows but for the first *kept*: they were warm-up."""
         del self.windows[kept:]
         self.rounds = [window for window in self.rounds if window in self.windows]
+
+    @contextmanager
+    def repeated(self) -> Iterator[list[Window]]:
+        """Keep what was measured so far; yield where the windows are that are opened until the context ends."""
+        kept = self.windows, self.rounds
+        self.windows, self.rounds = [], []
+        try:
+            yield self.windows
+        finally:
+            self.windows, self.rounds = kept

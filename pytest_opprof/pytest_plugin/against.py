@@ -18,7 +18,7 @@ from msgspec import convert, structs, to_builtins
 
 from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError, OpprofError, UsageError
-from ..measure.plan import Plan, Settings
+from ..measure.plan import Plan
 from ..processes import pairs as turns
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.pairs import Answer, side_command
@@ -37,8 +37,8 @@ from ..verdict.judgement import Judgement
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Limits
-from .fixture import settings_of
 from .marks import plan_of
+from .options import settings_of
 from .outcome import concluded
 
 _HERE = "the working tree"
@@ -57,11 +57,10 @@ class Against:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the tests that measure nothing."""
-        settings = settings_of(self._config)
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
         for item in items:
-            (measuring if "opprof" in _fixtures(item) or _is_measured(item, settings) else idle).append(item)
+            (measuring if "opprof" in _fixtures(item) or _is_measured(item) else idle).append(item)
         if idle:
             self._config.hook.pytest_deselected(items=idle)
             items[:] = measuring
@@ -132,9 +131,9 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
     return getattr(item, "fixturenames", ())
 
 
-def _is_measured(item: pytest.Item, settings: Settings) -> bool:
+def _is_measured(item: pytest.Item) -> bool:
     try:
-        return plan_of(item, settings).measured
+        return plan_of(item).measured
     except UsageError:
         return True  # the session says what is wrong with its marks
 
@@ -242,7 +241,7 @@ class Found:
 
     def is_open(self, item: pytest.Item) -> bool:
         """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
-        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item, self._settings)
+        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
         common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
         diffs = [self._diff(item.nodeid, name, plan) for name in common]
         more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
@@ -257,7 +256,7 @@ class Found:
             yield report
 
     def _conclude(self, item: pytest.Item, report: Any) -> None:
-        plan = plan_of(item, self._settings)
+        plan = plan_of(item)
         windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -31,6 +31,7 @@ from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.judgement import Judgement, undecided
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
+from .marks import plan_of
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
@@ -43,36 +44,53 @@ _NO_OP = (
 )
 
 
-class Stored:
+class Judging:
     """Judges the windows of tests, in more processes where one is not enough."""
 
     def __init__(
-        self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, *, parallel: bool, apart: bool
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        store: Store,
+        pool: Pool,
+        errors: list[str],
+        *,
+        is_parallel: bool,
+        is_apart: bool,
     ) -> None:
-        """*parallel*: whether other tests run at the same time; *apart*: whether another run judges these."""
-        self.errors: list[str] = []
-        """What is wrong with baseline files; the run names each once."""
+        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests."""
+        self.is_parallel = is_parallel
+        """Whether other tests run at the same time."""
+        self._errors = errors
         self._config = config
         self._pool = pool
         self._settings = settings
         self._store = store
-        self._parallel = parallel
-        self._apart = apart
+        self._apart = is_apart
         self._looking_s = 0.0
         self._confirming_s = 0.0
 
-    def reports(
-        self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
-    ) -> list[JudgedWindow]:
-        """Return the report of each window. Raises what makes judging impossible.
+    def first(self, item: pytest.Item, measurement: Measurement) -> list[JudgedWindow]:
+        """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
+        return self._confirmed(item, list(self._judge(item, measurement)))
 
-        *again* measures the body once more in this process, if that can be done, and returns its windows.
+    def retimed(
+        self, item: pytest.Item, windows: Sequence[JudgedWindow], again: Sequence[Window]
+    ) -> list[JudgedWindow]:
+        """Judge what looks slower by the times of another moment, when the body ran *again* in this process.
+
+        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
         """
-        windows = self._confirmed(item, list(self._judge(item, measurement)))
-        if again and any(map(_unsettled, windows)) and not _fails_already(windows):
-            others = _profiles(again())
-            windows = self._each(item, windows, _unsettled, partial(self._retimed, measurement.plan, others))
-        return self._looked_again(item, measurement.plan, windows)
+        plan, others = plan_of(item), _profiles(again)
+
+        def with_other_times(window: JudgedWindow, base: Entry) -> JudgedWindow:
+            other = others.get(window.name)
+            if other is None or calls_of(other) != window.numbers.calls:
+                return window
+            run = run_of(other, window.runs[0].threads)
+            return self._compared(replace(window, runs=(run,)), base, plan) if run else window
+
+        return self._each(item, windows, _unsettled, with_other_times)
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
@@ -95,17 +113,6 @@ class Stored:
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_NO_OP}")
-
-    def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: JudgedWindow, base: Entry) -> JudgedWindow:
-        """Return the report of a window that looks slower with the times of another moment.
-
-        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
-        """
-        other = others.get(window.name)
-        if other is None or calls_of(other) != window.numbers.calls:
-            return window
-        run = run_of(other, window.runs[0].threads)
-        return self._compared(replace(window, runs=(run,)), base, plan) if run else window
 
     def _each(
         self,
@@ -131,7 +138,7 @@ class Stored:
                 base = self._store.entry(*where, name)
             except BaselineError as error:
                 broken_file = "its baseline file cannot be used"
-                self.errors.append(str(error))
+                self._errors.append(str(error))
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
         run = run_of(profile, threads)
@@ -151,7 +158,7 @@ class Stored:
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
         before = base.times.get(machine(), ())
-        if self._parallel:
+        if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
         if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
@@ -178,7 +185,7 @@ class Stored:
         try:
             base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
         except BaselineError as error:
-            self.errors.append(str(error))
+            self._errors.append(str(error))
             return False
         if base is None or self._apart:
             return False
@@ -199,11 +206,12 @@ class Stored:
         finally:
             self._confirming_s += monotonic() - begin
 
-    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
+    def settled(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Judge what still looks slower by what fresh processes measure.
 
         It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
         """
+        plan = plan_of(item)
         if _fails_already(windows):
             why = "the test fails whatever its times are"
             return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
@@ -274,6 +282,11 @@ def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
         if not window.unfinished:
             by_name.setdefault(window.name, []).append(window.profile)
     return {name: joined(parts) for name, parts in by_name.items()}
+
+
+def is_open(windows: Sequence[JudgedWindow]) -> bool:
+    """Tell whether one looks slower, and more times could change what becomes of the test."""
+    return any(map(_unsettled, windows)) and not _fails_already(windows)
 
 
 def _fails_already(windows: Sequence[JudgedWindow]) -> bool:

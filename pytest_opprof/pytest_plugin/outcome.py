@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ..machine.cpu import machine
 from ..measure.plan import Plan, Settings
@@ -81,3 +83,10 @@ def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str
     if noisy or not settings.strict:
         return ""
     return "--opprof-strict wants a verdict" + ("" if settings.against else f"; {update} records them here")
+
+
+def defect(what: str, error: Exception) -> str:
+    """Return in a line what went wrong in this plugin, which is no matter of the test: *what* was not done for it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+    return f"{what}, by a defect of pytest-opprof: {type(error).__name__}: {error} ({where})"

@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 from .. import __version__
 from ..errors import BaselineError, UsageError
 from ..machine.files import write_atomically
-from ..units import plural
 from ..verdict.judgement import Verdict
 from .document import read_document
 from .judged import JudgedWindow
@@ -101,17 +100,6 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
     present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
     present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
     return next((word for word in WORDS if word in present), "ok")
-
-
-def summary(records: Sequence[TestRecord]) -> str:
-    """Return the line that counts the tests by status, and says if all that was compared are counts."""
-    counts = Counter[Status](record.status for record in records)
-    parts = [f"{plural(len(records), 'test')} measured", f"{counts['ok']} ok"]
-    parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
-    judged = {window.times_judged for record in records for window in record.windows}
-    if False in judged and True not in judged:
-        parts.append("no times judged")
-    return f"opprof: {', '.join(parts)}"
 
 
 def write(path: Path, records: Sequence[TestRecord], stale: Sequence[str], interrupted: bool) -> None:

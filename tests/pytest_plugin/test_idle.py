@@ -70,5 +70,5 @@ def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
 
 
 def test_an_idle_run_registers_no_session(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_a(request): assert not request.config.pluginmanager.hasplugin('opprof-session')")
+    pytester.makepyfile("def test_a(request): assert not request.config.pluginmanager.hasplugin('opprof-measuring')")
     pytester.runpytest_inprocess("-p", "no:hypothesispytest", "-p", "no:asyncio").assert_outcomes(passed=1)

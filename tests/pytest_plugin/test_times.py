@@ -577,7 +577,7 @@ def test_memory_is_kept_where_times_can_be_judged(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, test: str, flag: str, kept: bool
 ) -> None:
     calls: list[bool] = []
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.session.keep_memory", lambda: calls.append(True))
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.measuring.keep_memory", lambda: calls.append(True))
     pytester.makepyfile(f"import pytest\n{test}\n")
     suite("--opprof", flag)
     assert calls == [True] * kept
