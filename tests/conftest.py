@@ -38,7 +38,9 @@ for module in _MODULES.split():
 if HAS_TORCH:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # it imports what torch deprecates
-        importlib.import_module("torch._dynamo")  # can be imported only once: it registers ops
+        # These can be imported only once: they register ops and kinds of caches.
+        for module in ("torch._dynamo", "torch._inductor.runtime.autotune_cache", "torch._inductor.codecache"):
+            importlib.import_module(module)
 
 
 SHARED = Path(__file__).parents[2] / "shared" / "profiles"
