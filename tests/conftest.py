@@ -56,6 +56,20 @@ def shared(path: str) -> Path:
     return found
 
 
+_started: list[object] = []
+"""The processes that the running test started."""
+sys.addaudithook(lambda event, arguments: _started.append(arguments[0]) if event == "subprocess.Popen" else None)
+
+
+@pytest.fixture(autouse=True)
+def _what_starts_a_process_is_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    _started.clear()
+    yield
+    if _started and not request.node.get_closest_marker("processes"):
+        # In CI those that are marked run in a job of their own.
+        pytest.fail(f"the test started {_started[0]}: mark it with @pytest.mark.processes")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("torch") and not HAS_TORCH:
         reason = "torch is not installed (pip install torch==2.13.0)"

@@ -40,6 +40,7 @@ FINDS_SOMETHING = "opprof diff mindspore-2.0"
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.processes
 def test_every_command_works_on_the_example_in_the_order_they_stand(tmp_path: Path) -> None:
     (example,) = PYTHON
     (tmp_path / "test_model.py").write_text(example, encoding="utf-8")

@@ -838,6 +838,7 @@ def test_a(each_round):
     )
 
 
+@pytest.mark.processes
 def test_a_baseline_names_the_gpu_and_a_changed_count_fails_against_it(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
 ) -> None:

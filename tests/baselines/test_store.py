@@ -100,6 +100,7 @@ for number in range(50):
 """
 
 
+@pytest.mark.processes
 def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_other(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITES, str(tmp_path)]
     writers = [subprocess.Popen([*command, each]) for each in ("x", "y")]

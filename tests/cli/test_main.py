@@ -155,12 +155,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
+@pytest.mark.processes
 def test_python_m_is_the_command() -> None:
     done = run("-m", "pytest_opprof", "ops", "Cast")
     assert done.returncode == 0
     assert done.stdout.startswith("Cast")
 
 
+@pytest.mark.processes
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m pytest_opprof ops | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
@@ -168,6 +170,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.processes
 def test_the_command_imports_neither_pytest_nor_numpy() -> None:
     code = "import sys; from pytest_opprof.cli.main import main; main(['ops', 'Cast']); "
     code += "print({'pytest', 'numpy'} & set(sys.modules))"

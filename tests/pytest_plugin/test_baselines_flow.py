@@ -287,6 +287,7 @@ class TestStale:
             ["1 stale*", "  test_w.py::test_w window before [[]fake 1*"]
         )
 
+    @pytest.mark.processes
     def test_prune_removes_them_and_only_them(self, pytester: pytest.Pytester, suite: Suite) -> None:
         dry = pytester.run(*OPPROF, "baselines", "prune", "--dry-run", "--all-devices")
         dry.stdout.fnmatch_lines(["baselines*test_m.py.json: test_b[[]2[]]", "1 stale baseline would be removed"])
@@ -295,11 +296,13 @@ class TestStale:
         assert set(kept(pytester)) == {"test_a", "test_b[1]"}
         suite("--opprof").stdout.no_fnmatch_line("*stale*")
 
+    @pytest.mark.processes
     def test_prune_keeps_a_parameter_that_may_be_there_on_its_device(self, pytester: pytest.Pytester) -> None:
         result = pytester.run(*OPPROF, "baselines", "prune")
         result.stdout.fnmatch_lines(["kept 1 whose parameter was not collected here *", "0 stale baselines removed"])
         assert "test_b[2]" in kept(pytester)
 
+    @pytest.mark.processes
     def test_prune_removes_nothing_of_another_project(self, pytester: pytest.Pytester) -> None:
         other = pytester.mkdir("other")
         (other / "pytest.ini").write_text("[pytest]\n")
@@ -311,6 +314,7 @@ class TestStale:
         )
         assert set(kept(pytester)) == {"test_a", "test_b[1]", "test_b[2]"}
 
+    @pytest.mark.processes
     def test_prune_removes_nothing_where_pytest_cannot_collect(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(test_broken="import nothing_like_this")
         result = pytester.run(*OPPROF, "baselines", "prune")
@@ -328,6 +332,7 @@ class TestRenamedFile:
         suite("--opprof-update")
         pytester.path.joinpath("test_m.py").rename(pytester.path / "test_n.py")
 
+    @pytest.mark.processes
     def test_a_run_says_what_it_was_and_how_to_keep_its_baselines(
         self, pytester: pytest.Pytester, suite: Suite
     ) -> None:

@@ -107,6 +107,7 @@ def raises(error: BaseException, at: int = 1) -> Callable[[int], None]:
     return measured
 
 
+@pytest.mark.processes
 def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     result = suite("--opprof-update", "--opprof-processes=3")
@@ -331,6 +332,7 @@ def test_ctrl_c_while_times_are_recorded_leaves_the_calls(
     assert json.loads((pytester.path / "run.json").read_text())["interrupted"]
 
 
+@pytest.mark.processes
 def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +345,7 @@ def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.processes
 def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +366,7 @@ def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
         ("assert 0", f"{NO_TIMES} it was not measured in process 2 (failed: assert 0)"),
     ],
 )
+@pytest.mark.processes
 def test_when_a_fresh_process_goes_wrong_counts_are_kept_and_times_are_not(
     pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, error: str
 ) -> None:
@@ -370,6 +374,7 @@ def test_when_a_fresh_process_goes_wrong_counts_are_kept_and_times_are_not(
     only_counts_are_kept(pytester, suite("--opprof-update", "--opprof-processes=2"), error)
 
 
+@pytest.mark.processes
 def test_a_fresh_process_that_collects_nothing_measured_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         test_m="import os, pytest\n"

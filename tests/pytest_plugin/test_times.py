@@ -50,6 +50,7 @@ def kept(pytester: pytest.Pytester) -> dict[str, object]:
 # --- looked at again
 
 
+@pytest.mark.processes
 def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     model(pytester, 320)
@@ -67,6 +68,7 @@ def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite:
     result.stdout.fnmatch_lines(told)
 
 
+@pytest.mark.processes
 def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     model(pytester, 900, again_us=210)
@@ -134,6 +136,7 @@ def test_a():
 
 
 @pytest.mark.parametrize("end", ["assert False", "self.skipTest('enough')", "raise KeyError", "pytest.xfail('enough')"])
+@pytest.mark.processes
 def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
     pytester: pytest.Pytester, suite: Suite, end: str
 ) -> None:
@@ -150,6 +153,7 @@ def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
 
 
 @pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="pytest has subtests from 9.0 on")
+@pytest.mark.processes
 def test_subtests_are_not_run_once_more_in_this_process(pytester: pytest.Pytester, suite: Suite) -> None:
     """One that fails is reported at once, whatever becomes of the test."""
     text = """
@@ -172,6 +176,7 @@ def test_a(subtests):
     result.stdout.fnmatch_lines(["opprof: *looks slower; measuring it in process 2", "opprof: 1 test measured, 1 ok"])
 
 
+@pytest.mark.processes
 def test_what_is_measured_once_more_changes_no_counts(pytester: pytest.Pytester, suite: Suite) -> None:
     """A body whose later calls do more is no other one because it looked slower."""
     body = "fake.launch('MatMul', device_ns={ns}); [fake.launch('Add', device_ns=10) for _ in range(len(RAN))]"
@@ -227,6 +232,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
         ("fake.launch('Exp')", "a fresh process ran other ops"),
     ],
 )
+@pytest.mark.processes
 def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(
     pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, reason: str
 ) -> None:
@@ -262,6 +268,7 @@ def test_a_run_looks_again_for_so_long_and_no_longer(
 @pytest.mark.parametrize(
     "arguments", [["test_a", "-k", "test_a"], ["../sub", "-k", "test_a", "-c", "../alt.ini", "--rootdir=.."]]
 )
+@pytest.mark.processes
 def test_a_fresh_process_gets_the_arguments_as_they_are(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
@@ -284,6 +291,7 @@ def test_a_fresh_process_gets_the_arguments_as_they_are(
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
 
+@pytest.mark.processes
 def test_a_fresh_process_that_hangs_is_ended(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +304,7 @@ def test_a_fresh_process_that_hangs_is_ended(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.processes
 def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     (path,) = pytester.path.glob("baselines/*/*.json")
@@ -644,6 +653,7 @@ def test_a(n):
 """
 
 
+@pytest.mark.processes
 def test_processes_stay_for_the_next_test_that_looks_slower(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(test_m=TWO.format(ns=200_000))
     suite("--opprof-update")
