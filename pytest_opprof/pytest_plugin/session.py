@@ -446,7 +446,7 @@ class Session:
             self.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
 
     def _wrote(self, paths: Iterable[Path]) -> str:
-        return "".join(f"\n  wrote {self._shown(path)}" for path in paths)
+        return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {self._shown(path)}" for path in paths)
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
