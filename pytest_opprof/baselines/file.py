@@ -147,7 +147,7 @@ def save(path: Path, baselines: Baselines) -> list[Path]:
                 changed.append(at)
         except OSError as error:
             raise BaselineError(f"{at}: cannot be written: {error.strerror or error}") from error
-    return changed
+    return sorted(changed)
 
 
 def _holds(path: Path, plain: object) -> bool:

@@ -83,7 +83,7 @@ class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
     environment: KeptEnvironment
     schema: Literal[1]
     times: Annotated[
-        dict[str, Annotated[dict[str, Annotated[dict[str, KeptTimes], Meta(min_length=1)]], Meta(min_length=1)]],
+        dict[str, dict[str, dict[str, KeptTimes]]],
         Meta(description="By test id (without the module), then by window, then by machine."),
     ]
 

@@ -156,7 +156,8 @@ class Stored:
             return unjudged(why, runs)
         if not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
             if machine() in base.mismatched:
-                return unjudged("its times are of other calls; pytest --opprof-update records them again", runs)
+                why = "the baseline's times are of other calls (pytest --opprof-update records them again)"
+                return unjudged(why, runs)
             if base.times:
                 here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
                 return unjudged(here, runs)
