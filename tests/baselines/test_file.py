@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,6 +192,19 @@ def test_an_interruption_between_both_files_leaves_times_that_are_not_used(
 
 
 MORE_CALLS = Entry({"Add": Calls(2, 2)}, TEST_A["prefill"].times)
+
+
+def test_sound_files_are_read_without_json_schema(saved: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from pytest_opprof.baselines import store
+assert "msgspec" not in sys.modules
+store.file.load(Path({str(saved)!r}))
+assert "jsonschema" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_missing_file_of_times_is_no_times(saved: Path) -> None:
