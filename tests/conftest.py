@@ -138,10 +138,10 @@ def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
 
 def thrice(pytester: pytest.Pytester) -> None:
     """Let the one process in each baseline stand for the three that times are judged by."""
-    for path in pytester.path.rglob("*.py.json"):
+    for path in pytester.path.rglob("*.py.times.json"):
         document = json.loads(path.read_text())
-        for windows in document["tests"].values():
-            for times in (times for window in windows.values() for times in window.get("times", {}).values()):
+        for windows in document["times"].values():
+            for times in (times for machines in windows.values() for times in machines.values()):
                 conditions = [times[key] for key in ("wait_us", "yardstick_us") if key in times]
                 for processes in (*times["ops_us"].values(), times["total_us"], *conditions):
                     processes *= 3

@@ -29,6 +29,8 @@ class Entry:
     calls: Mapping[str, Calls]
     times: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     """By machine: what each process timed."""
+    mismatched: frozenset[str] = frozenset()
+    """The machines whose times in the file are of other calls, and not among these."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> Entry:
@@ -53,11 +55,12 @@ class Entry:
 
         Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
         few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
+        Times in the file that are of other calls go.
         """
         if not self.allows(now.calls):
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
-        return replace(self, times={**self.times, **now.times}) if fresh else self
+        return replace(self, times={**self.times, **now.times} if fresh else self.times, mismatched=frozenset())
 
     def _is_unlike(self, now: Entry, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
@@ -71,6 +74,8 @@ class Baselines:
 
     environment: Environment
     tests: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+    unused_times: tuple[str, ...] = ()
+    """The times in its files that nothing is judged by, and why, in words."""
 
 
 def entry_of(window: WindowResult) -> Entry:

@@ -15,9 +15,10 @@ from ..errors import UsageError
 from ..profile.calls import calls_of
 from ..profile.timings import Run, run_of
 from ..results.document import read_document
+from ..results.environment import EnvironmentResult
 from ..results.run import run_of_document
 from ..results.test_id import split_id
-from ..results.window import BODY, EnvironmentResult, OpResult, WindowNumbers, total_of
+from ..results.window import BODY, OpResult, WindowNumbers, total_of
 from . import read
 
 _HEAD_BYTES = 4096
@@ -122,6 +123,9 @@ def _document(path: Path) -> dict[str, Any] | None:
     if not head.lstrip().startswith(b"{") or not _SCHEMA.search(head):
         return None
     document = read_document(path, "JSON of a run")
+    if "times" in document:
+        calls = path.name.replace(".times.json", ".json")
+        raise UsageError(f"{path}: holds the times of baselines; name the file of their calls, {calls}")
     return document if "tests" in document else None
 
 

@@ -204,7 +204,7 @@ class Closing:
             self._summary.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
 
     def _wrote(self, paths: Iterable[Path]) -> str:
-        return "".join(f"\n  wrote {shown(self._config, path)}" for path in paths)
+        return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths)
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config

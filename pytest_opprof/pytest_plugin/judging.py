@@ -161,9 +161,13 @@ class Judging:
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
-        if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
-            here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
-            return unjudged(here, runs)
+        if not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
+            if machine() in base.mismatched:
+                why = "the baseline's times are of other calls (pytest --opprof-update records them again)"
+                return unjudged(why, runs)
+            if base.times:
+                here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
+                return unjudged(here, runs)
         if any(calls.varies for calls in base.calls.values()):
             return unjudged("its calls vary from run to run", runs)
         if self._settings.noise == "ignore":

@@ -6,41 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..profile.calls import Calls
-from ..profile.environment import Environment
 from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.timings import Run
 from ..verdict.judgement import Verdict
+from .environment import EnvironmentResult
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
 Count = Annotated[int, Meta(ge=0, le=10**18)]
 PerRound = tuple[Count, ...]
-
-
-class EnvironmentResult(Struct, frozen=True, forbid_unknown_fields=True):
-    """What decides whether counts may be compared."""
-
-    arch: str
-    device: Annotated[str, Meta(description="cpu, or the model of the accelerator.")]
-    frameworks: Annotated[dict[str, str], Meta(description="The version of each framework that recorded.")]
-    timing: Literal["", "async", "sync"]
-
-    @classmethod
-    def of(cls, environment: Environment) -> EnvironmentResult:
-        """Return *environment* as JSON has it."""
-        frameworks, timing = dict(environment.frameworks), environment.timing
-        return cls(environment.arch, environment.device, frameworks, timing)  # type: ignore[arg-type]
-
-    @property
-    def environment(self) -> Environment:
-        """What it stands for."""
-        return Environment(tuple(sorted(self.frameworks.items())), self.device, self.arch, self.timing)
 
 
 class OpResult(Struct, frozen=True, forbid_unknown_fields=True):

@@ -230,6 +230,14 @@ def test_two_baselines_are_compared_wherever_they_lie(tmp_path: Path, capsys: py
     assert found["rows"][0]["now_calls"] == 4
 
 
+def test_of_the_two_files_of_a_baseline_that_of_calls_is_to_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = place.times_of(baseline(tmp_path, us=100))
+    assert main(["diff", str(times), str(times)]) == 2
+    assert "holds the times of baselines; name the file of their calls, t.py.json\n" in capsys.readouterr().err
+
+
 def test_a_baseline_of_no_known_place_takes_a_module_only_where_there_is_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

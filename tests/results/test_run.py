@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import jsonschema
-import msgspec
 import pytest
 from msgspec import convert, to_builtins
 
@@ -13,9 +12,10 @@ from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.timings import Run
 from pytest_opprof.results import run
+from pytest_opprof.results.environment import EnvironmentResult
 from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.run import RunResult, TestRecord
-from pytest_opprof.results.window import EnvironmentResult, OpResult, WindowNumbers, WindowResult, total_of
+from pytest_opprof.results.run import TestRecord
+from pytest_opprof.results.window import OpResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
 
 from ..conftest import profile_of
@@ -82,8 +82,3 @@ def test_totals_are_of_what_is_known() -> None:
     ops = [OpResult((1, 2), (10, 20), None, None), OpResult((3, 4), None, (5, 6), None)]
     assert total_of(ops, 2) == OpResult((4, 6), (10, 20), (5, 6), None)
     assert total_of([], 2) == OpResult((0, 0), None, None, None)
-
-
-def test_the_published_schema_is_that_of_the_types() -> None:
-    published = json.loads((SCHEMAS / "run-2.json").read_text())
-    assert {**published, **json.loads(json.dumps(msgspec.json.schema(RunResult)))} == published
