@@ -76,7 +76,7 @@ def test_files_that_the_readme_links_to_are_there() -> None:
 
 
 def test_the_report_of_the_self_check_is_what_it_prints() -> None:
-    from pytest_opprof.cli import checks
+    from pytest_opprof.cli.selfcheck import checks
 
     shown = re.findall(r"^  (ok|figure) +([A-Za-z ]+?)  ", README, re.MULTILINE)
     assert [name for _, name in shown] == list(checks.CHECKS)
