@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ..backends.contract import Backend
 from ..backends.registry import threads_limited
@@ -13,11 +12,8 @@ from ..errors import UsageError
 from ..machine.core import Core
 from ..verdict.tolerances import LEAST_ROUNDS
 from .plan import Plan
-from .recorder import Recorder
+from .recorder import Recorder, is_in_use
 from .window import OPEN, Window
-
-if TYPE_CHECKING:
-    pass
 
 
 class Measurement:
@@ -62,7 +58,7 @@ class Measurement:
             if threads or not self.plan.threads:
                 yield
                 return
-            with threads_limited([backend for backend in self.backends if backend.in_use()], self.plan.threads):
+            with threads_limited([*filter(is_in_use, self.backends)], self.plan.threads):
                 self.threads = self.plan.threads
                 yield
         finally:

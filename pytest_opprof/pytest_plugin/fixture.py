@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..backends.contract import Backend
-from ..backends.registry import load_all
+from ..backends.failures import failures_of
+from ..backends.registry import learn_names, load_all
 from ..errors import BackendError, UsageError
+from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ..backends.numpy.arrays import WatchedArray
-
-
-from ..measure.measurement import Measurement
 
 SETTINGS = pytest.StashKey[Settings]()
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
@@ -45,8 +44,8 @@ def measurement_of(item: pytest.Item) -> Measurement:
         if plan.backends not in cache:
             cache[plan.backends] = load_all(plan.backends)
         for backend in cache[plan.backends]:
-            if begin_test := getattr(backend, "begin_test", None):
-                begin_test()
+            with failures_of(backend):
+                backend.begin_test()
         judges = item.config.pluginmanager.hasplugin(SESSION)
         measurement = item.stash[MEASUREMENT] = Measurement(plan, cache[plan.backends], settings.aliases, judges)
         measurement.recorder.turn = item.config.stash.get(TURN, None)
@@ -58,6 +57,7 @@ def settings_of(config: pytest.Config) -> Settings:
     """Return the settings of *config*, read at the first call."""
     if SETTINGS not in config.stash:
         config.stash[SETTINGS] = settings_from(config)
+        learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
     return config.stash[SETTINGS]
 
 
@@ -108,8 +108,10 @@ class Opprof:
         """
         __tracebackhide__ = True
         for backend in self._measurement.backends:
-            if backend.name == "numpy":
-                return backend.watch(array)  # type: ignore[attr-defined, no-any-return]  # only this backend has it
+            with failures_of(backend):
+                watched: WatchedArray | None = backend.watch(array)
+            if watched is not None:
+                return watched
         chosen = ", ".join(backend.name for backend in self._measurement.backends)
         raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
 
@@ -139,8 +141,11 @@ class Rounds(Window):
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
         self._iterated = True
-        with self._measurement.threads_for(self._rounds):
-            yield from self._run()
+        try:
+            with self._measurement.threads_for(self._rounds):
+                yield from self._run()
+        except BackendError as error:
+            raise type(error)(str(error)) from None  # ends the traceback at the user's line
 
     def _run(self) -> Iterator[int]:
         __tracebackhide__ = True

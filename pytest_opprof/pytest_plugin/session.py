@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from ..backends.registry import hints, load_all
 from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Store
 from ..baselines.update import Updates, by_environment
-from ..errors import BaselineError, OpprofError, UsageError
+from ..errors import BackendError, BaselineError, OpprofError, UsageError
 from ..machine.allocator import keep_memory
 from ..machine.core import Core
 from ..machine.cpu import machine
@@ -39,7 +40,7 @@ from ..results.window import DEPENDS, WindowReport, titled
 from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS
 from . import body
-from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly
+from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly, unmeasured
 from .fixture import MEASUREMENT, TURN, measurement_of, settings_of
 from .judging import Stored
 from .marks import plan_of
@@ -167,6 +168,8 @@ class Session:
             excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
             keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
         except Exception as error:
+            if isinstance(error, BackendError) and error is not call.raised:
+                raise unmeasured(item, error) from None
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
             self._internal_error(f"{id_of(item)} was not measured", error)
@@ -489,7 +492,7 @@ class Session:
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        nothing = _NOTHING_SEEN if self.settings.everything and self.ran else _NOTHING
+        nothing = _nothing_seen(self.settings.backends) if self.settings.everything and self.ran else _NOTHING
         said = summary(records) if records else _INTERRUPTED if self.is_cut else nothing
         yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
 
@@ -499,10 +502,19 @@ _NOTHING = (
     "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
     " its end (--opprof-all measures every test)"
 )
-_NOTHING_SEEN = (
-    "opprof: nothing was measured: no test ran an op that a backend sees (torch must be imported at the top of a"
-    " module, NumPy arrays come from opprof.array(), or --opprof-numpy=all; opprof backends says which can run here)"
-)
+
+
+def _nothing_seen(chosen: Iterable[str] | None) -> str:
+    """Return that nothing was measured, and what to do about it with the *chosen* backends."""
+    try:
+        hint = hints(load_all(chosen))
+    except OpprofError as error:
+        hint = str(error)
+    seen = f"{hint}; " if hint else ""
+    return (
+        "opprof: nothing was measured: no test ran an op that a backend sees"
+        f" ({seen}opprof backends says which can run here)"
+    )
 
 
 def _adapts(item: pytest.Item) -> str:

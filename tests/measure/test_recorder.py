@@ -8,7 +8,7 @@ import pytest
 
 from pytest_opprof import op
 from pytest_opprof.backends import fake
-from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.measure import user_ops
 from pytest_opprof.measure.recorder import Recorder
@@ -270,20 +270,14 @@ def test_memory_and_flops_are_known_or_not_whether_or_not_there_are_ranges() -> 
         assert window.profile.peak_memory == ((150,) if known else None)
 
 
-class Late:
+class Late(Backend):
     """A stand-in for a framework that is imported inside the window."""
 
     name = "late"
     imported = False
 
-    def unavailable(self) -> str | None:
-        return None
-
     def in_use(self) -> bool:
         return self.imported
-
-    def blind(self) -> str | None:
-        return None
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
