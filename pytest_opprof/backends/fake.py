@@ -19,7 +19,7 @@ from ..errors import BackendError
 from ..profile.environment import Environment
 from ..profile.event_log import EventLog
 from ..profile.op_profile import ABSENT
-from .contract import Backend, Options
+from .contract import Backend, KnownWork, Options
 
 
 class FakeBackend(Backend):
@@ -47,6 +47,10 @@ class FakeBackend(Backend):
             yield self.log
         finally:
             self.log = None
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast that nobody does."""
+        return KnownWork(lambda: (launch("aten::mm"), launch("Cast")), {"MatMul": 1, "Cast": 1}, in_threads=False)
 
 
 _BACKEND = FakeBackend()

@@ -11,13 +11,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
 from ...machine.nsight import NSYS
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
-from ..contract import Backend, Options
+from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
     from .cupti import Cupti
@@ -103,6 +105,14 @@ class CudaBackend(Backend):
             nvml.tell(log, before, after, used)
         if memory:
             memory.finish(calls, span)
+
+    def selfcheck_work(self) -> KnownWork | None:
+        """Return a sum and a cast in CuPy, or None where that is not installed."""
+        if not find_spec("cupy"):
+            return None
+        cupy: Any = import_module("cupy")
+        array = cupy.ones(1024, cupy.float32)
+        return KnownWork(lambda: (array + array).astype(cupy.float64), {"Add": 1, "Cast": 1}, first_use="import cupy")
 
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
         from . import cupti

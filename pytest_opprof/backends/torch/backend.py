@@ -24,7 +24,7 @@ from ...ops.pytorch_events import KINDS, Role, logged, role
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ...profile.op_profile import ABSENT
-from ..contract import Backend, Options
+from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
     from ..cuda.nvml import Look
@@ -135,6 +135,17 @@ class TorchBackend(Backend):
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
         _read(results, log, options)
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast on the CPU."""
+        import torch
+        from torch.profiler import profile
+
+        matrix = torch.ones(8, 8)
+        ops = {"MatMul": 1, "Cast": 1}
+        return KnownWork(
+            lambda: (matrix @ matrix).to(torch.float64), ops, profile, in_threads=False, first_use="import torch"
+        )
 
     def _spare_the_head(self) -> None:
         """Let a session lose kernels of ours: of n after idle time each lost its first n.
