@@ -53,7 +53,7 @@ def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
         (toy_backend.NeverSettles, {"counts": "expected 2 Cast, 1 Relu; found nothing"}),
         (toy_backend.SettlesInMarks, {"steps": "settle() has to wait until they are done"}),
         (toy_backend.AddsOne, {"counts": "found 2 Cast, 1 Copy, 1 Relu", "empty window": "nothing; found 1 Copy"}),
-        (toy_backend.LosesOne, {"many windows": "of 200: expected"}),
+        (toy_backend.LosesOne, {"many windows": "of 20: expected"}),
         (toy_backend.Swallows, {"exception in the body": "swallows the _MineError of a body"}),
         (toy_backend.StaysOn, {"exception in the body": "a profiler of the toy framework is running already"}),
         (
