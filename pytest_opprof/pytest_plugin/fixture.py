@@ -108,8 +108,11 @@ class Opprof:
         """
         __tracebackhide__ = True
         for backend in self._measurement.backends:
-            with failures_of(backend):
-                watched: WatchedArray | None = backend.watch(array)
+            try:
+                with failures_of(backend):
+                    watched: WatchedArray | None = backend.watch(array)
+            except BackendError as error:
+                raise type(error)(str(error)) from None  # ends the traceback at the user's line
             if watched is not None:
                 return watched
         chosen = ", ".join(backend.name for backend in self._measurement.backends)
