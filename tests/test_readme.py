@@ -102,7 +102,7 @@ def test_its_line_for_git_hides_changed_times_and_shows_changed_calls(tmp_path: 
 
 
 def test_the_report_of_the_self_check_is_what_it_prints() -> None:
-    from pytest_opprof.cli import checks
+    from pytest_opprof.cli.selfcheck import checks
 
     shown = re.findall(r"^  (ok|figure) +([A-Za-z ]+?)  ", README, re.MULTILINE)
     assert [name for _, name in shown] == list(checks.CHECKS)

@@ -19,10 +19,10 @@ from ..errors import BackendError
 from ..profile.environment import Environment
 from ..profile.event_log import EventLog
 from ..profile.op_profile import ABSENT
-from .contract import Options
+from .contract import Backend, KnownWork, Options
 
 
-class FakeBackend:
+class FakeBackend(Backend):
     """Records what `launch` and `allocate` are told while a window is open."""
 
     name = "fake"
@@ -32,15 +32,9 @@ class FakeBackend:
         self.version = "1"
         self.log: EventLog | None = None
 
-    def unavailable(self) -> None:
-        """It runs everywhere."""
-
     def in_use(self) -> bool:
         """Whoever chose it uses it."""
         return True
-
-    def blind(self) -> None:
-        """It sees all that `launch` is told."""
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -53,6 +47,10 @@ class FakeBackend:
             yield self.log
         finally:
             self.log = None
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast that nobody does."""
+        return KnownWork(lambda: (launch("aten::mm"), launch("Cast")), {"MatMul": 1, "Cast": 1}, in_threads=False)
 
 
 _BACKEND = FakeBackend()

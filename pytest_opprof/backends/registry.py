@@ -4,49 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 from .. import errors
 from ..errors import BackendError
 from ..machine import threads as machine_threads
-from .contract import Backend
+from ..ops import names
+from .contract import GROUP, Backend
+from .failures import entered, failures_of
 
-GROUP = "pytest_opprof.backends"
-_BUILTIN = (
-    EntryPoint("numpy", "pytest_opprof.backends.numpy.backend:backend", GROUP),
-    EntryPoint("torch", "pytest_opprof.backends.torch.backend:backend", GROUP),
-    EntryPoint("cuda", "pytest_opprof.backends.cuda.backend:backend", GROUP),
-    EntryPoint("fake", "pytest_opprof.backends.fake:backend", GROUP),
-)
+_BUILTIN = {
+    name: EntryPoint(name, f"pytest_opprof.backends.{module}:backend", GROUP)
+    for name, module in {
+        "numpy": "numpy.backend",
+        "torch": "torch.backend",
+        "cuda": "cuda.backend",
+        "fake": "fake",
+    }.items()
+}
 
 
 def find() -> dict[str, EntryPoint]:
     """Return the backends that are installed, built-in and third-party, by name."""
-    return {point.name: point for point in (*entry_points(group=GROUP), *_BUILTIN)}
+    return {point.name: point for point in entry_points(group=GROUP)} | _BUILTIN
 
 
 def load(name: str) -> Backend:
-    """Return the backend called *name*. Raises BackendError when there is none or it does not load."""
+    """Return the backend called *name*, after telling `ops.names` the raw names that it brings.
+
+    Raises BackendError when there is none, when it does not load, and when it is no `Backend`.
+    """
     known = find()
     if name not in known:
         raise BackendError(f"no backend {name!r}{errors.suggestion(name, known)} Known: {', '.join(sorted(known))}.")
     try:
-        backend: Backend = known[name].load()()
+        backend = known[name].load()()
     except Exception as error:  # a third party's module may fail in any way
         raise BackendError(f"backend {name!r} ({known[name].value}) does not load: {error!r}") from error
-    return backend
+    if problem := _problem(backend, name):
+        raise BackendError(f"backend {name!r} ({known[name].value}) cannot be used: {problem}; see docs/backends.md")
+    names.learn(name, backend.vocabulary)
+    return backend  # type: ignore[no-any-return]  # _problem looked at it
 
 
-@contextmanager
-def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]:
-    """Let BLAS, OpenMP and what has threads of its own among the *backends*' frameworks use so many threads."""
-    with ExitStack() as stack:
-        # Backends first: what they put back has to be what they found, not our limit.
-        for backend in backends:
-            if limit := getattr(backend, "threads_limited", None):
-                stack.enter_context(limit(threads))
-        stack.enter_context(machine_threads.threads_limited(threads))
-        yield
+def _problem(backend: object, name: str) -> str:
+    """Return what an object lacks of being the backend called *name*."""
+    if not isinstance(backend, Backend):
+        what = f"{type(backend).__module__}.{type(backend).__qualname__}"
+        return f"it is a {what}, which is not derived from pytest_opprof.backends.Backend"
+    if getattr(backend, "name", None) != name:
+        return f"its entry point is called {name!r}, its `name` is {getattr(backend, 'name', None)!r}"
+    words = backend.vocabulary
+    if not hasattr(words, "items") or not all(isinstance(text, str) for item in words.items() for text in item):
+        return "its `vocabulary` has to be a mapping of canonical ops to raw names, separated by blanks"
+    return "" if isinstance(backend.hint, str) else "its `hint` has to be a text"
 
 
 def load_all(chosen: Iterable[str] | None) -> list[Backend]:
@@ -55,6 +67,43 @@ def load_all(chosen: Iterable[str] | None) -> list[Backend]:
         return [load(name) for name in sorted(find()) if name != "fake"]
     backends = [load(name) for name in chosen]
     for backend in backends:
-        if reason := backend.unavailable():
+        with failures_of(backend):
+            reason = backend.unavailable()
+        if reason:
             raise BackendError(f"backend {backend.name!r} cannot run here: {reason}")
     return backends
+
+
+@contextmanager
+def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]:
+    """Let BLAS, OpenMP and what has threads of its own among the *backends*' frameworks use so many threads."""
+    with ExitStack() as stack:
+        # Backends first: what they put back has to be what they found, not our limit.
+        for backend in backends:
+            stack.enter_context(entered(backend, partial(backend.threads_limited, threads)))
+        stack.enter_context(machine_threads.threads_limited(threads))
+        yield
+
+
+def hints(backends: Iterable[Backend]) -> str:
+    """Return what a user can do where none of *backends* saw anything, of those that can run here."""
+    found = []
+    for backend in backends:
+        with failures_of(backend):
+            if backend.hint and not backend.unavailable():
+                found.append(backend.hint)
+    return ", ".join(reversed(found))  # names are sorted: PyTorch's before NumPy's, which everybody has
+
+
+def learn_names() -> list[str]:
+    """Tell `ops.names` the raw names of all third-party backends; return why some could not be asked.
+
+    Loads their modules: for commands and runs that look names up.
+    """
+    problems = []
+    for name in find().keys() - _BUILTIN.keys():
+        try:
+            load(name)
+        except BackendError as error:
+            problems.append(str(error))
+    return sorted(problems)

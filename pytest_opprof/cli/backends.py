@@ -17,11 +17,14 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind it: the other commands do without.
     from ..backends.cuda import driver, nvml
+    from ..backends.failures import failures_of
     from ..backends.registry import find, load
 
     for name in sorted(find()):
         try:
-            reason = load(name).unavailable()
+            backend = load(name)
+            with failures_of(backend):
+                reason = backend.unavailable()
         except OpprofError as error:
             reason = str(error)
         print(f"{name:8}  {'can run' if reason is None else f'cannot run: {reason}'}")

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from .. import __version__
 from ..errors import OpprofError
 from ..report.listing import clean
-from . import backends, baselines, check, convert, diff, formats, ops, show
+from . import backends, baselines, check, convert, diff, formats, ops, selfcheck, show
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -50,23 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"opprof {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    ops.add(commands)
-    backends.add(commands)
-
-    selfcheck = commands.add_parser("selfcheck", help="measure known work: do counts, times and verdicts hold here?")
-    selfcheck.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU, else cpu")
-    selfcheck.add_argument("--json", action="store_true", help="print what was found as JSON")
-    selfcheck.set_defaults(run=_selfcheck)
-
-    for command in (show, diff, check, convert, formats):
+    for command in (ops, backends, selfcheck, show, diff, check, convert, formats):
         command.add(commands)
 
     baselines.add(commands)
     return parser
-
-
-def _selfcheck(arguments: argparse.Namespace) -> bool:
-    # Imported here, with NumPy behind it.
-    from .selfcheck import run
-
-    return run(arguments)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from .. import errors
+from ..backends.registry import learn_names
 from ..ops import names
 
 
@@ -17,6 +19,8 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> bool:
+    for problem in learn_names():
+        print(f"opprof: {problem}", file=sys.stderr)
     wanted = {op for name in arguments.name for op in names.possible_ops(name)}
     for name in arguments.name:
         if not names.is_known(name):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
 from ..profile import query
 from ..profile.saved import OpTrace
@@ -35,6 +36,7 @@ def read(
     arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False
 ) -> list[tuple[formats.Found, OpTrace]]:
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
+    learn_names()  # of backends that are installed: what they mean is the same live and saved
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
         with _Progress(path) as progress, _bounded(path):

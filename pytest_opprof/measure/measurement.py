@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..machine.core import Core
 from ..verdict.tolerances import LEAST_ROUNDS
 from .plan import Plan
-from .recorder import Recorder
+from .recorder import Recorder, is_in_use
 from .window import OPEN, Window
 
 
@@ -58,7 +58,7 @@ class Measurement:
             if threads or not self.plan.threads:
                 yield
                 return
-            with threads_limited([backend for backend in self.backends if backend.in_use()], self.plan.threads):
+            with threads_limited([*filter(is_in_use, self.backends)], self.plan.threads):
                 self.threads = self.plan.threads
                 yield
         finally:

@@ -14,7 +14,8 @@ from threading import get_ident
 from time import perf_counter_ns
 
 from ..backends.contract import Backend, Options
-from ..errors import BackendError, NothingMeasured, UsageError
+from ..backends.failures import collecting, failure, failures_of, noted_on
+from ..errors import BackendError, NothingMeasured, OpprofError, UsageError
 from ..machine.core import Core, yardstick_ns
 from ..machine.load import waited_ns
 from ..profile.assembly import assemble
@@ -41,6 +42,8 @@ class Recorder:
         self._aliases = aliases
         self._explicit = explicit
         self._started: list[Backend] = []
+        self._unsettled: list[Backend] = []
+        """Those of them that have something to wait for: the others cost a step nothing."""
         self._open: list[Window] = []
         self._active: dict[Window, int] = {}
         self._live: ExitStack | None = None
@@ -92,6 +95,7 @@ class Recorder:
     def step(self, window: Window) -> Iterator[None]:
         """Count what runs inside as one step of an open *window*. Raises UsageError where a range is not inside it."""
         self._check_no_range_is_open(window, "begins")
+        self._settle()  # what was asked for before is not the step's, and would slow the yardstick
         if not self._active:
             if self.turn:
                 self.turn()
@@ -103,15 +107,27 @@ class Recorder:
         try:
             yield
             self._check_no_range_is_open(window, "ends")
+            self._settle()
             window._host_ns.append(perf_counter_ns() - begin - (self._paused_ns - paused))
             if waited is not None:
                 # A thread that ended took what it had waited along.
                 window._wait_ns.append(max((waited_ns() or 0) - waited, 0))
             window._yardstick_ns.append(self._yardstick_ns)
-        finally:
-            del self._active[window]
-            if self._live is not None:
-                self._mark()
+        except BaseException as error:
+            with noted_on(error):
+                self._end_step(window)
+            raise
+        self._end_step(window)
+
+    def _end_step(self, window: Window) -> None:
+        del self._active[window]
+        if self._live is not None:
+            self._mark()
+
+    def _settle(self) -> None:
+        for backend in self._unsettled:
+            with failures_of(backend):
+                backend.settle()
 
     def enter(self, name: str) -> None:
         """Begin a range of the user's, if this is the thread that is recorded. Raises UsageError for a bad name."""
@@ -139,8 +155,13 @@ class Recorder:
 
     def _mark(self, of_range: bool = False) -> None:
         self._ranges.interval_ends(perf_counter_ns() - self._marked_ns)
-        for log in self._logs:
-            log.mark(of_range)
+        for backend, log in zip(self._started, self._logs):
+            try:
+                log.mark(of_range)
+            except OpprofError:
+                raise
+            except Exception as error:
+                raise failure(backend, error) from error
         # Ranges may be many, and change nothing in what is active.
         self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
         self._marked_ns = perf_counter_ns()
@@ -148,8 +169,9 @@ class Recorder:
     def _start(self) -> None:
         begin = perf_counter_ns()
         with ExitStack() as stack:
-            self._started = [backend for backend in self._backends if self._explicit or backend.in_use()]
-            self._logs = [stack.enter_context(backend.collect(self._options)) for backend in self._started]
+            self._started = [backend for backend in self._backends if self._explicit or is_in_use(backend)]
+            self._unsettled = [backend for backend in self._started if type(backend).settle is not Backend.settle]
+            self._logs = [stack.enter_context(collecting(backend, self._options)) for backend in self._started]
             self._live = stack.pop_all()
         self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
         self._mark()
@@ -172,7 +194,10 @@ class Recorder:
         self._paused_ns += perf_counter_ns() - begin
 
     def _profiles(self) -> list[OpProfile]:
-        profiles = [log.freeze(self._aliases) for log in self._logs]
+        profiles = []
+        for backend, log in zip(self._started, self._logs):
+            with failures_of(backend):  # its events may be inside of none that there is
+                profiles.append(log.freeze(self._aliases))
         inside_ops = set[int]().union(*(log.inside_ops for log in self._logs))
         ranges = self._ranges.profile(profiles, inside_ops, self._aliases)
         return [*profiles, *([ranges] if ranges else [])]
@@ -186,18 +211,30 @@ class Recorder:
             live.__exit__(*sys.exc_info())
 
     def _check_nothing_was_missed(self) -> None:
-        late = [backend.name for backend in self._backends if backend not in self._started and backend.in_use()]
+        late = [backend.name for backend in self._backends if backend not in self._started and is_in_use(backend)]
         if late:
             raise BackendError(
                 f"{late[0]} was first imported inside the measured window, so its ops were missed. Import it at the top"
                 f" of the test module, or choose it: --opprof-backend={late[0]}"
             )
-        blind = [reason for backend in self._started if (reason := backend.blind())]
+        blind = [reason for backend in self._started if (reason := _blind(backend))]
         if len(blind) == len(self._started):
             idle = [_idle(backend) for backend in self._backends if backend not in self._started]
             raise NothingMeasured(f"nothing can be measured here: {'; '.join([*blind, *idle])}")
 
 
+def is_in_use(backend: Backend) -> bool:
+    """Tell whether this process uses what *backend* records."""
+    with failures_of(backend):
+        return backend.in_use()
+
+
+def _blind(backend: Backend) -> str | None:
+    with failures_of(backend):
+        return backend.blind()
+
+
 def _idle(backend: Backend) -> str:
-    reason = backend.unavailable()
+    with failures_of(backend):
+        reason = backend.unavailable()
     return f"{backend.name} is not in use" + (f" ({reason})" if reason else "")

@@ -122,22 +122,33 @@ def _kind(raw: str, op: str | None) -> Kind:
     return Kind.VIEW if op in vocabulary.VIEWS else Kind.COMPUTE
 
 
+_learned: dict[str, Mapping[str, str]] = {}
+
+
+def learn(framework: str, table: Mapping[str, str]) -> None:
+    """Add the *table* of a backend that is installed, shaped as those of `tables`, which win where both have a name."""
+    if _learned.get(framework, {}) != table:
+        _learned[framework] = table
+        _meanings.cache_clear()
+        _ops_by_raw_name.cache_clear()
+
+
 @cache
 def _meanings() -> dict[str, dict[str, str]]:
     """Return the raw names of each canonical op, by framework."""
     meanings: dict[str, dict[str, str]] = {}
-    for framework, ops in TABLES.items():
+    for framework, ops in (*TABLES.items(), *_learned.items()):
         for op, raws in ops.items():
-            meanings.setdefault(op, {})[framework] = raws
+            names = meanings.setdefault(op, {})
+            names[framework] = f"{names[framework]} {raws}" if framework in names else raws
     return meanings
 
 
 @cache
 def _ops_by_raw_name() -> dict[str, str]:
     compiled = {raw: op for op, raws in vocabulary.COMPILED.items() for raw in raws}
-    return compiled | {
-        raw: op for op, by_framework in _meanings().items() for raws in by_framework.values() for raw in raws.split()
-    }
+    tables = (*_learned.values(), *TABLES.values())  # the last to have a name decides
+    return compiled | {raw: op for table in tables for op, raws in table.items() for raw in raws.split()}
 
 
 @cache

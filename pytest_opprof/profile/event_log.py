@@ -82,7 +82,8 @@ class EventLog:
     ) -> int:
         """Append an event and return its index, to be the *parent* of the events inside it.
 
-        *duration_ns* includes what happens inside, *nbytes* is what it read and wrote; ABSENT where not known.
+        *duration_ns* includes what happens inside, *nbytes* is what it read and wrote; ABSENT where not known. A part
+        of its *parent* without a time of its own, as in a fused kernel, has ABSENT: it counts, the parent has the time.
         """
         self._bytes.append(nbytes)
         self._name.append(name)
@@ -154,9 +155,14 @@ class EventLog:
         )
 
     def _self_ns(self) -> NDArray[np.int64]:
-        """Return each event's duration less those of the events inside it."""
+        """Return each event's duration less those of the events inside it.
+
+        What is inside an event without a time of its own is inside the one around that.
+        """
         duration = np.array(self._duration_ns, np.int64)
         parent = np.array(self._parent, np.int64)
+        while (untimed := (parent >= 0) & (duration[parent] == ABSENT)).any():
+            parent[untimed] = parent[parent[untimed]]
         inside = np.zeros_like(duration)
         has_parent = parent >= 0
         np.add.at(inside, parent[has_parent], np.maximum(duration[has_parent], 0))

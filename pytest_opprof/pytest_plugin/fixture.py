@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..backends.contract import Backend
+from ..backends.failures import failures_of
 from ..backends.registry import load_all
 from ..errors import BackendError, UsageError
 from ..measure.measurement import Measurement
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ..backends.numpy.arrays import WatchedArray
-
 
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey[Measurement]()
@@ -41,8 +41,8 @@ def measurement_of(item: pytest.Item) -> Measurement:
         if plan.backends not in cache:
             cache[plan.backends] = load_all(plan.backends)
         for backend in cache[plan.backends]:
-            if begin_test := getattr(backend, "begin_test", None):
-                begin_test()
+            with failures_of(backend):
+                backend.begin_test()
         judges = item.config.pluginmanager.hasplugin(MEASURING)
         measurement = item.stash[MEASUREMENT] = Measurement(plan, cache[plan.backends], settings.aliases, judges)
         measurement.recorder.turn = item.config.stash.get(TURN, None)
@@ -97,8 +97,13 @@ class Opprof:
         """
         __tracebackhide__ = True
         for backend in self._measurement.backends:
-            if backend.name == "numpy":
-                return backend.watch(array)  # type: ignore[attr-defined, no-any-return]  # only this backend has it
+            try:
+                with failures_of(backend):
+                    watched: WatchedArray | None = backend.watch(array)
+            except BackendError as error:
+                raise type(error)(str(error)) from None  # ends the traceback at the user's line
+            if watched is not None:
+                return watched
         chosen = ", ".join(backend.name for backend in self._measurement.backends)
         raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
 
@@ -128,8 +133,11 @@ class Rounds(Window):
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
         self._iterated = True
-        with self._measurement.threads_for(self._rounds):
-            yield from self._run()
+        try:
+            with self._measurement.threads_for(self._rounds):
+                yield from self._run()
+        except BackendError as error:
+            raise type(error)(str(error)) from None  # ends the traceback at the user's line
 
     def _run(self) -> Iterator[int]:
         __tracebackhide__ = True

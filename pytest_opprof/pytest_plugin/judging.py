@@ -9,6 +9,7 @@ from time import monotonic
 
 import pytest
 
+from ..backends.registry import hints
 from ..baselines.entry import Entry
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, NothingMeasured
@@ -38,10 +39,15 @@ LOOKING_S = 300
 _VARY = "calls that vary from run to run are kept as ranges: record it again"
 CONFIRMING_S = 60
 """What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
-_NO_OP = (
-    "nothing was recorded: no op ran, or none that a backend sees (torch must be imported at the top of the module,"
-    " NumPy arrays come from opprof.array(), or --opprof-numpy=all). If no op is meant to run, say op_budget(calls=0)"
-)
+
+
+def nothing_recorded(measurement: Measurement) -> str:
+    """Return that nothing was recorded, and what to do about it."""
+    hint = hints(measurement.backends)
+    return (
+        f"nothing was recorded: no op ran, or none that a backend sees{f' ({hint})' if hint else ''}."
+        " If no op is meant to run, say op_budget(calls=0)"
+    )
 
 
 class Judging:
@@ -106,13 +112,13 @@ class Judging:
                 if not plan.marked:
                     continue
                 if not plan.budget.allows_nothing:
-                    raise NothingMeasured(_NO_OP)
+                    raise NothingMeasured(nothing_recorded(measurement))
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
             nothing = Environment(())
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
-                raise NothingMeasured(f"{lost}. {_NO_OP}")
+                raise NothingMeasured(f"{lost}. {nothing_recorded(measurement)}")
 
     def _each(
         self,

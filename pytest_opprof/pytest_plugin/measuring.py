@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..baselines.stale import Collected
 from ..baselines.store import Store
-from ..errors import OpprofError, UsageError
+from ..errors import BackendError, OpprofError, UsageError
 from ..machine.allocator import keep_memory
 from ..machine.cpu import machine
 from ..measure.measurement import Measurement
@@ -24,7 +24,7 @@ from ..results.test_id import id_of, split_id
 from ..units import plural
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
-from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly
+from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly, unmeasured
 from .fixture import MEASUREMENT, measurement_of
 from .judging import Judging, is_open
 from .marks import plan_of
@@ -116,6 +116,8 @@ class Measuring:
             excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
             keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
         except Exception as error:
+            if isinstance(error, BackendError) and error is not call.raised:
+                raise unmeasured(item, error) from None
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
             self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))

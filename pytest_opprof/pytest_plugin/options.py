@@ -9,7 +9,7 @@ import pytest
 
 from .. import errors
 from ..backends.contract import Timing, Watched
-from ..backends.registry import find
+from ..backends.registry import find, learn_names
 from ..errors import UsageError
 from ..measure.plan import Noise, Settings
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
@@ -19,6 +19,7 @@ def settings_of(config: pytest.Config) -> Settings:
     """Return the settings of *config*. Raises UsageError, naming the flag, for a value that means nothing."""
     if _SETTINGS not in config.stash:
         config.stash[_SETTINGS] = _settings(config)
+        learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
     return config.stash[_SETTINGS]
 
 

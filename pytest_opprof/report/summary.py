@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..backends.registry import hints, load_all
+from ..errors import OpprofError
 from ..measure.plan import Settings
 from ..results.run import WORDS, Status, TestRecord
 from ..units import plural
@@ -14,10 +16,6 @@ _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _NOTHING = (
     "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
     " its end (--opprof-all measures every test)"
-)
-_NOTHING_SEEN = (
-    "opprof: nothing was measured: no test ran an op that a backend sees (torch must be imported at the top of a"
-    " module, NumPy arrays come from opprof.array(), or --opprof-numpy=all; opprof backends says which can run here)"
 )
 
 
@@ -63,9 +61,22 @@ class Summary:
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        nothing = _NOTHING_SEEN if settings.everything and self.ran else _NOTHING
+        nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
         yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
+
+
+def _nothing_seen(chosen: Iterable[str] | None) -> str:
+    """Return that nothing was measured, and what to do about it with the *chosen* backends."""
+    try:
+        hint = hints(load_all(chosen))
+    except OpprofError as error:
+        hint = str(error)
+    seen = f"{hint}; " if hint else ""
+    return (
+        "opprof: nothing was measured: no test ran an op that a backend sees"
+        f" ({seen}opprof backends says which can run here)"
+    )
 
 
 def _counted(records: Sequence[TestRecord]) -> str:

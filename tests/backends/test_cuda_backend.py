@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import pytest_opprof
 from pytest_opprof import op
-from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.backends.cuda import backend as cuda_backend
 from pytest_opprof.backends.cuda import cupti, nvml
 from pytest_opprof.backends.cuda import driver as cuda_driver
@@ -32,6 +32,7 @@ from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.assembly import assemble, joined
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
 from pytest_opprof.profile.op_profile import ABSENT, MemoryUse, OpProfile
 from pytest_opprof.profile.timings import Run, run_of
@@ -700,7 +701,7 @@ def test_torch_owns_cupti_where_it_is_imported_and_built_for_cuda(
 def test_where_torch_owns_cupti_a_window_that_saw_nothing_says_so(
     gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Blind:
+    class Blind(Backend):
         name = "numpy"
 
         def in_use(self) -> bool:
@@ -710,13 +711,11 @@ def test_where_torch_owns_cupti_a_window_that_saw_nothing_says_so(
             return "it was shown nothing"
 
         @contextmanager
-        def collect(self, options: Options) -> Iterator[object]:
-            from pytest_opprof.profile.event_log import EventLog
-
+        def collect(self, options: Options) -> Iterator[EventLog]:
             yield EventLog(Environment((("numpy", "2"),)))
 
     torch_owns(monkeypatch, gpu)
-    recorder = Recorder([Blind(), backend], Options())  # type: ignore[list-item]
+    recorder = Recorder([Blind(), backend], Options())
     window = Window("w")
     with pytest.raises(
         NothingMeasured, match=r"it was shown nothing; cuda is not in use \(torch with CUDA is imported"

@@ -13,8 +13,9 @@ import pytest
 from pytest_opprof.backends import fake
 from pytest_opprof.backends.cuda import driver as cuda_driver
 from pytest_opprof.backends.cuda import nvml
-from pytest_opprof.cli import checks, main, selfcheck, workloads
-from pytest_opprof.cli.workloads import Clock, Sizes, Work
+from pytest_opprof.cli import main
+from pytest_opprof.cli.selfcheck import checks, command, workloads
+from pytest_opprof.cli.selfcheck.workloads import Clock, Sizes, Work
 from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.verdict.judgement import Judgement, Verdict
@@ -90,7 +91,7 @@ def work_of(device: Device, on_host: bool = False) -> Work:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *works: Work) -> None:
-    monkeypatch.setattr(selfcheck, "works", lambda device: iter(works))
+    monkeypatch.setattr(command, "works", lambda device: iter(works))
 
 
 @pytest.fixture
@@ -247,7 +248,7 @@ def test_a_check_that_breaks_has_failed_and_the_others_go_on(
     def full(subject: object) -> None:
         raise MemoryError("no memory is left")
 
-    monkeypatch.setattr(selfcheck, "CHECKS", {**checks.CHECKS, "counts": lost, "windows": full})
+    monkeypatch.setattr(command, "CHECKS", {**checks.CHECKS, "counts": lost, "windows": full})
     code, lines, _ = report()
     assert code == 1
     assert lines["counts"].endswith("found CUPTI dropped 7 records")
@@ -259,14 +260,14 @@ def test_work_that_cannot_begin_has_failed_and_other_work_goes_on(
     device: Device, report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = iter([work_of(Device()), work_of(device)])
-    monkeypatch.setattr(selfcheck, "works", lambda device: works)
-    subject = selfcheck.Subject
+    monkeypatch.setattr(command, "works", lambda device: works)
+    subject = command.Subject
 
     def once(work: Work) -> checks.Subject:
-        monkeypatch.setattr(selfcheck, "Subject", subject)
+        monkeypatch.setattr(command, "Subject", subject)
         raise BackendError("the profiler does not start")
 
-    monkeypatch.setattr(selfcheck, "Subject", once)
+    monkeypatch.setattr(command, "Subject", once)
     code, lines, _ = report()
     assert code == 1
     assert lines["first window"].endswith("found the profiler does not start")
@@ -287,7 +288,7 @@ def test_ctrl_c_is_one_line(device: Device, report: Report, monkeypatch: pytest.
     def interrupted(subject: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(selfcheck, "CHECKS", {"counts": interrupted})
+    monkeypatch.setattr(command, "CHECKS", {"counts": interrupted})
     code, _, text = report("--device", "cpu")
     assert (code, text) == (130, "opprof selfcheck on cpu, as asked\nopprof: interrupted\n")
 
@@ -311,7 +312,7 @@ def test_without_a_gpu_cuda_cannot_be_checked_and_the_cpu_is(
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
     _, _, text = report()
     assert text.splitlines()[0] == f"opprof selfcheck on cpu, no GPU to use: {problem}"
-    monkeypatch.setattr(selfcheck, "works", workloads.works)
+    monkeypatch.setattr(command, "works", workloads.works)
     assert report("--device", "cuda") == (2, {}, f"opprof: selfcheck cannot run on cuda: {problem}\n")
 
 

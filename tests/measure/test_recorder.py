@@ -8,7 +8,7 @@ import pytest
 
 from pytest_opprof import op
 from pytest_opprof.backends import fake
-from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.measure import user_ops
 from pytest_opprof.measure.recorder import Recorder
@@ -270,20 +270,14 @@ def test_memory_and_flops_are_known_or_not_whether_or_not_there_are_ranges() -> 
         assert window.profile.peak_memory == ((150,) if known else None)
 
 
-class Late:
+class Late(Backend):
     """A stand-in for a framework that is imported inside the window."""
 
     name = "late"
     imported = False
 
-    def unavailable(self) -> str | None:
-        return None
-
     def in_use(self) -> bool:
         return self.imported
-
-    def blind(self) -> str | None:
-        return None
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -323,3 +317,44 @@ def test_a_backend_that_is_not_in_use_is_not_started_unless_it_was_chosen() -> N
     with measure(Recorder([Late()], Options(), explicit=True)) as window:
         pass
     assert window.calls == 0
+
+
+class Asynchronous(Backend):
+    """A stand-in for a framework that does later what it is asked for."""
+
+    name = "asynchronous"
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def in_use(self) -> bool:
+        return True
+
+    def settle(self) -> None:
+        self.log.append("settle")
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        yield EventLog(Environment((("asynchronous", "1"),)), on_mark=lambda: self.log.append("mark"))
+
+
+def test_a_step_begins_and_ends_settled_and_a_range_inside_it_does_not_wait() -> None:
+    backend = Asynchronous()
+    recorder, window = Recorder([fake.backend(), backend], Options(), explicit=True), Window("w")
+    with recorder.open(window):
+        for number in range(2):
+            with recorder.step(window):
+                backend.log.append(f"step {number}")
+                with op("mine"):
+                    pass
+    step = ["settle", "mark", "step {}", "mark", "mark", "settle", "mark"]
+    assert backend.log == ["mark", *(what.format(number) for number in range(2) for what in step)]
+
+
+def test_what_a_step_waits_for_is_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, now = Asynchronous(), [0]
+    monkeypatch.setattr("pytest_opprof.measure.recorder.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(backend, "settle", lambda: now.__setitem__(0, now[0] + 700))
+    with measure(Recorder([backend], Options())) as window:
+        now[0] += 5
+    assert window.host_ns == 705

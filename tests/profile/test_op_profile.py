@@ -215,6 +215,45 @@ def test_op_times_add_up_to_the_time_of_the_outermost(events: list[tuple[str, in
     assert profile.total.device_ns == (outermost,)
 
 
+@given(nested(), st.data())
+def test_parts_without_a_time_of_their_own_change_no_total(
+    events: list[tuple[str, int, int]], data: st.DataObject
+) -> None:
+    log = EventLog(ENVIRONMENT)
+    outermost = sum(ns for _, parent, ns in events if parent < 0)
+    around = log.add(log.name("mylib::around"), outermost)
+    for raw, parent, ns in events:
+        known = data.draw(st.booleans())
+        log.add(log.name(raw), ns if known else ABSENT, around if parent < 0 else around + 1 + parent)
+    assert log.freeze().total.device_ns == (outermost,)
+
+
+def test_a_part_of_a_fused_kernel_counts_and_its_time_is_unknown_and_the_kernel_keeps_all_of_it() -> None:
+    log = EventLog(ENVIRONMENT)
+    fusion = log.add(log.name("ynn_fusion"), 66)
+    for _ in range(2):
+        log.add(log.name("Cast"), ABSENT, fusion)
+    log.add(log.name("MatMul"), ABSENT, fusion)
+    log.add(log.name("MatMul"), 30)
+    profile = log.freeze()
+    assert {stats.op: (stats.calls, stats.device_ns) for stats in profile.ops} == {
+        "ynn_fusion": ((1,), (66,)),
+        "Cast": ((2,), None),
+        "MatMul": ((2,), None),
+    }
+    assert profile.total.device_ns == (96,)
+
+
+def test_what_is_timed_inside_a_part_without_a_time_is_taken_from_the_one_around_it() -> None:
+    log = EventLog(ENVIRONMENT)
+    outer = log.add(log.name("mylib::outer"), 100)
+    part = log.add(log.name("mylib::part"), ABSENT, outer)
+    log.add(log.name("Cast"), 30, log.add(log.name("mylib::inner_part"), ABSENT, part))
+    profile = log.freeze()
+    assert (profile.stats("mylib::outer").device_ns, profile.stats("Cast").device_ns) == ((70,), (30,))
+    assert profile.total.device_ns == (100,)
+
+
 def test_what_is_no_op_takes_its_time_outside_of_ops() -> None:
     log = EventLog(ENVIRONMENT)
     log.add(log.name("aten::mm"), 10)

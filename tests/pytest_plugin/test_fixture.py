@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_opprof.backends import fake
+
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest, unittest\nfrom pytest_opprof.backends import fake\n"
 
@@ -389,3 +391,15 @@ def test_output(opprof, capfd):
 """
     )
     pytester.runpytest_subprocess("--opprof-backend=torch").assert_outcomes(passed=1)
+
+
+def test_an_array_is_watched_by_the_first_backend_that_watches_arrays(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake.FakeBackend, "watch", lambda self, array: ["watched", *array])
+    pytester.makepyfile("def test_a(opprof): assert opprof.array([1, 2]) == ['watched', 1, 2]")
+    suite("--opprof").assert_outcomes(passed=1)
+    monkeypatch.setattr(fake.FakeBackend, "watch", lambda self, array: array.no_such)
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["E *BackendError: backend 'fake' (*) failed: AttributeError: *"])
+    result.stdout.no_fnmatch_line("*failures.py*")

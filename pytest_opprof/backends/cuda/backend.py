@@ -11,13 +11,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
 from ...machine.nsight import NSYS
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
-from ..contract import Options
+from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
     from .cupti import Cupti
@@ -39,8 +41,12 @@ _USERS = (
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
 
 
-class CudaBackend:
-    """Collects kernels, copies, sets, launches and synchronisations of all GPUs and threads of this process."""
+class CudaBackend(Backend):
+    """Collects kernels, copies, sets, launches and synchronisations of all GPUs and threads of this process.
+
+    It does not wait when a step settles: work belongs to the step whose call started it, however late it runs, and has
+    the GPU's own time. `collect` waits once before a window and once after it.
+    """
 
     name = "cuda"
 
@@ -57,9 +63,6 @@ class CudaBackend:
         """Tell whether this process imported what uses a GPU, has one, and does not leave it to torch's profiler."""
         # In this order: the first is all that other processes pay for.
         return any(user in sys.modules for user in _USERS) and not _torch_owns() and self._device_problem() is None
-
-    def blind(self) -> None:
-        """It shows its own wait at the end of a window: an empty window is an empty window."""
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -102,6 +105,14 @@ class CudaBackend:
             nvml.tell(log, before, after, used)
         if memory:
             memory.finish(calls, span)
+
+    def selfcheck_work(self) -> KnownWork | None:
+        """Return a sum and a cast in CuPy, or None where that is not installed."""
+        if not find_spec("cupy"):
+            return None
+        cupy: Any = import_module("cupy")
+        array = cupy.ones(1024, cupy.float32)
+        return KnownWork(lambda: (array + array).astype(cupy.float64), {"Add": 1, "Cast": 1}, first_use="import cupy")
 
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
         from . import cupti

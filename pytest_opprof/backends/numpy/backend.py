@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ...errors import BackendError, UsageError
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
-from ..contract import Options
+from ..contract import Backend, KnownWork, Options
 from . import functions, scalars  # noqa: F401  # which adds the scalars
 from .arrays import Watch, WatchedArray, hidden
 
@@ -19,16 +19,14 @@ SHOWN = 3
 """How many places a remark names."""
 
 
-class NumpyBackend:
+class NumpyBackend(Backend):
     """Records what is done with arrays that `watch` returned, and with what comes of them."""
 
     name = "numpy"
+    hint = "NumPy arrays come from opprof.array(), or --opprof-numpy=all"
 
     def __init__(self) -> None:
         self._watch = Watch()
-
-    def unavailable(self) -> None:
-        """NumPy is always there: this package needs it."""
 
     def in_use(self) -> bool:
         """It costs nothing to wait for a watched array."""
@@ -70,6 +68,15 @@ class NumpyBackend:
         if self._watch.ended:
             log.unseen.extend(self._watch.ended)
             log.remark(_not_seen(self._watch.ended))
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast of watched arrays."""
+
+        def run() -> object:
+            array = self.watch(np.ones((8, 8), np.float32))
+            return (array @ array).astype(np.float64)
+
+        return KnownWork(run, {"MatMul": 1, "Cast": 1})
 
 
 def backend() -> NumpyBackend:

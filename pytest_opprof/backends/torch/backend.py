@@ -24,7 +24,7 @@ from ...ops.pytorch_events import KINDS, Role, logged, role
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ...profile.op_profile import ABSENT
-from ..contract import Options
+from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
     from ..cuda.nvml import Look
@@ -46,10 +46,16 @@ _SPARE = 8
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
-class TorchBackend:
-    """Collects aten ops, autograd's and torch.compile's kernels of the thread that opened the window."""
+class TorchBackend(Backend):
+    """Collects aten ops, autograd's and torch.compile's kernels of the thread that opened the window.
+
+    It has nothing to settle. On a CPU an op returns when it is done. What a GPU does is timed by the GPU and belongs to
+    the step that asked for it, however late it runs; a wait in each step would end the overlap of steps that a program
+    has. One wait before the window and one after it are enough for that.
+    """
 
     name = "torch"
+    hint = "torch must be imported at the top of the module"
 
     def __init__(self) -> None:
         self._sessions = 0
@@ -64,9 +70,6 @@ class TorchBackend:
     def in_use(self) -> bool:
         """Tell whether something imported torch."""
         return "torch" in sys.modules
-
-    def blind(self) -> None:
-        """The profiler shows its own marks: an empty window is an empty window."""
 
     @contextmanager
     def threads_limited(self, threads: int) -> Iterator[None]:
@@ -132,6 +135,17 @@ class TorchBackend:
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
         _read(results, log, options)
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast on the CPU."""
+        import torch
+        from torch.profiler import profile
+
+        matrix = torch.ones(8, 8)
+        ops = {"MatMul": 1, "Cast": 1}
+        return KnownWork(
+            lambda: (matrix @ matrix).to(torch.float64), ops, profile, in_threads=False, first_use="import torch"
+        )
 
     def _spare_the_head(self) -> None:
         """Let a session lose kernels of ours: of n after idle time each lost its first n.

@@ -380,11 +380,12 @@ class _Host:
 
     def did(self, done: Activity, home: int) -> None:
         """Say that a GPU did something that the op *home* asked for."""
-        if move := _move(done.name):
+        move = _move(done.name)
+        if not (move and is_nccl(done.name)):  # a collective has no time of its own
+            self._device_ns[home] += done.duration_ns
+        if move:
             self._is_memcpy(home, move)
-            return
-        self._device_ns[home] += done.duration_ns
-        if self._meanings[home].kind in (Kind.WRAPPER, Kind.GROUP):
+        elif self._meanings[home].kind in (Kind.WRAPPER, Kind.GROUP):
             self._workers.add(self.ops[home].name)
 
     def _is_memcpy(self, home: int, move: str) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import __version__
-from ..backends.cuda import driver, nvml
-from ..backends.registry import threads_limited
-from ..errors import BackendError
-from ..machine.allocator import keep_memory
-from ..report.listing import clean, document
+from ... import __version__
+from ...backends.cuda import driver, nvml
+from ...backends.registry import threads_limited
+from ...errors import BackendError
+from ...machine.allocator import keep_memory
+from ...report.listing import clean, document
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
 from .workloads import Work, works
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.contract import Backend
-from ..backends.cuda import driver
-from ..backends.registry import load
-from ..errors import BackendError
+from ...backends.contract import Backend
+from ...backends.cuda import driver
+from ...backends.registry import load
+from ...errors import BackendError
 
 LONGER = 1.5
 """How much more work a slowed product is: it sums over so many times the elements, so that it takes as much longer."""

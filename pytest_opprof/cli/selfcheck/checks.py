@@ -13,19 +13,19 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from ..backends.contract import Options
-from ..errors import BackendError
-from ..machine.core import Core
-from ..machine.load import Watch
-from ..measure.recorder import Recorder
-from ..measure.window import Window
-from ..profile.op_profile import OpProfile
-from ..profile.timings import Run, run_of
-from ..units import format_change, format_ns, format_share
-from ..verdict.budgets import Budget
-from ..verdict.judgement import Judgement, Verdict
-from ..verdict.stored_rule import STORED_RULE, Rule, clean_processes, judge
-from ..verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES
+from ...backends.contract import Options
+from ...errors import BackendError
+from ...machine.core import Core
+from ...machine.load import Watch
+from ...measure.recorder import Recorder
+from ...measure.window import Window
+from ...profile.op_profile import OpProfile
+from ...profile.timings import Run, run_of
+from ...units import format_change, format_ns, format_share
+from ...verdict.budgets import Budget
+from ...verdict.judgement import Judgement, Verdict
+from ...verdict.stored_rule import STORED_RULE, Rule, clean_processes, judge
+from ...verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES
 from .workloads import LONGER, Work
 
 OK, FAILED, NOT_DECIDED, FIGURE = "ok", "FAILED", "not decided", "figure"
