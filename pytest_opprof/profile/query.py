@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeVar
 from .. import errors
 from ..errors import UsageError
 from ..ops import dtypes, names
-from .saved import KernelRecord, OpRecord, OpTrace, Shape, Whole, communicates, op_of
+from .op_key import Shape
+from .saved import KernelRecord, OpRecord, OpTrace, Whole, communicates, op_of
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..profile.op_key import Shape
 from ..profile.query import Line
-from ..profile.saved import KernelRecord, Shape
+from ..profile.saved import KernelRecord
 from ..units import format_bytes, format_flops, format_ns, format_share
 
 FORMATS = ("table", "markdown", "json", "csv")

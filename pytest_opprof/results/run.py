@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ import numpy as np
 from .. import __version__
 from ..errors import UsageError
 from ..machine.files import write_atomically
+from ..profile.assembly import Part, built
+from ..profile.columns import ABSENT, Columns
 from ..profile.environment import environment_of, plain_environment
-from ..profile.op_profile import ABSENT, OpProfile
+from ..profile.op_key import OpKey
+from ..profile.op_profile import OpProfile
 from ..profile.timings import Run
 from ..units import plural
 from ..verdict.judgement import Verdict
@@ -121,23 +124,17 @@ def profile_of(window: Plain) -> OpProfile:
     def column(key: str) -> np.typing.NDArray[np.int64]:
         return np.array([ops[op][key] or [ABSENT] * rounds for op in ops], np.int64).reshape(-1)
 
-    return OpProfile(
-        environment=environment_of(window["environment"]),
-        op_names=tuple(ops),
-        raw_names=tuple(ops),
-        op=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
-        raw=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
+    keys = [OpKey(op, op) for op in ops]
+    columns = Columns(
+        key=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
+        step=np.tile(np.arange(rounds, dtype=np.int32), len(ops)),
         counted=column("calls"),
         events=column("calls"),
         device_ns=column("device_ns"),
         bytes=column("bytes"),
-        flops=None,
-        step=np.tile(np.arange(rounds, dtype=np.int32), len(ops)),
-        host_ns=tuple(window["host_ns"]),
-        memory=None,
-        knows=lambda name: False,
-        busy_ns=None if window["busy_ns"] is None else tuple(window["busy_ns"]),
     )
+    profile = built(environment_of(window["environment"]), window["host_ns"], Part(keys, columns))
+    return replace(profile, busy_ns=None if window["busy_ns"] is None else tuple(window["busy_ns"]))
 
 
 def plain_run(run: Run) -> Plain:

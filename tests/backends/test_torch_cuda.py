@@ -25,10 +25,11 @@ from pytest_opprof.backends.torch.cuda import Activity, Allocation, Call, Op, Re
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.ops.names import stable
 from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats
-from pytest_opprof.profile.op_profile import ABSENT, OpProfile
+from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.saved import OUTSIDE
 from pytest_opprof.readers.pytorch import kineto as reader
 from pytest_opprof.readers.shared.options import Options as ReadOptions

@@ -5,7 +5,7 @@ import pytest
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile import query
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import OUTSIDE, OpRecord, OpTrace, label
+from pytest_opprof.profile.saved import OUTSIDE, OpRecord, OpTrace
 
 PROFILE = OpTrace(
     "made",
@@ -41,13 +41,16 @@ def test_what_the_source_does_not_know_stays_unknown() -> None:
 
 def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
     assert [stats.op for stats in PROFILE.profile(by="name").ops] == ["l/a", "c", "l"]
-    assert label(PROFILE.records[3], "shape") == "Cast FLOAT->DT_BF16"
     shaped = OpRecord(
         "x", "MatMul", input_shapes=((32, 64), (64,)), input_dtypes=("f32", "f32"), output_dtypes=("f32",)
     )
-    assert label(shaped, "shape") == "MatMul f32 [32,64],[64]"
     layouts = OpRecord("x", "TransData", input_formats=("NCHW",), output_formats=("NC1HWC0",))
-    assert label(layouts, "shape") == "TransData NCHW->NC1HWC0"
+    trace = OpTrace("made", PROFILE.environment, (PROFILE.records[3]._replace(step=0), shaped, layouts))
+    assert [stats.op for stats in trace.profile(by="shape").ops] == [
+        "Cast FLOAT->DT_BF16",
+        "MatMul f32 [32,64],[64]",
+        "TransData NCHW->NC1HWC0",
+    ]
 
 
 def test_however_ops_are_told_apart_the_total_is_the_same() -> None:

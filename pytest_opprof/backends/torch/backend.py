@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
 from ...ops.pytorch_events import KINDS, Role, logged, role
+from ...profile.columns import ABSENT
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
-from ...profile.op_profile import ABSENT
 from ..contract import Options
 
 if TYPE_CHECKING:

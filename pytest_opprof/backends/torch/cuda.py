@@ -32,8 +32,8 @@ from ...ops.pytorch_events import KINDS, Role, compiler_kernels, logged, meaning
 from ...ops.vocabulary import CASTS, COPY
 from ...profile import kernels
 from ...profile.attribution import NOBODY, owners
+from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
-from ...profile.op_profile import ABSENT
 from ..cuda import events as cuda_events
 from ..cuda.cupti_records import DRIVER, RUNTIME, Table
 from ..cuda.events import Calls, Span, Work

@@ -14,7 +14,8 @@ from math import fsum, nan
 from typing import TypeVar
 
 from ...errors import TraceError
-from ...profile.saved import OUTSIDE, OpRecord, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OUTSIDE, OpRecord
 from ..shared.durations import Untimed
 from ..shared.place import Place
 from ..shared.tables import known

@@ -29,7 +29,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OpRecord, OpTrace
 from ..shared.options import Options
 from ..shared.place import Place
 from .graph import comp_node, environment, op_by_mode

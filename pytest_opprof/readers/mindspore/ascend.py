@@ -28,7 +28,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
-from ...profile.saved import COMMUNICATION_PLACES, OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import COMMUNICATION_PLACES, OpRecord, OpTrace
 from ..shared import tables
 from ..shared.place import Place
 from . import folder as common

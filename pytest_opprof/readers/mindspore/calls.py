@@ -15,7 +15,8 @@ from itertools import islice, repeat
 from operator import gt
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OpRecord
 from ..shared.place import Place
 from . import folder as common
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OpRecord, OpTrace
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import MOST_OPS, ONCE, Function, executed

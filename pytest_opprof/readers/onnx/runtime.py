@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options

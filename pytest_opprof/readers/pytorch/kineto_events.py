@@ -22,7 +22,7 @@ from msgspec import field as named
 from ...ops import vocabulary
 from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, logged, meaning_as, role
-from ...profile.saved import Shape
+from ...profile.op_key import Shape
 from .rows import Rows
 
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OpRecord
 from .place import Place
 
 MOST_OPS = 500_000
