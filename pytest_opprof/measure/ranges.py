@@ -71,7 +71,7 @@ class Ranges:
         """
         if not self._entered:
             return None
-        ran = {name for profile in recorded for name in profile.op_names | profile.raw_names}
+        ran = {name for profile in recorded for name in (*profile.op_names, *profile.raw_names)}
         for name in ran.intersection(name for name, _ in self._entered):
             raise UsageError(f"opprof.op({name!r}): an op of this name ran beside it; give the range another name")
         # No framework's: it decides nothing about what was measured, and knows all there is to know of itself.

@@ -84,17 +84,16 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
     if by == "type":
         return profile
     if by == "name":
-        named = [key._replace(op=key.name or key.raw) for key in keys]
-        part = Part(named, replace(columns, counted=columns.events), profile.on_device)
-    else:
-        shaped = [key._replace(op=f"{key.op} {key.signature}".rstrip()) for key in keys]
-        shaped += [key._replace(op=f"{key.op} (parts)") for key in keys]
-        is_part = columns.counted == 0
-        counted = np.where(is_part, columns.events, columns.counted)
-        columns = replace(columns, key=columns.key + is_part.astype(np.int32) * len(keys), counted=counted)
-        part = Part(shaped, columns, profile.on_device)
-    again = built(profile.environment, profile.host_ns, part)
-    return replace(profile, keys=again.keys, columns=again.columns, on_device=again.on_device)
+        named = (OpKey(key.name or key.raw, *key[1:]) for key in keys)
+        return replace(profile, keys=tuple(named), columns=replace(columns, counted=columns.events))
+    is_part = columns.counted == 0
+    with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
+    key = columns.key.copy()
+    key[is_part] = len(keys) + number
+    shaped = [OpKey(f"{key.op} {key.signature}".rstrip(), *key[1:]) for key in keys]
+    shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
+    counted = np.where(is_part, columns.events, columns.counted)
+    return replace(profile, keys=tuple(shaped), columns=replace(columns, key=key, counted=counted))
 
 
 def joined(profiles: Sequence[OpProfile]) -> OpProfile:

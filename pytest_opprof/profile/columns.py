@@ -58,5 +58,6 @@ class Columns:
 
 def numbered(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.int32]]:
     """Return the distinct *values*, and for each its index among them."""
-    index = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    return tuple(index), np.array([index[value] for value in values], np.int32)
+    index: dict[Value, int] = {}
+    numbers = [index.setdefault(value, len(index)) for value in values]
+    return tuple(index), np.array(numbers, np.int32)

@@ -114,28 +114,28 @@ class OpProfile:
         """Whether nothing at all was recorded, so that no count of it says anything."""
         return not len(self.columns)
 
-    @cached_property
-    def op_names(self) -> frozenset[str]:
+    @property
+    def op_names(self) -> tuple[str, ...]:
         """The ops, canonical where they have a canonical name."""
-        return frozenset(key.op for key in self.keys)
+        return self._by_op[0]
 
-    @cached_property
-    def raw_names(self) -> frozenset[str]:
+    @property
+    def raw_names(self) -> tuple[str, ...]:
         """What the frameworks call them."""
-        return frozenset(key.raw for key in self.keys)
+        return self._by_raw[0]
 
     @cached_property
     def ops(self) -> tuple[OpStats, ...]:
         """The numbers of each op, the most expensive first."""
-        names, op = self._by_op
-        stats = [self._stats(name, op == index) for index, name in enumerate(names)]
+        op_names, op = self._by_op
+        stats = [self._stats(name, op == index) for index, name in enumerate(op_names)]
         return tuple(sorted((s for s in stats if any(s.calls)), key=lambda s: (-s.fastest_ns, -s.most_calls, s.op)))
 
     @cached_property
     def total(self) -> OpStats:
         """The numbers of all ops; a conversion that converted nothing is none, and took its time outside of them."""
-        names, op = self._by_op
-        is_op = np.bincount(op, self.columns.counted, len(names)) > 0
+        op_names, op = self._by_op
+        is_op = np.bincount(op, self.columns.counted, len(op_names)) > 0
         return self._stats("total", is_op[op], partly=True)
 
     @property
@@ -159,7 +159,7 @@ class OpProfile:
         """How often the host gave the device a kernel or a graph of them, a step; None where not recorded."""
         if not any(map(cuda_calls.is_launch, self.raw_names)) and not self.knows("cudaLaunchKernel"):
             return None
-        return self._per_step(self._where(lambda key: cuda_calls.is_launch(key.raw)), self.columns.events)
+        return self._per_step(_events_of(self._by_raw, cuda_calls.is_launch), self.columns.events)
 
     def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
         """Return the numbers of *name*: a canonical op, a raw name or a glob.
@@ -173,9 +173,9 @@ class OpProfile:
             return self._glob(name, aliases or {}, known)
         # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
         if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
-            return self._stats(name, self._where(lambda key: key.op == name))
+            return self._stats(name, _events_of(self._by_op, name.__eq__))
         if name in self.raw_names:
-            return self._stats(name, self._where(lambda key: key.raw == name), every_event=True)
+            return self._stats(name, _events_of(self._by_raw, name.__eq__), every_event=True)
         if not names.is_known(name, aliases) and name not in known and not self.knows(name):
             raise errors.unknown(name, {*names.canonical_ops(), *self.op_names, *self.raw_names, *known})
         return self._stats(name, np.zeros(len(self.columns), bool))
@@ -187,20 +187,24 @@ class OpProfile:
     @cached_property
     def _by_op(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
         """The ops, and for each event the number of the one that owns it."""
-        ops, op_of_key = numbered([key.op for key in self.keys])
-        return ops, op_of_key[self.columns.key]
+        op_names, op_of_key = numbered([key.op for key in self.keys])
+        return op_names, op_of_key[self.columns.key]
 
-    def _where(self, chosen: Callable[[OpKey], bool]) -> NDArray[np.bool_]:
-        """Tell which events have a *chosen* key."""
-        return np.array([chosen(key) for key in self.keys], bool)[self.columns.key]
+    @cached_property
+    def _by_raw(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The raw names, and for each event the number of its own."""
+        raw_names, raw_of_key = numbered([key.raw for key in self.keys])
+        return raw_names, raw_of_key[self.columns.key]
 
     def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
-        if any(fnmatchcase(op, pattern) for op in (*names.canonical_ops(), *aliases.values())):
-            return self._stats(pattern, self._where(lambda key: fnmatchcase(key.op, pattern)))
-        is_there = any(fnmatchcase(raw, pattern) for raw in self.raw_names)
-        if not is_there and not any(fnmatchcase(raw, pattern) for raw in (*names.raw_names(), *aliases, *known)):
+        def matches(name: str) -> bool:
+            return fnmatchcase(name, pattern)
+
+        if any(map(matches, (*names.canonical_ops(), *aliases.values()))):
+            return self._stats(pattern, _events_of(self._by_op, matches))
+        if not any(map(matches, (*names.raw_names(), *aliases, *known, *self.raw_names))):
             raise UsageError(f"{pattern!r} matches no op: none of the vocabulary, and none that ran")
-        return self._stats(pattern, self._where(lambda key: fnmatchcase(key.raw, pattern)), every_event=True)
+        return self._stats(pattern, _events_of(self._by_raw, matches), every_event=True)
 
     def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False, partly: bool = False) -> OpStats:
         """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""
@@ -232,6 +236,12 @@ class OpProfile:
         sums = np.zeros(self.steps, np.int64)
         np.add.at(sums, self.columns.step[mask], values[mask])
         return tuple(sums.tolist())
+
+
+def _events_of(table: tuple[tuple[str, ...], NDArray[np.int32]], chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Tell which events have a *chosen* name of a *table* of names, and the number of each event's."""
+    found, number = table
+    return np.array([*map(chosen, found)], bool)[number]
 
 
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:

@@ -160,7 +160,8 @@ class OpTrace:
         )
         if all(record.computation is None for record in records):
             columns = replace(columns, flops=None)
-        keys = [_key(record, aliases) for record in records]
+        ops: dict[tuple[object, ...], tuple[str, str]] = {}
+        keys = [_key(record, aliases, ops) for record in records]
         host_ns = map(round, self.step_ns[: len(steps)]) if self.step_ns else (ABSENT,) * len(steps)
         profile = built(self.environment, host_ns, Part(keys, columns))
         if self.peak_memory is not None:
@@ -185,13 +186,20 @@ def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
     return names.meaning(record.type, (*record.input_dtypes[:1], *record.output_dtypes[:1]), aliases).op
 
 
-def _key(record: OpRecord, aliases: Mapping[str, str] | None) -> OpKey:
+def _key(
+    record: OpRecord, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]
+) -> OpKey:
+    """Return the key of *record*; *known* are the op and the raw name of records before it: few of 10**5 differ."""
+    inputs, outputs = record.input_dtypes, record.output_dtypes
+    alike = record.op, record.type, inputs[:1], outputs[:1]
+    names_of = known.get(alike)
+    if names_of is None:
+        names_of = known[alike] = op_of(record, aliases), names.stable(record.type)
     return OpKey(
-        op_of(record, aliases),
-        names.stable(record.type),
+        *names_of,
         record.name,
-        record.input_dtypes or None,
-        record.output_dtypes or None,
+        inputs or None,
+        outputs or None,
         record.input_shapes,
         record.output_shapes,
         record.input_formats or None,
