@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
-from ..profile.saved import OpTrace
+from ..profile.saved import SavedProfile
 from ..report import listing
 from ..units import parse_duration, parse_share
 from . import read
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     floor = parse_duration(arguments.floor, "--floor")
     tolerance = parse_share(arguments.tolerance, "--tolerance")
     limits = Limits(tolerance, floor, tolerance, floor, 0.0025)
-    profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
+    profiles = [saved.profile(by=arguments.by) for saved in (base, now)]
     before, after = map(calls_of, profiles)
     base_run, now_run = ([run] if (run := run_of(profile, wall=False)) else [] for profile in profiles)
     if not base_run and not now_run:
@@ -85,7 +85,7 @@ def _other_steps(base: int, now: int) -> str:
     return f"the fastest of {base} steps is not that of {now}; --base-steps and --steps choose as many of each"
 
 
-def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -> Iterator[str]:
+def _diff_text(base: SavedProfile, now: SavedProfile, window: Any, top: int, style: str) -> Iterator[str]:
     from ..report.table import table
 
     yield f"{base.source}  [{base.environment}] -> {now.source}  [{now.environment}]"
@@ -102,7 +102,7 @@ def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -
         yield "(of calls: neither profile has times)"
 
 
-def _diff_document(base: OpTrace, now: OpTrace, diff: Any) -> dict[str, Any]:
+def _diff_document(base: SavedProfile, now: SavedProfile, diff: Any) -> dict[str, Any]:
     def plain(row: Any) -> dict[str, Any]:
         return {
             "op": row.op,

@@ -126,7 +126,7 @@ _BRACKET = re.compile(r"[<>(){}\[\]]")
 _GENERIC = re.compile(r"(?:device_?)?kernel\d*|globalKernel|operator", re.IGNORECASE)
 """Names that say nothing without their namespace: ``cutlass::Kernel``."""
 _LABELS = tuple(
-    # As Kineto and the summaries of nsys have them. A copy to another device is one on the device, as in traces.torch.
+    # As Kineto and the summaries of nsys have them. A copy to another device is one on the device.
     (re.compile(pattern), label)
     for pattern, label in (
         (r"(?:Memcpy |\[CUDA memcpy )(?:HtoD|Host-to-Device)\b.*", "MemcpyHtoD"),

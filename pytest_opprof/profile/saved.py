@@ -1,6 +1,6 @@
 """A saved profile as it was read: every op with all that its source knows about it, and nothing that it does not.
 
-Readers (`traces`) make it; `query` answers questions about it; `OpTrace.profile` makes it the same OpProfile that a
+Readers make it; `query` answers questions about it; `SavedProfile.profile` makes it the same OpProfile that a
 live measurement is, so that budgets and comparisons are those of the plugin.
 """
 
@@ -28,7 +28,7 @@ COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
 
 
 class Whole(NamedTuple):
-    """What the calls of a record that count took with all that is inside them; fields as those of `OpRecord`."""
+    """What the calls of a record that count took with all that is inside them; fields as those of `SavedOp`."""
 
     device_ns: float | None = None
     host_ns: float | None = None
@@ -38,7 +38,7 @@ class Whole(NamedTuple):
     host_most_ns: float | None = None
 
 
-class OpRecord(NamedTuple):
+class SavedOp(NamedTuple):
     """One op, or all its calls in one step that are alike (same name, type, shapes, dtypes, place).
 
     Times are ns (fractional where the source is finer), sums over *calls*. None and empty mean: not known.
@@ -51,7 +51,7 @@ class OpRecord(NamedTuple):
     """The raw op type: ``ConvolutionForward``, ``MatMulV3``, ``aten::mm``."""
     id: str = ""
     step: int = 0
-    """Index into `OpTrace.steps`."""
+    """Index into `SavedProfile.steps`."""
     calls: int = 1
     device_ns: float | None = None
     """Self time on the device; on a CPU profile, the CPU is the device."""
@@ -89,7 +89,7 @@ class OpRecord(NamedTuple):
     """None where that is what stands here, or the source does not know what is inside what."""
 
 
-class KernelRecord(NamedTuple):
+class SavedKernel(NamedTuple):
     """All launches of one kernel by one op in one step."""
 
     name: str
@@ -102,21 +102,21 @@ class KernelRecord(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OpTrace:
+class SavedProfile:
     """A saved profile of one process (one rank)."""
 
     source: str
     """What wrote it: ``MegEngine graph profile``."""
     environment: Environment
-    records: tuple[OpRecord, ...]
+    records: tuple[SavedOp, ...]
     """In the order of the source, or of first appearance."""
     steps: tuple[str, ...] = ("",)
     """The label of each step, as the source numbers them; one empty label for a profile without steps."""
     step_ns: tuple[float, ...] | None = None
     """Wall time of each step but `OUTSIDE`, which has none."""
-    kernels: tuple[KernelRecord, ...] | None = None
+    kernels: tuple[SavedKernel, ...] | None = None
     """None where the source has no kernels beside its ops."""
-    launches: tuple[OpRecord, ...] = ()
+    launches: tuple[SavedOp, ...] = ()
     """Calls of the driver that start device work, where they are no records: without times, which are in the ops'."""
     peak_memory: int | None = None
     """Bytes allocated at the worst moment."""
@@ -169,7 +169,7 @@ class OpTrace:
         return told_apart(profile, by)
 
 
-def communicates(record: OpRecord) -> bool:
+def communicates(record: SavedOp) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
     return record.place in COMMUNICATION_PLACES or _communicates(record.type)
 
@@ -179,16 +179,14 @@ def _communicates(type_: str) -> bool:
     return type_.startswith("hcom_") or is_nccl(type_)
 
 
-def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
+def op_of(record: SavedOp, aliases: Mapping[str, str] | None = None) -> str:
     """Return the canonical op of *record*, its raw type where the vocabulary has none."""
     if record.op:
         return record.op
     return names.meaning(record.type, (*record.input_dtypes[:1], *record.output_dtypes[:1]), aliases).op
 
 
-def _key(
-    record: OpRecord, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]
-) -> OpKey:
+def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]) -> OpKey:
     """Return the key of *record*; *known* are the op and the raw name of records before it: few of 10**5 differ."""
     inputs, outputs = record.input_dtypes, record.output_dtypes
     alike = record.op, record.type, inputs[:1], outputs[:1]

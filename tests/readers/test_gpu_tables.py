@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpRecord, OpTrace
+from pytest_opprof.profile.saved import SavedOp, SavedProfile
 from pytest_opprof.readers import formats
 from pytest_opprof.readers.gpu import ncu, nsys_stats, rocprof
 from pytest_opprof.readers.gpu import rows as gpu_rows
@@ -25,7 +25,7 @@ from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 
 
-def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: bool) -> OpTrace:
+def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: bool) -> SavedProfile:
     """Read a file that exactly one format recognises."""
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     place = Place(folder / name)
@@ -35,7 +35,7 @@ def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: boo
     return trace
 
 
-def by_type(trace: OpTrace) -> dict[str, OpRecord]:
+def by_type(trace: SavedProfile) -> dict[str, SavedOp]:
     assert len({record.type for record in trace.records}) == len(trace.records)
     return {record.type: record for record in trace.records}
 

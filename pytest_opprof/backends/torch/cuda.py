@@ -5,9 +5,9 @@ CUDA in another thread, or a kernel whose launch is not known, stands among the 
 profiler, and tears those apart that run at the same time.
 
 The device time of an op is that of the kernels it launched itself; it is said of the op, so that the kernels in it are
-counted without times of their own. Everything counts as `traces.torch` reads it from the file of the same session:
-copies between host and device, memsets, collectives and waits wherever they happen, a copy that is a memcpy as that
-memcpy only. What no op asked for (a graph's replay, CuPy, Triton) is an op under the name of the kernel. Without
+counted without times of their own. Everything counts as `readers.pytorch.kineto` reads it from the file of the same
+session: copies between host and device, memsets, collectives and waits wherever they happen, a copy that is a memcpy as
+that memcpy only. What no op asked for (a graph's replay, CuPy, Triton) is an op under the name of the kernel. Without
 device work the CPU is the device.
 """
 

@@ -12,7 +12,7 @@ from typing import Literal
 from ...errors import TraceError
 from ...ops import cuda_calls
 from ...ops.cuda_kernels import canonical, copied_dtypes, demangled, reduced
-from ...profile.saved import OpRecord
+from ...profile.saved import SavedOp
 from ..shared.place import Place
 
 MOST_DIFFERENT = 500_000
@@ -28,7 +28,7 @@ _DIRECTIONS = (
 )
 
 
-def by_cupy(kernel: OpRecord) -> OpRecord:
+def by_cupy(kernel: SavedOp) -> SavedOp:
     """Return it with the op that it is: CuPy names kernels after NumPy's functions, a copy after both dtypes."""
     op = canonical(kernel.type)
     before, after = copied_dtypes(kernel.type) or (None, None)
@@ -104,16 +104,16 @@ class GpuRows:
         if len(self._taken) > MOST_DIFFERENT:
             raise TraceError(f"{self._place}: has more than {MOST_DIFFERENT} different names, which no program has")
 
-    def records(self, driver: str) -> tuple[OpRecord, ...]:
+    def records(self, driver: str) -> tuple[SavedOp, ...]:
         """Return them in the order in which they came first; *driver* is whose calls the calls are."""
         return tuple(_record(*key, taken, driver) for key, taken in self._taken.items())
 
 
-def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> OpRecord:
+def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> SavedOp:
     if kind == "call":
         # What starts work of the device is not counted: the work is.
         starts = cuda_calls.starts_device_work(re.sub("^hip", "cuda", name))
-        return OpRecord(
+        return SavedOp(
             name,
             name,
             calls=taken.calls,
@@ -123,7 +123,7 @@ def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> OpR
             counted=0 if starts else None,
             place=driver,
         )
-    record = OpRecord(
+    record = SavedOp(
         name,
         name,
         calls=taken.calls,

@@ -24,7 +24,7 @@ from ...ops.names import Meaning, meaning, stable
 from ...ops.pytorch_events import STEP, Role, logged
 from ...profile.attribution import NOBODY, owners
 from ...profile.environment import Environment
-from ...profile.saved import OpRecord, OpTrace
+from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 
@@ -43,7 +43,7 @@ def recognises(place: Place) -> bool:
     return _BEGIN.match(place.head) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .execution_json import decoded
@@ -52,7 +52,7 @@ def read(place: Place, options: Options) -> OpTrace:
         return _trace(place, sorted(nodes, key=lambda node: node.id))
 
 
-def _trace(place: Place, nodes: list[Node]) -> OpTrace:
+def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     from .kineto_events import Call
 
     steps = [(node.id, match[1]) for node in nodes if (match := STEP.fullmatch(node.name))]
@@ -93,7 +93,7 @@ def _trace(place: Place, nodes: list[Node]) -> OpTrace:
         row = rows.setdefault((call, op, step), [0, 0])
         row[0] += 1
         row[1] += owner == number
-    return OpTrace(
+    return SavedProfile(
         TITLE,
         Environment((("torch", ""),), "", ""),
         tuple(_record(*key, *row) for key, row in rows.items()),
@@ -111,8 +111,8 @@ def _meaning(node: Node, call: Call) -> Meaning:
     return found
 
 
-def _record(call: Call, op: str, step: int, number: int, counted: int) -> OpRecord:
-    return OpRecord(
+def _record(call: Call, op: str, step: int, number: int, counted: int) -> SavedOp:
+    return SavedOp(
         call.name,
         stable(call.name),
         step=step,

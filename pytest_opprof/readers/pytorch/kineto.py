@@ -41,7 +41,7 @@ from ...ops.names import Kind, stable
 from ...ops.pytorch_events import STEP, Role, compiler_kernels
 from ...ops.vocabulary import COMPILE, COPY
 from ...profile.environment import Environment
-from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole
+from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile, Whole
 from ..shared.durations import Untimed
 from ..shared.events import CUT, head, read_events
 from ..shared.options import Options, as_number
@@ -85,7 +85,7 @@ def ranks(place: Place) -> list[int | None]:
     return [as_number(info.get("rank")) if isinstance(info, dict) else None]
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Return what the trace holds. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .kineto_events import OTHERS, Event, Events, ExactEvent
@@ -230,7 +230,7 @@ class _Reading:
         self.homes = {tree: self._homes(tree) for tree in self.forest.trees.values()}
         self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
 
-    def trace(self) -> OpTrace:
+    def trace(self) -> SavedProfile:
         """Return all of it."""
         if self.on_device:
             self._link(self._driver_calls())
@@ -239,14 +239,14 @@ class _Reading:
             self._time(tree)
         self._remark()
         rows = sorted(self.rows.items(), key=lambda item: (item[1].first_ns, item[1].name, repr(item[0])))
-        return OpTrace(
+        return SavedProfile(
             source=TITLE if self.by_pytorch else _UNKNOWN,
             environment=Environment((("torch", ""),) if self.by_pytorch else (), device=self._device(), arch=""),
             records=tuple(self._record(row) for _, row in rows),
             steps=(*(self.steps.labels or ("",)), *((OUTSIDE,) if self.outside else ())),
             step_ns=self.steps.durations or None,
             kernels=tuple(self._kernels()) if self.events.kernels else None,
-            launches=tuple(OpRecord(call, call, step=step, calls=n) for (step, call), n in sorted(self.calls.items())),
+            launches=tuple(SavedOp(call, call, step=step, calls=n) for (step, call), n in sorted(self.calls.items())),
             peak_memory=self.events.peaks[max(self.events.peaks)] if self.events.peaks else None,
             untold=("Cast", "Copy") if self._shapeless() else (),
             remarks=tuple(self.remarks),
@@ -428,14 +428,14 @@ class _Reading:
             if row.type in working:
                 row.op, row.counted = found.op, row.calls
 
-    def _record(self, row: _Row) -> OpRecord:
+    def _record(self, row: _Row) -> SavedOp:
         times = self._times(row, row.host, row.device)
         whole = None
         if row.call and (row.has_parts or row.counted < row.calls):
             whole = self._times(row, row.whole_host, row.whole_device)
         elif row.whole_host.total:
             whole = times._replace(host_ns=row.whole_host.total)
-        return OpRecord(
+        return SavedOp(
             name=row.name,
             type=row.type,
             step=row.step,
@@ -466,12 +466,12 @@ class _Reading:
             host.most if on_host else None,
         )
 
-    def _kernels(self) -> Iterator[KernelRecord]:
+    def _kernels(self) -> Iterator[SavedKernel]:
         kernels = self.events.kernels
         by_time = sorted(self.launched.items(), key=lambda item: (item[1][2], item[0][:2], repr(kernels[item[0][2]])))
         for (step, launched_by, number), (calls, ns, _) in by_time:
             kernel = kernels[number]
-            yield KernelRecord(kernel.name, launched_by, step, calls, ns, self._place(kernel))
+            yield SavedKernel(kernel.name, launched_by, step, calls, ns, self._place(kernel))
 
     def _place(self, kernel: Kernel) -> str:
         stream = f"stream {kernel.stream}"

@@ -1,4 +1,4 @@
-"""The events of a Kineto trace, packed: what `traces.torch` makes records of, and where its format is described.
+"""The events of a Kineto trace, packed: what `kineto` makes records of, and where its format is described.
 
 A million events are 30 MB of columns; as objects they would be ten times as much.
 """
@@ -113,7 +113,7 @@ OTHERS = (
 
 
 class Tensors(NamedTuple):
-    """What the tensors of a call are; fields as those of `OpRecord`."""
+    """What the tensors of a call are; fields as those of `SavedOp`."""
 
     input_shapes: tuple[Shape, ...] | None = None
     output_shapes: tuple[Shape, ...] | None = None
