@@ -23,6 +23,7 @@ from pytest_opprof.backends.cuda.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch import cuda as torch_cuda
 from pytest_opprof.backends.torch.cuda import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.ops.cuda_kernels import moved
 from pytest_opprof.ops.names import stable
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.columns import ABSENT
@@ -169,7 +170,7 @@ def test_every_kernel_of_a_recording_is_there_with_its_time_stream_grid_and_bloc
     session = recorded(shared(f"torch-cuda/{name}.json.gz"))
     calls, times, streams = Counter[object](), Counter[object](), defaultdict[object, set[int]](set)
     for done in session.activities:
-        key = torch_cuda._move(done.name) or stable(done.name), done.device, done.shape
+        key = moved(done.name) or stable(done.name), done.device, done.shape
         calls[key] += 1
         times[key] += done.duration_ns
         streams[key].add(done.stream)

@@ -291,6 +291,15 @@ class TestRocprof:
         (call,) = read(tmp_path, calls).records
         assert (call.type, call.host_ns, call.counted) == ("hipDeviceSynchronize", 15, None)
 
+    @pytest.mark.parametrize("call", ["hipModuleLaunchKernel", "hipExtLaunchKernel", "hipExtModuleLaunchKernel"])
+    def test_a_launch_is_no_op_beside_its_kernel(self, tmp_path: Path, call: str) -> None:
+        calls = (
+            '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+            f'"HIP_RUNTIME_API","{call}",7,7,1,10,25\n"HIP_RUNTIME_API","hipDeviceSynchronize",7,7,2,30,40\n'
+        )
+        profile = read(tmp_path, calls).profile()
+        assert (profile.total.calls, profile.stats(call).calls, profile.launches) == ((1,), (1,), (1,))
+
     def test_the_json_has_all_of_them(self, tmp_path: Path) -> None:
         trace = read(tmp_path, json.dumps(self.DOCUMENT), "a_results.json")
         found = by_type(trace)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ...errors import BackendError
 from ...ops import cuda_calls, cuda_kernels, names
-from ...ops.cuda_kernels import is_nccl
+from ...ops.cuda_kernels import is_nccl, moved
 from ...ops.names import Kind
 from ...ops.pytorch_events import KINDS, Role, compiler_kernels, logged, meaning_as, role
 from ...ops.vocabulary import CASTS, COPY
@@ -380,7 +380,7 @@ class _Host:
 
     def did(self, done: Activity, home: int) -> None:
         """Say that a GPU did something that the op *home* asked for."""
-        if move := _move(done.name):
+        if move := moved(done.name):
             self._is_memcpy(home, move)
             return
         self._device_ns[home] += done.duration_ns
@@ -440,13 +440,6 @@ def _innermost(call: Call, stack: Sequence[Op]) -> int:
     return next(whole, stack[-1].number if stack else 0)
 
 
-def _move(activity: str) -> str:
-    """Return the op of what counts wherever it happens; nothing for a kernel that computes."""
-    if activity.startswith(("Memcpy ", "Memset ")):
-        return cuda_kernels.canonical(activity)
-    return activity.partition("(")[0] if is_nccl(activity) else ""
-
-
 def _calls(calls: Sequence[Call]) -> Calls:
     raw = list(dict.fromkeys(call.name for call in calls))
     number = {name: index for index, name in enumerate(raw)}
@@ -496,7 +489,7 @@ def _work(
 
 def _named(activity: str, has_op: bool) -> tuple[str, str, bool]:
     """Return the name, the op, and whether the time is its own: that of a collective is mostly waiting for others."""
-    if move := _move(activity):
+    if move := moved(activity):
         return move, "", not is_nccl(activity)
     name = cuda_kernels.demangled(activity)
     return (name, _OF_ITS_OP, False) if has_op else (name, cuda_kernels.canonical(activity), True)

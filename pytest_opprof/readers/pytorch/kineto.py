@@ -27,7 +27,6 @@ Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100 and H100.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...ops.cuda_calls import starts_device_work, without_api_version
-from ...ops.cuda_kernels import is_nccl
+from ...ops.cuda_kernels import moved
 from ...ops.names import Kind, stable
 from ...ops.pytorch_events import STEP, Role, compiler_kernels
 from ...ops.vocabulary import COMPILE, COPY
@@ -58,13 +57,6 @@ _Home = tuple[int, "Tree | None", int]
 NO_OP = "(no op)"
 """In place of an op: the launch was outside of all."""
 _CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
-_MOVES = (
-    # A copy to another device of its kind is one on the device.
-    (re.compile(r"Memcpy (?:DtoD|PtoP)\b.*"), "MemcpyDtoD"),
-    (re.compile(r"Memcpy HtoD\b.*"), "MemcpyHtoD"),
-    (re.compile(r"Memcpy DtoH\b.*"), "MemcpyDtoH"),
-    (re.compile(r"Memset\b.*"), "Memset"),
-)
 _SYNCHRONIZE = "Synchronize"
 _DIGITS_END = 1 << 43
 """us from which a float has no digits left for ns."""
@@ -298,7 +290,7 @@ class _Reading:
             for occurrence, number in copies.items():
                 ns = sum(host[event][occurrence] for event in inside[owner])
                 rows[owner].whole_host.total -= ns
-                self._row_of_move(tree.step, number).whole_host.total += ns
+                self._row_ofmoved(tree.step, number).whole_host.total += ns
         if self.events.kernels:
             device = tree.device_ns(self.homes[tree])
             _add(device, inside, made, [(row.device, row.whole_device) for row in rows])
@@ -309,10 +301,10 @@ class _Reading:
         row.called(start, calls, counts=True)
         return row
 
-    def _row_of_move(self, step: int, number: int) -> _Row:
+    def _row_ofmoved(self, step: int, number: int) -> _Row:
         """Return the row of a memcpy that an op called for."""
         kernel = self.events.kernels[number]
-        return self.rows[step, kernel.name, _move(kernel.name), self._place(kernel)]
+        return self.rows[step, kernel.name, moved(kernel.name), self._place(kernel)]
 
     def _driver_calls(self) -> dict[int, int]:
         """Add the calls of the driver that wait or start device work; return the index of each by its correlation.
@@ -356,7 +348,7 @@ class _Reading:
     def _link(self, calls: dict[int, int]) -> None:
         """Give what the devices did to the ops that launched it."""
         _, starts, durations, threads, _ = self.events.launches.columns()
-        moves = [_move(kernel.name) for kernel in self.events.kernels]
+        moves = [moved(kernel.name) for kernel in self.events.kernels]
         begin = min(calls, default=0)
         alike: dict[tuple[_Home | int, int], list[int]] = {}
         for correlation, start, duration, number, nbytes in zip(*self.events.activities.columns()):
@@ -580,10 +572,3 @@ def _driver_type(name: str) -> str:
     if plain.endswith(_SYNCHRONIZE):
         return _SYNCHRONIZE
     return plain if starts_device_work(plain) else ""
-
-
-def _move(kernel: str) -> str:
-    """Return the op that a copy, a memset or a communication is; nothing for a kernel that computes."""
-    if is_nccl(kernel):
-        return kernel.partition("(")[0]
-    return next((op for pattern, op in _MOVES if pattern.match(kernel)), "")
