@@ -43,6 +43,8 @@ class Columns:
     @staticmethod
     def joined(parts: Sequence[Columns]) -> Columns:
         """Return the rows of all *parts*, in order; what one part does not know is ABSENT there."""
+        if len(parts) == 1:
+            return parts[0]
 
         def one(columns: Sequence[Any]) -> Any:
             if all(column is None for column in columns):

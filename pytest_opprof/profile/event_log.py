@@ -168,7 +168,8 @@ class EventLog:
         others = np.flatnonzero(op != op_of_name[name])
         pairs, number = np.unique(name[others].astype(np.int64) * len(op_names) + op[others], return_inverse=True)
         name[others] = len(keys) + number
-        for of_name, of_owner in zip(*(numbers.tolist() for numbers in np.divmod(pairs, max(len(op_names), 1)))):
+        for pair in pairs.tolist():
+            of_name, of_owner = divmod(pair, len(op_names))
             keys.append(keys[of_name]._replace(op=op_names[of_owner]))
         return keys, name
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,12 +29,13 @@ from ...errors import BackendError
 from ...ops import cuda_calls, cuda_kernels, names
 from ...ops.cuda_kernels import is_nccl, moved
 from ...ops.names import Kind
-from ...ops.pytorch_events import KINDS, Role, compiler_kernels, logged, meaning_as, role
+from ...ops.pytorch_events import COMPILING, KINDS, Compiler, Role, compiler_kernels, logged, meaning_as, role
 from ...ops.vocabulary import CASTS, COPY
 from ...profile import kernels
 from ...profile.attribution import NOBODY, owners
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
+from ...profile.nesting import innermost, nested
 from ..cuda import events as cuda_events
 from ..cuda.cupti_records import DRIVER, RUNTIME, Table
 from ..cuda.events import Calls, Span, Work
@@ -308,10 +310,33 @@ def _waited(activities: Sequence[Activity], calls: Calls) -> Sequence[Activity]:
     return [done._replace(duration_ns=ns) for done, ns in zip(activities, found.tolist())]
 
 
+class _Thread:
+    """The ops of a thread, without what torch.compile did, but for the frames that it compiled."""
+
+    def __init__(self, ops: Iterable[Op], roles: Iterable[Role]) -> None:
+        """*ops* are in the order of time."""
+        self.ops: list[Op] = []
+        self.compiler = Compiler()
+        self.compiling: set[int] = set()
+        """The numbers of those in which it worked, and that lie in no other."""
+        for op, what in zip(ops, roles):
+            if what in COMPILING and op.start >= self.compiler.until:
+                self.compiling.add(op.number)
+            if not self.compiler.leaves_out(op.start, op.end, what):
+                self.ops.append(op)
+        self._starts, self._ends = [op.start for op in self.ops], [op.end for op in self.ops]
+        self.parents, _ = nested(self._starts, self._ends)
+
+    def innermost(self, call: Call) -> Op | None:
+        """Return the op that *call* is in, or at least begins in."""
+        found = innermost(self._starts, self._ends, self.parents, call.start, call.end)
+        return None if found == NOBODY else self.ops[found]
+
+
 class _Host:
     """The ops, and what the GPU did for each."""
 
-    def __init__(self, ops: Sequence[Op], calls: Iterable[Call]) -> None:
+    def __init__(self, ops: Sequence[Op], calls: Sequence[Call]) -> None:
         self.ops: list[Op] = []
         """Without annotations: what is inside those is taken as if they were not there."""
         self.parents: list[int] = []
@@ -335,38 +360,26 @@ class _Host:
         self._workers: set[str] = set()
         """Wrappers and groups that launched kernels themselves."""
 
-    def _nest(self, ops: Iterable[Op], calls: Iterable[Call]) -> None:
-        place: dict[int, int] = {0: NOBODY}
-        linked: list[Call] = []
-        stack: list[Op] = []
-        compiler: Op | None = None
-        frame: Op | None = None
-        every: list[Op | Call] = [*ops, *calls]
-        for each in sorted(every, key=_order):
-            while stack and not _begins_in(each, stack[-1]):
-                stack.pop()
-            compiles = compiler is not None and _begins_in(each, compiler)
-            if isinstance(each, Call):
-                self.around[each.correlation] = place[_innermost(each, stack)]
-                self.compiler_calls |= {each.correlation} if compiles else set()
-                linked += [each] if each.op else []
-                continue
-            while stack and each.end > stack[-1].end:
-                stack.pop()
-            parent = place[stack[-1].number if stack else 0]
-            what = self._role(each)
-            if compiles or what in (Role.COMPILES, Role.FRAME):
-                if not compiles:
-                    compiler = each
-                    self.compiled.append((parent, each))
-                if what is Role.FRAME and not (frame and _begins_in(each, frame)):
-                    frame = each
-                    self._add(each, parent)
-                continue
-            place[each.number] = parent if what is Role.ANNOTATION else self._add(each, parent)
-            stack.append(each)
+    def _nest(self, ops: Iterable[Op], calls: Sequence[Call]) -> None:
+        by_thread: defaultdict[int, list[Op]] = defaultdict(list)
+        for op in sorted(ops, key=lambda op: (op.start, op.number)):
+            by_thread[op.thread].append(op)
+        threads = {thread: _Thread(own, map(self._role, own)) for thread, own in by_thread.items()}
+        place: dict[int, int] = {}
+        for thread in threads.values():
+            for op, parent in zip(thread.ops, thread.parents):
+                around = NOBODY if parent == NOBODY else place[thread.ops[parent].number]
+                if op.number in thread.compiling:
+                    self.compiled.append((around, op))
+                is_op = self._role(op) not in (Role.ANNOTATION, Role.COMPILES)
+                place[op.number] = self._add(op, around) if is_op else around
+        for call in calls:
+            op_around = threads[call.thread].innermost(call) if call.thread in threads else None
+            self.around[call.correlation] = NOBODY if op_around is None else place[op_around.number]
+            if call.thread in threads and threads[call.thread].compiler.ran_at(call.start):
+                self.compiler_calls.add(call.correlation)
         # Kineto's own links are better than the times, and absent where a call was outside of all ops.
-        self.around.update({call.correlation: place[call.op] for call in linked if call.op in place})
+        self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
 
     def _add(self, op: Op, parent: int) -> int:
         self.ops.append(op)
@@ -423,21 +436,6 @@ class _Host:
             if self.parents[index] != NOBODY:
                 times[self.parents[index]] += times[index]
         return times
-
-
-def _order(each: Op | Call) -> tuple[int, int, bool, int]:
-    is_call = isinstance(each, Call)
-    return each.thread, each.start, is_call, each.correlation if isinstance(each, Call) else each.number
-
-
-def _begins_in(each: Op | Call, op: Op) -> bool:
-    return each.thread == op.thread and each.start < op.end
-
-
-def _innermost(call: Call, stack: Sequence[Op]) -> int:
-    """Return the number of the op that *call* is in, or at least begins in; 0: none."""
-    whole = (op.number for op in reversed(stack) if call.end <= op.end)
-    return next(whole, stack[-1].number if stack else 0)
 
 
 def _calls(calls: Sequence[Call]) -> Calls:

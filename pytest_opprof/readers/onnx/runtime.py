@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
+from ...profile.nesting import self_times
 from ...profile.op_key import Shape
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
-from ..shared.self_time import self_times
 
 TITLE = "ONNX Runtime profile"
 _ASYNCHRONOUS = frozenset(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...ops.names import Meaning, meaning, stable
-from ...ops.pytorch_events import STEP, Role, logged
+from ...ops.pytorch_events import STEP, Around, logged
 from ...profile.attribution import NOBODY, owners
 from ...profile.environment import Environment
 from ...profile.saved import SavedOp, SavedProfile
@@ -64,19 +64,18 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     index_of: dict[int, int] = {}
     """The op that a node is, or that is around it; -1 for none."""
     parents: list[int] = []
-    in_frame: dict[int, bool] = {}
-    """Of nodes that compile, and all inside: whether that is a frame."""
+    compiling: dict[int, Around] = {}
+    """What lies around those inside a node that compiles, and inside all of these."""
     for node in nodes:
         index_of[node.id] = index_of.get(node.parent, NOBODY)
         category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
         call = Call(node.name, category, *node.tensors(), node.sequence >= 0, log)
         call = calls.setdefault(call, call)
-        compiles = node.parent in in_frame
-        if compiles or call.role in (Role.FRAME, Role.COMPILES):
-            before = in_frame.get(node.parent, False)
-            in_frame[node.id] = before or call.role is Role.FRAME
-            if before or (compiles and call.role is not Role.FRAME):
-                continue
+        around = compiling.get(node.parent, Around.PROGRAM)
+        if (inside := around.inside(call.role)) is not Around.PROGRAM:
+            compiling[node.id] = inside
+        if around.leaves_out(call.role):
+            continue
         if call.meaning is not None:
             parents.append(index_of[node.id])
             index_of[node.id] = len(ops)

@@ -40,12 +40,13 @@ from ...ops.names import Kind, stable
 from ...ops.pytorch_events import STEP, Role, compiler_kernels
 from ...ops.vocabulary import COMPILE, COPY
 from ...profile.environment import Environment
+from ...profile.nesting import TooDeep
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile, Whole
 from ..shared.durations import Untimed
 from ..shared.events import CUT, head, read_events
 from ..shared.options import Options, as_number
 from ..shared.place import Place
-from .nesting import Forest, Spans, TooDeep, Tree
+from .nesting import Forest, Spans, Tree
 
 if TYPE_CHECKING:
     from .kineto_events import Call, Events, Kernel
@@ -212,9 +213,9 @@ class _Reading:
         """The correlations of what torch.compile launched."""
         meanings = [call.meaning for call in events.calls]
         names = [call.name for call in events.calls]
-        compilers = {n for n, call in enumerate(events.calls) if call.role in (Role.COMPILES, Role.FRAME)}
+        roles = [call.role for call in events.calls]
         machinery = {n for n, call in enumerate(events.calls) if call.role is Role.ANNOTATION and not call.annotates}
-        self.forest = Forest(meanings, names, self.steps.starts, compilers, machinery)
+        self.forest = Forest(meanings, names, self.steps.starts, roles, machinery)
         self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
         for number, thread in enumerate(events.threads):
             self.forest.grow(thread, self.spans.get(number))
@@ -321,7 +322,7 @@ class _Reading:
             first = outer.get(correlation, index)
             if first != index and starts[index] <= starts[first] + durations[first]:
                 continue
-            if self.spans[threads[index]].compiles(starts[index]):
+            if self.spans[threads[index]].compiler.ran_at(starts[index]):
                 self.compiling.add(correlation)
                 continue
             type_ = self.driver_types[number]

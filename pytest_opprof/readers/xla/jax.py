@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
+from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
-from ..shared.self_time import self_times
 
 TITLE = "JAX / XLA profiler trace"
 _NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
