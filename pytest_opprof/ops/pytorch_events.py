@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from .names import Kind, Meaning, meaning, stable
-from .vocabulary import COMPILE, GRAPH
+from .vocabulary import COMPILE, COPY, GRAPH
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
 """What `torch.profiler` calls a step."""
@@ -137,6 +137,19 @@ KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}
 def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
     """Return the canonical op of an event and how it counts, by its *role*."""
     return Meaning(stable(name), KINDS[role]) if role in KINDS else meaning(stable(name), dtypes)
+
+
+def is_made_by(op: Meaning, move: str) -> bool:
+    """Tell whether an op is a copy that the device makes by the memcpy *move*, which is counted in its place."""
+    return bool(move) and op.op in (COPY, move)
+
+
+def may_work(op: Meaning) -> bool:
+    """Tell whether an op only stands for those inside, unless it launches kernels itself: then it is one by itself.
+
+    Functions of autograd and ``_foreach`` ops.
+    """
+    return op.kind in (Kind.WRAPPER, Kind.GROUP)
 
 
 def compiler_kernels(number: int) -> str:

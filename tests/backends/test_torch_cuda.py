@@ -24,6 +24,7 @@ from pytest_opprof.backends.torch import cuda as torch_cuda
 from pytest_opprof.backends.torch.cuda import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.ops.cuda_kernels import moved
+from pytest_opprof.ops.dtypes import of_pytorch_event
 from pytest_opprof.ops.names import stable
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.columns import ABSENT
@@ -77,7 +78,7 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
         correlation = args.get("correlation", 0)
         if category in ("cpu_op", "Operator", "user_annotation"):
             annotates = category == "user_annotation" or "#" in name
-            types = [kind for kind in args.get("Input type", [])[:2] if kind != "Scalar"]
+            types = [dtype for dtype in map(of_pytorch_event, args.get("Input type", [])[:2]) if dtype]
             dtypes = tuple(reversed(types)) if name in ("aten::copy_", "aten::_copy_from") else ()
             key = -number if annotates else serial
             numbered = "Sequence number" in args

@@ -28,9 +28,21 @@ from numpy.typing import NDArray
 from ...errors import BackendError
 from ...ops import cuda_calls, cuda_kernels, names
 from ...ops.cuda_kernels import is_nccl, moved
+from ...ops.dtypes import item_bytes, of_pytorch_event
 from ...ops.names import Kind
-from ...ops.pytorch_events import COMPILING, KINDS, Compiler, Role, compiler_kernels, logged, meaning_as, role
-from ...ops.vocabulary import CASTS, COPY
+from ...ops.pytorch_events import (
+    COMPILING,
+    KINDS,
+    Compiler,
+    Role,
+    compiler_kernels,
+    is_made_by,
+    logged,
+    may_work,
+    meaning_as,
+    role,
+)
+from ...ops.vocabulary import CASTS
 from ...profile import kernels
 from ...profile.attribution import NOBODY, owners
 from ...profile.columns import ABSENT
@@ -54,16 +66,6 @@ _OPS = frozenset(["cpu_op", "user_annotation"])
 _CALLS = {"cuda_runtime": RUNTIME, "cuda_driver": DRIVER}
 _ACTIVITIES = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
 _COPIES = frozenset(CASTS["torch"].split())
-_NO_TENSORS = frozenset(["", "Scalar", "ScalarList", "TensorList"])
-_ITEM_BYTES = {
-    **dict.fromkeys(["bool", "signed char", "unsigned char"], 1),
-    **dict.fromkeys([f"c10::Float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")], 1),
-    **dict.fromkeys(["short int", "short unsigned int", "c10::Half", "c10::BFloat16"], 2),
-    **dict.fromkeys(["int", "unsigned int", "float", "c10::complex<c10::Half>"], 4),
-    **dict.fromkeys(["long int", "long unsigned int", "double", "c10::complex<float>"], 8),
-    "c10::complex<double>": 16,
-}
-"""Of the dtypes that PyTorch 2.13 copies, as Kineto spells them."""
 _BYTES = re.compile(r'"bytes": (\d+)')
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
 """As PyTorch's traces of 2021 to 2026 have it: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
@@ -189,7 +191,7 @@ def recorded(events: Iterable[Any], flops: bool = False) -> Recorded:
 
 def _op(event: Any, category: str, flops: bool) -> Op:
     name = event.name()
-    tensors = [kind for kind in event.dtypes()[:2] if kind not in _NO_TENSORS] if name in _COPIES else []
+    tensors = [dtype for dtype in map(of_pytorch_event, event.dtypes()[:2]) if dtype] if name in _COPIES else []
     return Op(
         name,
         event.device_resource_id(),
@@ -205,7 +207,7 @@ def _op(event: Any, category: str, flops: bool) -> Op:
 
 
 def _copied_bytes(event: Any) -> int:
-    sizes = [_ITEM_BYTES.get(kind) for kind in event.dtypes()[:2]]
+    sizes = [item_bytes(of_pytorch_event(kind)) for kind in event.dtypes()[:2]]
     known = [prod(shape) * size for shape, size in zip(event.shapes(), sizes) if size]
     return sum(known) if len(known) == 2 else ABSENT
 
@@ -397,16 +399,16 @@ class _Host:
             self._is_memcpy(home, move)
             return
         self._device_ns[home] += done.duration_ns
-        if self._meanings[home].kind in (Kind.WRAPPER, Kind.GROUP):
+        if may_work(self._meanings[home]):
             self._workers.add(self.ops[home].name)
 
     def _is_memcpy(self, home: int, move: str) -> None:
         """Let a plain copy stand aside for the memcpy that it is."""
         owner = self._owners[home]
-        if self._meanings[owner].op not in (COPY, move):
+        if not is_made_by(self._meanings[owner], move):
             return
         while home != NOBODY:
-            if self._meanings[home].op in (COPY, move):
+            if is_made_by(self._meanings[home], move):
                 self._does[home] = _MEMCPY
             home = NOBODY if home == owner else self.parents[home]
 

@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING
 from ...errors import TraceError
 from ...ops.cuda_calls import starts_device_work, without_api_version
 from ...ops.cuda_kernels import moved
-from ...ops.names import Kind, stable
-from ...ops.pytorch_events import STEP, Role, compiler_kernels
-from ...ops.vocabulary import COMPILE, COPY
+from ...ops.names import stable
+from ...ops.pytorch_events import STEP, Role, compiler_kernels, is_made_by, may_work
+from ...ops.vocabulary import COMPILE
 from ...profile.environment import Environment
 from ...profile.nesting import TooDeep
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile, Whole
@@ -182,7 +182,7 @@ class _Row:
 
     def is_made_by(self, move: str) -> bool:
         """Tell whether the calls are copies that the device makes by a memcpy, which is counted in their place."""
-        return bool(move and self.call and self.call.meaning and self.call.meaning.op in (COPY, move))
+        return bool(self.call and self.call.meaning and is_made_by(self.call.meaning, move))
 
 
 class _Reading:
@@ -415,7 +415,7 @@ class _Reading:
     def _name_workers(self) -> None:
         """Make a wrapper that launched kernels itself the op of its calls: functions of autograd, `_foreach` ops."""
         meanings = [(row, row.call.meaning) for row in self.rows.values() if row.call]
-        wrappers = [(row, found) for row, found in meanings if found and found.kind in (Kind.WRAPPER, Kind.GROUP)]
+        wrappers = [(row, found) for row, found in meanings if found and may_work(found)]
         working = {row.type for row, _ in wrappers if row.launches}
         for row, found in wrappers:
             if row.type in working:
