@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import BackendError
+from ..profile.columns import ABSENT
 from ..profile.environment import Environment
 from ..profile.event_log import EventLog
-from ..profile.op_profile import ABSENT
 from .contract import Backend, KnownWork, Options
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
 from ..profile import query
-from ..profile.saved import OpTrace, communicates
+from ..profile.saved import SavedProfile, communicates
 from ..readers import formats
 from ..report import listing
 from ..units import format_ns
@@ -44,42 +44,44 @@ def _run(arguments: argparse.Namespace) -> bool:
 
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
     broken, cut = False, list[formats.Found]()
-    for found, trace in read.read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
-        remarks = read.remarks(trace)
+    for found, saved in read.read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
+        remarks = read.remarks(saved)
         try:
-            text, exceeded = _judged(found, trace, budget, arguments)
+            text, exceeded = _judged(found, saved, budget, arguments)
         except OpprofError:
             for remark in remarks:
                 read.say(found, remark)
             raise
         print("\n".join(map(listing.clean, [*text.splitlines(), *(f"note: {remark}" for remark in remarks)])))
         broken = broken or exceeded
-        cut += [found] if trace.is_cut else []
+        cut += [found] if saved.is_cut else []
     if cut and not broken:
         raise TraceError(f"{cut[0]}: was cut, so that nobody can tell whether it is within its budget")
     return broken
 
 
-def _judged(found: formats.Found, trace: OpTrace, budget: Budget, arguments: argparse.Namespace) -> tuple[str, bool]:
+def _judged(
+    found: formats.Found, saved: SavedProfile, budget: Budget, arguments: argparse.Namespace
+) -> tuple[str, bool]:
     """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for what cannot be judged."""
     from ..report.failure import failure
     from ..results.judged import JudgedWindow
     from ..results.window import BODY, WindowNumbers
 
     named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
-    if named and trace.inferred_types and not arguments.allow_inferred:
+    if named and saved.inferred_types and not arguments.allow_inferred:
         raise UsageError(
             f"{found}: its op types were guessed from names, so a limit on an op may miss some. Record it"
             " so that it has them (on Ascend: Level1), or say --allow-inferred"
         )
-    profile = trace.profile()
-    _check_told(found, trace, named)
-    _check_timed(found, trace, budget)
-    if "host_time" in budget.window and not trace.step_ns:
-        raise UsageError(_no_wall_time(found, trace))
+    profile = saved.profile()
+    _check_told(found, saved, named)
+    _check_timed(found, saved, budget)
+    if "host_time" in budget.window and not saved.step_ns:
+        raise UsageError(_no_wall_time(found, saved))
     findings = budget.check(profile)
     if not findings:
-        return _kept(found, trace, profile, arguments), False
+        return _kept(found, saved, profile, arguments), False
     window = JudgedWindow(WindowNumbers.of(BODY, profile), findings)
     text = failure(str(found), [window], 5, False, "", "opprof show -t 0 lists them")
     if profile.steps > 1:
@@ -87,27 +89,27 @@ def _judged(found: formats.Found, trace: OpTrace, budget: Budget, arguments: arg
     return text, True
 
 
-def _no_wall_time(found: formats.Found, trace: OpTrace) -> str:
-    ops = query.total(trace, "host")
+def _no_wall_time(found: formats.Found, saved: SavedProfile) -> str:
+    ops = query.total(saved, "host")
     known = "" if ops is None else f": its ops have {format_ns(ops)} of host time, without what is between them"
     return (
-        f"{found}: the limit on host_time cannot be checked. It is the wall time of each step, which {trace.source}"
+        f"{found}: the limit on host_time cannot be checked. It is the wall time of each step, which {saved.source}"
         f" does not have{known}. Limit device_time, or record steps"
     )
 
 
-def _check_told(found: formats.Found, trace: OpTrace, named: Sequence[str]) -> None:
+def _check_told(found: formats.Found, saved: SavedProfile, named: Sequence[str]) -> None:
     """Raise UsageError for a limit on an op that the source cannot tell from others: it would pass unseen."""
     for name in named:
-        if query.is_untold(trace, name):
+        if query.is_untold(saved, name):
             raise UsageError(
-                f"{found}: the limit on {name} cannot be checked: {trace.source} does not tell {name} from other ops"
+                f"{found}: the limit on {name} cannot be checked: {saved.source} does not tell {name} from other ops"
             )
 
 
-def _check_timed(found: formats.Found, trace: OpTrace, budget: Budget) -> None:
+def _check_timed(found: formats.Found, saved: SavedProfile, budget: Budget) -> None:
     """Raise UsageError for a limit on the time of communication."""
-    kinds = {record.type for record in trace.records if communicates(record)}
+    kinds = {record.type for record in saved.records if communicates(record)}
     for name, limits in budget.ops.items():
         if any(limit.what in ("device_time", "share") for limit in limits) and fnmatch.filter(kinds, name):
             raise UsageError(
@@ -116,10 +118,10 @@ def _check_timed(found: formats.Found, trace: OpTrace, budget: Budget) -> None:
             )
 
 
-def _kept(found: formats.Found, trace: OpTrace, profile: Any, arguments: argparse.Namespace) -> str:
+def _kept(found: formats.Found, saved: SavedProfile, profile: Any, arguments: argparse.Namespace) -> str:
     limits = ", ".join(arguments.budget)
     ops = f"{profile.total.most_calls} calls of {len(profile.ops)} ops{_each(profile.steps)}"
-    verdict = "what is left of it does not exceed" if trace.is_cut else "within"
+    verdict = "what is left of it does not exceed" if saved.is_cut else "within"
     return f"{found}: {verdict} its budget ({limits}); {ops}"
 
 

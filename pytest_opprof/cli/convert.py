@@ -31,16 +31,16 @@ def _run(arguments: argparse.Namespace) -> bool:
         raise UsageError(f"{arguments.output}: is no file; name one to write")
     if not output.parent.is_dir():
         raise UsageError(f"{arguments.output}: there is no folder {output.parent}")
-    trace = read.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert")
+    saved = read.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert")
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
     plain_name = arguments.output.name.removesuffix(".gz")
     as_chrome = plain_name.endswith(".trace.json")
-    content = (opprof.chrome(trace) if as_chrome else opprof.dump(trace)).encode()
+    content = (opprof.chrome(saved) if as_chrome else opprof.dump(saved)).encode()
     try:
         write_atomically(output, content if plain_name == arguments.output.name else gzip.compress(content, 6, mtime=0))
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
     as_what = "as a Chrome trace" if as_chrome else "in opprof's own format"
-    print(f"wrote {arguments.output}: {len(trace.records)} records {as_what}")
+    print(f"wrote {arguments.output}: {len(saved.records)} records {as_what}")
     return False

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
 from ..profile import query
-from ..profile.saved import OpTrace
+from ..profile.saved import SavedProfile
 from ..readers import formats
 from ..readers.shared.place import Place
 from ..report import listing
@@ -34,7 +34,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 def read(
     arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False
-) -> list[tuple[formats.Found, OpTrace]]:
+) -> list[tuple[formats.Found, SavedProfile]]:
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
     learn_names()  # of backends that are installed: what they mean is the same live and saved
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
@@ -50,12 +50,12 @@ def read(
     finally:
         gc.freeze()  # nor are they looked through from here on
         gc.enable()
-    for each, trace in zip(found, read):
-        if not trace.records:
+    for each, saved in zip(found, read):
+        if not saved.records:
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
-        for remark in () if quiet else remarks(trace):
+        for remark in () if quiet else remarks(saved):
             say(each, remark)
-    return [(each, trace if steps is None else query.steps(trace, steps)) for each, trace in zip(found, read)]
+    return [(each, saved if steps is None else query.steps(saved, steps)) for each, saved in zip(found, read)]
 
 
 @contextmanager
@@ -78,9 +78,9 @@ def _bounded(path: Path) -> Iterator[None]:
         setrlimit(RLIMIT_AS, (soft, hard))
 
 
-def remarks(trace: OpTrace) -> list[str]:
+def remarks(saved: SavedProfile) -> list[str]:
     """Return what the user should know of a profile."""
-    return [*trace.remarks, *query.untimed(trace)]
+    return [*saved.remarks, *query.untimed(saved)]
 
 
 def say(found: formats.Found, remark: str) -> None:
@@ -108,7 +108,9 @@ def _names(found: Sequence[formats.Found], most: int = 20) -> str:
     return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
 
 
-def read_one(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str) -> OpTrace:
+def read_one(
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str
+) -> SavedProfile:
     """Read the one profile that *command* takes."""
     profiles = read(arguments, path, rank, steps)
     if len(profiles) > 1:

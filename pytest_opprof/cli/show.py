@@ -14,7 +14,7 @@ from ..ops import names as ops_names
 from ..ops.dtypes import is_dtype
 from ..profile import query
 from ..profile.query import Question, Side
-from ..profile.saved import OUTSIDE, KernelRecord, OpTrace
+from ..profile.saved import OUTSIDE, SavedKernel, SavedProfile
 from ..readers import formats
 from ..report import listing
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
@@ -74,10 +74,10 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds."""
     profiles = read.read(arguments, arguments.file, arguments.rank, arguments.steps)
-    answers = [_answer(found, trace, arguments) for found, trace in profiles]
-    if arguments.kernels and not any(_kernels(trace, arguments.name) for _, trace in profiles):
+    answers = [_answer(found, saved, arguments) for found, saved in profiles]
+    if arguments.kernels and not any(_kernels(saved, arguments.name) for _, saved in profiles):
         # A table of ops without rows has totals above it; here there is nothing.
-        raise UsageError(_no_kernel([trace for _, trace in profiles], arguments.name))
+        raise UsageError(_no_kernel([saved for _, saved in profiles], arguments.name))
     if arguments.format == "json":
         print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
     elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
@@ -85,31 +85,31 @@ def _run(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _answer(found: formats.Found, trace: OpTrace, arguments: argparse.Namespace) -> Any:
+def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace) -> Any:
     """Return what is to be printed of one profile: text, or the JSON object."""
     whose = {"profile": str(found.place), "rank": found.rank} if arguments.rank == "all" else {}
     if arguments.kernels:
-        return _kernels_answer(found, trace, arguments, whose)
+        return _kernels_answer(found, saved, arguments, whose)
     sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
     questions = [_question(arguments, side) for side in sides]
     for question in questions:
-        _check_known(trace, question)
-    for doubt in _doubts(trace, questions[0]):
+        _check_known(saved, question)
+    for doubt in _doubts(saved, questions[0]):
         read.say(found, doubt)
     if arguments.format in ("table", "markdown") and not arguments.only_ops:
-        return "\n".join([*([str(found)] if whose else []), *_text(trace, questions, arguments)])
+        return "\n".join([*([str(found)] if whose else []), *_text(saved, questions, arguments)])
     columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
-    answers = [query.answer(trace, question) for question in questions]
+    answers = [query.answer(saved, question) for question in questions]
     for question, lines in zip(questions, answers):
         if not lines:
-            read.say(found, _nothing(trace, question))
+            read.say(found, _nothing(saved, question))
     if arguments.format == "json":
         return {
             **whose,
-            **_document(trace, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
+            **_document(saved, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
         }
     if arguments.copy_time:
-        read.say(found, _copy_line(query.copy_time(trace, questions[0])))
+        read.say(found, _copy_line(query.copy_time(saved, questions[0])))
     if arguments.format == "csv":
         marked = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
         return listing.one_csv([listing.rows_csv(lines, mark, columns) for lines, mark in zip(answers, marked)])
@@ -145,85 +145,85 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--name {text!r} is no regular expression: {error}") from None
 
 
-def _check_known(trace: OpTrace, question: Question) -> None:
+def _check_known(saved: SavedProfile, question: Question) -> None:
     """Raise UsageError for a question that the profile cannot answer: an empty table would say something else."""
-    if query.is_timed(trace) and not query.has_times(trace, question.side):
+    if query.is_timed(saved) and not query.has_times(saved, question.side):
         other = "host" if question.side == "device" else "device"
-        raise UsageError(f"{trace.source}: has no {question.side} times; ask for those of the {other}: --side {other}")
+        raise UsageError(f"{saved.source}: has no {question.side} times; ask for those of the {other}: --side {other}")
     if question.time == "kern" and not any(
-        query.launch_ns(record, question.side) is not None for record in trace.records
+        query.launch_ns(record, question.side) is not None for record in saved.records
     ):
-        raise UsageError(f"{trace.source}: does not tell when an op's first kernel began (--time kern)")
-    if question.input_dtype and not query.input_dtypes(trace):
-        raise UsageError(f"{trace.source}: has no dtypes, so --input-dtype cannot be answered")
+        raise UsageError(f"{saved.source}: does not tell when an op's first kernel began (--time kern)")
+    if question.input_dtype and not query.input_dtypes(saved):
+        raise UsageError(f"{saved.source}: has no dtypes, so --input-dtype cannot be answered")
 
 
-def _doubts(trace: OpTrace, question: Question) -> Iterator[str]:
+def _doubts(saved: SavedProfile, question: Question) -> Iterator[str]:
     """Yield what an answer may not be taken for: of a misspelt name, or of a type that the source cannot tell."""
     for name in question.types:
-        if query.is_untold(trace, name):
-            yield f"--type {name}: {trace.source} does not tell {name} from other ops, so there may be more"
-        elif not query.is_present(trace, name) and not ops_names.is_known(name):
+        if query.is_untold(saved, name):
+            yield f"--type {name}: {saved.source} does not tell {name} from other ops, so there may be more"
+        elif not query.is_present(saved, name) and not ops_names.is_known(name):
             known = {
                 *ops_names.canonical_ops(),
-                *_ops(trace, question.side),
-                *(record.type for record in trace.records),
+                *_ops(saved, question.side),
+                *(record.type for record in saved.records),
             }
             yield f"--type: {errors.unknown(name, known)}"
     if question.input_dtype and not is_dtype(question.input_dtype):
-        yield f"--input-dtype: {errors.unknown(question.input_dtype, query.input_dtypes(trace), 'dtype')}"
+        yield f"--input-dtype: {errors.unknown(question.input_dtype, query.input_dtypes(saved), 'dtype')}"
 
 
 def _document(
-    trace: OpTrace, questions: Sequence[Question], rows: Sequence[Any], arguments: argparse.Namespace
+    saved: SavedProfile, questions: Sequence[Question], rows: Sequence[Any], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "source": trace.source,
-        "environment": trace.environment.full,
-        "steps": list(trace.steps),
-        "device_time_ns": query.total(trace, "device"),
-        "host_time_ns": query.total(trace, "host"),
-        "communication_ns": query.communication(trace),
-        "step_ns": list(trace.step_ns) if trace.step_ns else None,
-        "peak_memory": trace.peak_memory,
-        "remarks": read.remarks(trace),
+        "source": saved.source,
+        "environment": saved.environment.full,
+        "steps": list(saved.steps),
+        "device_time_ns": query.total(saved, "device"),
+        "host_time_ns": query.total(saved, "host"),
+        "communication_ns": query.communication(saved),
+        "step_ns": list(saved.step_ns) if saved.step_ns else None,
+        "peak_memory": saved.peak_memory,
+        "remarks": read.remarks(saved),
         **dict(zip(("rows", "host_rows"), rows)),
     }
     if arguments.copy_time:
-        time = query.copy_time(trace, questions[0])
+        time = query.copy_time(saved, questions[0])
         document["copy_time"] = {"calls": time.calls, "total_ns": time.total_ns, "launch_ns": time.launch_ns}
     return document
 
 
-def _text(trace: OpTrace, questions: Sequence[Question], arguments: argparse.Namespace) -> Iterator[str]:
-    yield f"{trace.source}  [{trace.environment}]"
+def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argparse.Namespace) -> Iterator[str]:
+    yield f"{saved.source}  [{saved.environment}]"
     for side in ("device", "host"):
-        ns = query.total(trace, side)
+        ns = query.total(saved, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
     if (
-        len(trace.steps) > 1
-        and trace.steps[-1] == OUTSIDE
-        and (ns := query.total(query.steps(trace, OUTSIDE), "device"))
+        len(saved.steps) > 1
+        and saved.steps[-1] == OUTSIDE
+        and (ns := query.total(query.steps(saved, OUTSIDE), "device"))
     ):
         yield f"device time outside of every step: {format_ns(ns, 4)}"
-    if ns := query.communication(trace):
+    if ns := query.communication(saved):
         yield f"communication, beside it: {format_ns(ns, 4)}"
-    if trace.step_ns and len(trace.step_ns) == 1:
-        yield f"wall time of the step: {format_ns(trace.step_ns[0], 4)}"
-    elif trace.step_ns:
-        least, most = (format_ns(of(trace.step_ns), 4) for of in (min, max))
-        yield f"wall time of each of {len(trace.step_ns)} steps: {least} to {most}"
-    if trace.peak_memory is not None:
-        yield f"peak memory: {format_bytes(trace.peak_memory, 4)}"
+    if saved.step_ns and len(saved.step_ns) == 1:
+        yield f"wall time of the step: {format_ns(saved.step_ns[0], 4)}"
+    elif saved.step_ns:
+        least, most = (format_ns(of(saved.step_ns), 4) for of in (min, max))
+        yield f"wall time of each of {len(saved.step_ns)} steps: {least} to {most}"
+    if saved.peak_memory is not None:
+        yield f"peak memory: {format_bytes(saved.peak_memory, 4)}"
     if arguments.copy_time:
-        yield _copy_line(query.copy_time(trace, questions[0]))
+        yield _copy_line(query.copy_time(saved, questions[0]))
     for question in questions:
-        lines = query.answer(trace, question)
-        yield from map(_selected, query.selection(trace, question))
+        lines = query.answer(saved, question)
+        yield from map(_selected, query.selection(saved, question))
         if any(line.calls == 0 for line in lines):
             yield "0 calls: a part of calls that are counted in another row"
         yield ""
-        yield listing.rows_table(lines, arguments.format) if lines else _nothing(trace, question)
+        yield listing.rows_table(lines, arguments.format) if lines else _nothing(saved, question)
 
 
 def _selected(line: query.Line) -> str:
@@ -238,15 +238,15 @@ def _listed(names: Sequence[str]) -> str:
     return f". There are {', '.join(names[:_LISTED])}{more}" if names else ""
 
 
-def _nothing(trace: OpTrace, question: Question) -> str:
+def _nothing(saved: SavedProfile, question: Question) -> str:
     """Return that nothing matches, and what there is."""
-    dtypes = f" Input dtypes: {', '.join(query.input_dtypes(trace))}." if question.input_dtype else ""
-    return f"no op of the {question.side} matches{_listed(_ops(trace, question.side))}.{dtypes}"
+    dtypes = f" Input dtypes: {', '.join(query.input_dtypes(saved))}." if question.input_dtype else ""
+    return f"no op of the {question.side} matches{_listed(_ops(saved, question.side))}.{dtypes}"
 
 
-def _ops(trace: OpTrace, side: Side) -> list[str]:
+def _ops(saved: SavedProfile, side: Side) -> list[str]:
     """Return the ops, the most expensive first."""
-    return [line.op or "" for line in query.answer(trace, Question(side=side, aggregate_by="op"))]
+    return [line.op or "" for line in query.answer(saved, Question(side=side, aggregate_by="op"))]
 
 
 def _copy_line(time: query.CopyTime) -> str:
@@ -257,16 +257,16 @@ def _copy_line(time: query.CopyTime) -> str:
 
 
 def _kernels_answer(
-    found: formats.Found, trace: OpTrace, arguments: argparse.Namespace, whose: Mapping[str, object]
+    found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace, whose: Mapping[str, object]
 ) -> Any:
-    if trace.kernels is None:
-        raise UsageError(f"{trace.source}: has no kernels beside its ops; opprof show without --kernels lists those")
+    if saved.kernels is None:
+        raise UsageError(f"{saved.source}: has no kernels beside its ops; opprof show without --kernels lists those")
     given = vars(arguments)
     if other := [flag for flag, default in _NOT_OF_KERNELS.items() if given[flag] and given[flag] != default]:
         flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
         raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
-    kernels = _kernels(trace, arguments.name)
-    nothing = "" if kernels else _no_kernel([trace], arguments.name)
+    kernels = _kernels(saved, arguments.name)
+    nothing = "" if kernels else _no_kernel([saved], arguments.name)
     kernels = kernels[: arguments.top] if arguments.top else kernels
     if arguments.format in ("table", "markdown"):
         text = nothing or listing.kernels_text(kernels, arguments.format)
@@ -275,14 +275,14 @@ def _kernels_answer(
         read.say(found, nothing)
     if arguments.format == "csv":
         return listing.kernels_csv(kernels, whose)
-    return {**whose, "source": trace.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
+    return {**whose, "source": saved.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
 
 
-def _kernels(trace: OpTrace, name: str | None) -> list[KernelRecord]:
+def _kernels(saved: SavedProfile, name: str | None) -> list[SavedKernel]:
     """Return the kernels whose names match, steps joined, the most expensive first."""
     pattern = _pattern(name)
-    joined: dict[tuple[str, str, str], KernelRecord] = {}
-    for kernel in trace.kernels or ():
+    joined: dict[tuple[str, str, str], SavedKernel] = {}
+    for kernel in saved.kernels or ():
         if pattern is None or pattern.search(kernel.name):
             key = kernel.name, kernel.launched_by, kernel.place
             sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
@@ -290,7 +290,7 @@ def _kernels(trace: OpTrace, name: str | None) -> list[KernelRecord]:
     return sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
 
 
-def _no_kernel(traces: Sequence[OpTrace], name: str | None) -> str:
-    there = list(dict.fromkeys(listing.short(kernel.name) for trace in traces for kernel in _kernels(trace, None)))
+def _no_kernel(every: Sequence[SavedProfile], name: str | None) -> str:
+    there = list(dict.fromkeys(listing.short(kernel.name) for saved in every for kernel in _kernels(saved, None)))
     asked = "" if name is None else f"--name {name!r}: "
     return f"{asked}no kernel matches{_listed(there)}" if there else f"{asked}no kernel ran in the steps asked for"

@@ -16,9 +16,10 @@ from ..errors import UsageError
 from ..ops import names
 from ..ops.pytorch_events import Role, role
 from ..profile.attribution import NOBODY
+from ..profile.columns import ABSENT
 from ..profile.environment import Environment
 from ..profile.event_log import EventLog
-from ..profile.op_profile import ABSENT, OpProfile
+from ..profile.op_profile import OpProfile
 
 _NAME = re.compile(r"[A-Za-z][\w.:/ -]*", re.ASCII)
 
@@ -70,13 +71,14 @@ class Ranges:
         """
         if not self._entered:
             return None
-        for name in {name for name, _ in self._entered}.intersection(*_names(recorded)):
+        ran = {name for profile in recorded for name in (*profile.op_names, *profile.raw_names)}
+        for name in ran.intersection(name for name, _ in self._entered):
             raise UsageError(f"opprof.op({name!r}): an op of this name ran beside it; give the range another name")
         # No framework's: it decides nothing about what was measured, and knows all there is to know of itself.
         log = EventLog(Environment(()))
         log.interval = len(self._innermost) - 1
         log.knows_flops = log.knows_memory = True
-        on_cpu = all(profile.environment.device == "cpu" for profile in recorded if len(profile.op))
+        on_cpu = all(profile.environment.device == "cpu" for profile in recorded if not profile.is_empty)
         for (name, interval), own_ns in zip(self._entered, self._own_ns(recorded, inside_ops).tolist()):
             log.add(log.name(name), own_ns if on_cpu else ABSENT, interval=interval)
         return log.freeze(aliases)
@@ -90,10 +92,6 @@ class Ranges:
         own = np.zeros(len(self._entered), np.int64)
         np.add.at(own, innermost[innermost != NOBODY], left[innermost != NOBODY])
         return np.maximum(own, 0)
-
-
-def _names(recorded: Iterable[OpProfile]) -> list[set[str]]:
-    return [{name for profile in recorded for name in (*profile.op_names, *profile.raw_names)}]
 
 
 def check_name(name: object, logs: Iterable[EventLog]) -> None:

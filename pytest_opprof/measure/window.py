@@ -70,7 +70,7 @@ class Window:
     def stats(self, op: str) -> OpStats:
         """Return all numbers of *op*, with the errors of `count`."""
         __tracebackhide__ = True
-        if not len(self.profile.op):
+        if self.profile.is_empty:
             raise UsageError(
                 f"window {self.name!r} recorded no op at all, so {op!r} was not looked for. If nothing is meant to run,"
                 " assert window.calls == 0"

@@ -1,4 +1,4 @@
-"""Calls of CUDA and HIP by name: what launches, copies, allocates."""
+"""Calls of CUDA and HIP by name: what launches, copies, allocates; and the ops that copies and sets of memory are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Mapping
 
 _STARTS_DEVICE_WORK = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch|Memcpy|Memset|GraphLaunch)\w*")
 _ALLOCATES = re.compile(r"cudaMalloc(?!Host)\w*|cuMemAlloc(?!Host)\w*|cuMemCreate|cu(?:Mipmapped)?Array(?:3D)?Create")
+_DIRECTIONS = (
+    (re.compile(r"HtoD|host.to.device", re.IGNORECASE), "MemcpyHtoD"),
+    (re.compile(r"DtoH|device.to.host", re.IGNORECASE), "MemcpyDtoH"),
+    # A copy to another device is one on the device.
+    (re.compile(r"DtoD|PtoP|device.to.device|peer", re.IGNORECASE), "MemcpyDtoD"),
+    (re.compile(r"HtoH|host.to.host", re.IGNORECASE), "MemcpyHtoH"),
+)
 _API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
 _LAUNCH = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 
@@ -45,6 +52,17 @@ def allocates(raw: str) -> bool:
     (True, True, False)
     """
     return _ALLOCATES.fullmatch(raw) is not None
+
+
+def copied(activity: str) -> str:
+    """Return the op that a copy or a set of memory is, as Kineto, Nsight and rocprof call them.
+
+    >>> copied("Memcpy PtoP (Device -> Device)"), copied("[CUDA memcpy Host-to-Device]"), copied("[CUDA memset]")
+    ('MemcpyDtoD', 'MemcpyHtoD', 'Memset')
+    """
+    if "memset" in activity.lower():
+        return "Memset"
+    return next((op for pattern, op in _DIRECTIONS if pattern.search(activity)), "Memcpy")
 
 
 CUDA_COPIES: Mapping[int, str] = {

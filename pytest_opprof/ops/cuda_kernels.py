@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from . import names, vocabulary
+from .cuda_calls import copied
 
 if TYPE_CHECKING:
     pass
@@ -60,6 +61,18 @@ def canonical(raw: str) -> str:
     ('MatMul', 'Cast', 'my_kernel')
     """
     return _canonical(raw[:_LONGEST]) or raw
+
+
+@lru_cache(_REMEMBERED)
+def moved(activity: str) -> str:
+    """Return the op of what counts wherever it happens: a copy, a set, a collective; nothing for other kernels.
+
+    >>> moved("Memcpy HtoD (Pageable -> Device)"), moved("ncclDevKernel_AllReduce_Sum(int)"), moved("my_kernel(float*)")
+    ('MemcpyHtoD', 'ncclDevKernel_AllReduce_Sum', '')
+    """
+    if _COPIES.fullmatch(activity):
+        return copied(activity)
+    return activity.partition("(")[0] if is_nccl(activity) else ""
 
 
 def copied_dtypes(raw: str) -> tuple[str, str] | None:
@@ -125,25 +138,15 @@ _CLOSES = {">": "<", ")": "(", "}": "{", "]": "["}
 _BRACKET = re.compile(r"[<>(){}\[\]]")
 _GENERIC = re.compile(r"(?:device_?)?kernel\d*|globalKernel|operator", re.IGNORECASE)
 """Names that say nothing without their namespace: ``cutlass::Kernel``."""
-_LABELS = tuple(
-    # As Kineto and the summaries of nsys have them. A copy to another device is one on the device, as in traces.torch.
-    (re.compile(pattern), label)
-    for pattern, label in (
-        (r"(?:Memcpy |\[CUDA memcpy )(?:HtoD|Host-to-Device)\b.*", "MemcpyHtoD"),
-        (r"(?:Memcpy |\[CUDA memcpy )(?:DtoH|Device-to-Host)\b.*", "MemcpyDtoH"),
-        (r"(?:Memcpy |\[CUDA memcpy )(?:DtoD|Device-to-Device|PtoP|Peer-to-Peer)\b.*", "MemcpyDtoD"),
-        (r"(?:Memcpy |\[CUDA memcpy )(?:HtoH|Host-to-Host)\b.*", "MemcpyHtoH"),
-        (r"Memset \(.*|\[CUDA memset\].*", "Memset"),
-    )
-)
+_COPIES = re.compile(r"Mem(?:cpy|set)(?: .*)?|\[CUDA mem(?:cpy|set)\b.*")
+"""Copies and sets, as Kineto and the summaries of nsys call them."""
 
 
 @lru_cache(_REMEMBERED)
 def _parts(raw: str) -> tuple[str, str]:
     """Return the reduced name, and the template arguments of the kernel."""
-    for pattern, label in _LABELS:
-        if pattern.fullmatch(raw):
-            return label, ""
+    if _COPIES.fullmatch(raw):
+        return copied(raw), ""
     text = demangled(raw)[:_LONGEST]
     outside, arguments = _read_mangled(text) if text.startswith("_Z") else _ungrouped(text)
     # What stands before the name is the type of its result.

@@ -10,11 +10,12 @@ inside.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from enum import Enum, auto
 
 from .names import Kind, Meaning, meaning, stable
-from .vocabulary import COMPILE, GRAPH
+from .vocabulary import COMPILE, COPY, GRAPH
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
 """What `torch.profiler` calls a step."""
@@ -74,6 +75,61 @@ def role(name: str, annotates: bool, numbered: bool, is_logged: bool = False) ->
     return Role.OP if numbered or "::" in name or _KERNEL.fullmatch(name) else Role.GROUP
 
 
+COMPILING = (Role.COMPILES, Role.FRAME)
+
+
+class Around(Enum):
+    """What an event lies in."""
+
+    PROGRAM = auto()
+    COMPILER = auto()
+    FRAME = auto()
+    """A frame that is compiled: another one inside is a part of it."""
+
+    def inside(self, role: Role) -> Around:
+        """Return what lies around the events inside one of this *role* that lies in this."""
+        if Around.FRAME is self or role is Role.FRAME:
+            return Around.FRAME
+        return Around.COMPILER if self is Around.COMPILER or role is Role.COMPILES else Around.PROGRAM
+
+    def leaves_out(self, role: Role) -> bool:
+        """Tell whether an event of this *role* that lies in this is none of the program's."""
+        return self is Around.FRAME or (self is Around.COMPILER and role is not Role.FRAME)
+
+
+class Compiler:
+    """When torch.compile worked in a thread, as its events tell, one after the other in the order of time."""
+
+    def __init__(self) -> None:
+        # Before every time; times may be below zero.
+        self.until = self._frame_until = -(1 << 65)
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def leaves_out(self, start: int, end: int, role: Role) -> bool:
+        """Tell whether the next event is none of the program's.
+
+        Only those that are `COMPILING` need be told: others are none if they begin before `until`.
+        """
+        around = Around.COMPILER if start < self.until else Around.PROGRAM
+        if start < self._frame_until:
+            around = Around.FRAME
+        if around.leaves_out(role):
+            return True
+        if around is Around.PROGRAM and role in COMPILING:
+            self.until = end
+            self._begins.append(start)
+            self._ends.append(end)
+        if role is Role.FRAME:
+            self._frame_until = end
+        return False
+
+    def ran_at(self, time: int) -> bool:
+        """Tell whether it worked at *time*."""
+        last = bisect_right(self._begins, time) - 1
+        return last >= 0 and time < self._ends[last]
+
+
 KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}
 """How what its name does not tell counts."""
 
@@ -81,6 +137,19 @@ KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}
 def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
     """Return the canonical op of an event and how it counts, by its *role*."""
     return Meaning(stable(name), KINDS[role]) if role in KINDS else meaning(stable(name), dtypes)
+
+
+def is_made_by(op: Meaning, move: str) -> bool:
+    """Tell whether an op is a copy that the device makes by the memcpy *move*, which is counted in its place."""
+    return bool(move) and op.op in (COPY, move)
+
+
+def may_work(op: Meaning) -> bool:
+    """Tell whether an op only stands for those inside, unless it launches kernels itself: then it is one by itself.
+
+    Functions of autograd and ``_foreach`` ops.
+    """
+    return op.kind in (Kind.WRAPPER, Kind.GROUP)
 
 
 def compiler_kernels(number: int) -> str:

@@ -29,7 +29,9 @@ def command(config: pytest.Config, folder: str) -> list[str]:
 
     Its tests stay as they are: which of its words are tests only pytest can tell.
     """
-    redirected = [f"--basetemp={folder}/tmp", "-o", f"cache_dir={folder}/cache"]
+    redirected = [f"--basetemp={folder}/tmp"]
+    if config.pluginmanager.hasplugin("cacheprovider"):  # with -p no:cacheprovider there is no such option
+        redirected += ["-o", f"cache_dir={folder}/cache"]
     for name, option in _FILES.items():
         if getattr(config.option, name, None):
             redirected.append(f"{option}{folder}/{name}")

@@ -1,4 +1,6 @@
 """What was measured, live or read from a file: events, profiles, calls, times. Imports `ops` and what is below.
 
-A new thing to know about events is a column of `event_log` and `op_profile`, or a field of `saved`.
+A new thing to know about ops is a field of `op_key.OpKey`; about events, a column of `columns.Columns`; about a window,
+a field of `op_profile.OpProfile`; about the ops of files, a field of `saved.SavedOp`. `assembly.built` makes all
+profiles.
 """

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import Columns, numbered
 from .environment import Environment
-from .kernels import together
-from .op_profile import ALWAYS, MemoryUse, OpProfile, numbered
+from .kernels import Kernels, together
+from .op_key import By, OpKey
+from .op_profile import ALWAYS, MemoryUse, OpProfile
+
+
+class Part(NamedTuple):
+    """Some events, and what they are."""
+
+    keys: Sequence[OpKey]
+    """Those that are alike may be in it more than once."""
+    columns: Columns
+    on_device: Kernels | None = None
+
+
+def built(environment: Environment, host_ns: Iterable[int], *parts: Part) -> OpProfile:
+    """Return the profile of the events of all *parts*, with one table of keys. No other code makes an OpProfile.
+
+    What is known beside the events, `dataclasses.replace` says.
+    """
+    keys, numbers = numbered([key for part in parts for key in part.keys])
+    new = np.split(numbers, np.cumsum([len(part.keys) for part in parts])[:-1])
+    columns = [replace(part.columns, key=of_key[part.columns.key]) for part, of_key in zip(parts, new)]
+    on_device = together([part.on_device for part in parts], new)
+    return OpProfile(environment, keys, Columns.joined(columns), tuple(host_ns), on_device=on_device)
 
 
 def assemble(
@@ -27,34 +52,48 @@ def assemble(
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
     by_frameworks = [profile for profile in kept if profile.environment.frameworks] or kept
-    recorded = [profile for profile in by_frameworks if len(profile.op)] or by_frameworks
-    op_names, op_maps = _merged([profile.op_names for profile in kept])
-    raw_names, raw_maps = _merged([profile.raw_names for profile in kept])
-    flops = [profile.flops for profile in kept if profile.flops is not None]
-    return OpProfile(
-        environment=Environment.together(profile.environment for profile in recorded),
-        op_names=op_names,
-        raw_names=raw_names,
-        op=np.concatenate([numbers[profile.op] for numbers, profile in zip(op_maps, kept)]),
-        raw=np.concatenate([numbers[profile.raw] for numbers, profile in zip(raw_maps, kept)]),
-        counted=np.concatenate([profile.counted for profile in kept]),
-        events=np.concatenate([profile.events for profile in kept]),
-        device_ns=np.concatenate([profile.device_ns for profile in kept]),
-        bytes=np.concatenate([profile.bytes for profile in kept]),
+    recorded = [profile for profile in by_frameworks if not profile.is_empty] or by_frameworks
+    profile = built(
+        Environment.together(profile.environment for profile in recorded),
+        host_ns,
+        *(Part(profile.keys, profile.columns, profile.on_device) for profile in kept),
+    )
+    if any(profile.columns.flops is None for profile in recorded):
         # Known only if every backend that recorded knows it: half a sum would pass a limit.
-        flops=np.concatenate(flops) if all(profile.flops is not None for profile in recorded) else None,
-        step=np.concatenate([profile.step for profile in kept]),
-        host_ns=tuple(host_ns),
+        profile = replace(profile, columns=replace(profile.columns, flops=None))
+    return replace(
+        profile,
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_busy_by_step(parts, len(host_ns)),
-        on_device=together([profile.on_device for profile in kept], raw_maps, op_maps),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
         disturbed=tuple(dict.fromkeys(what for profile in kept for what in profile.disturbed)),
         unseen=tuple(dict.fromkeys(where for profile in kept for where in profile.unseen)),
     )
+
+
+def told_apart(profile: OpProfile, by: By) -> OpProfile:
+    """Return *profile* with an op for each name, where every call counts, or for each op on the same shapes.
+
+    By shape (``Cast FLOAT->DT_BF16 [32,64]``) calls that are parts of others stand apart, so that the total stays the
+    same.
+    """
+    keys, columns = profile.keys, profile.columns
+    if by == "type":
+        return profile
+    if by == "name":
+        named = (OpKey(key.name or key.raw, *key[1:]) for key in keys)
+        return replace(profile, keys=tuple(named), columns=replace(columns, counted=columns.events))
+    is_part = columns.counted == 0
+    with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
+    key = columns.key.copy()
+    key[is_part] = len(keys) + number
+    shaped = [OpKey(f"{key.op} {key.signature}".rstrip(), *key[1:]) for key in keys]
+    shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
+    counted = np.where(is_part, columns.events, columns.counted)
+    return replace(profile, keys=tuple(shaped), columns=replace(columns, key=key, counted=counted))
 
 
 def joined(profiles: Sequence[OpProfile]) -> OpProfile:
@@ -71,28 +110,13 @@ def joined(profiles: Sequence[OpProfile]) -> OpProfile:
 def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) -> OpProfile:
     numbers = np.full(profile.steps, -1, np.int32)
     numbers[list(steps)] = list(steps.values())
-    step = numbers[profile.step]
-    kept = (step >= 0) & (step < number_of_steps)
-    return OpProfile(
-        environment=profile.environment,
-        op_names=profile.op_names,
-        raw_names=profile.raw_names,
-        op=profile.op[kept],
-        raw=profile.raw[kept],
-        counted=profile.counted[kept],
-        events=profile.events[kept],
-        device_ns=profile.device_ns[kept],
-        bytes=profile.bytes[kept],
-        flops=None if profile.flops is None else profile.flops[kept],
-        step=step[kept],
-        host_ns=profile.host_ns,
-        memory=profile.memory,
-        knows=profile.knows,
-        busy_ns=profile.busy_ns,
+    step = numbers[profile.columns.step]
+    columns = replace(profile.columns, step=step).chosen((step >= 0) & (step < number_of_steps))
+    return replace(
+        profile,
+        columns=columns,
         on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
-        disturbed=profile.disturbed,
-        unseen=profile.unseen,
     )
 
 
@@ -123,10 +147,3 @@ def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps:
             if profile.memory is not None and step < steps:
                 uses[step] = uses[step].then(profile.memory[interval])
     return tuple(uses)
-
-
-def _merged(tables: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
-    """Return the union of the name *tables*, and for each table the new numbers of its names."""
-    union, numbers = numbered([text for table in tables for text in table])
-    ends = np.cumsum([len(table) for table in tables])
-    return union, np.split(numbers, ends[:-1])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..ops import names
+from .assembly import Part, built
 from .attribution import NOBODY, owners
+from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
-from .op_profile import ABSENT, ALWAYS, MemoryUse, OpProfile, numbered
+from .op_key import OpKey
+from .op_profile import ALWAYS, MemoryUse, OpProfile
 
 
 class EventLog:
@@ -125,34 +129,50 @@ class EventLog:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
         raws = [names.stable(raw) for raw, _, _, _ in self._names]
         meanings = [_meaning(raw, dtypes, op, kind, aliases) for raw, (_, dtypes, op, kind) in zip(raws, self._names)]
-        name, event = np.array(self._name, np.int32), np.arange(len(self))
+        event = np.arange(len(self))
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
         counted = owner == event
         owner = np.where(owner == NOBODY, event, owner)
-        op_names, op_of_meaning = numbered([meaning.op for meaning in meanings])
-        raw_names, raw_of_name = numbered(raws)
-        op, raw, step = op_of_meaning[name[owner]], raw_of_name[name], np.array(self._interval, np.int32)
-        return OpProfile(
-            environment=self.environment,
-            op_names=op_names,
-            raw_names=raw_names,
-            op=op,
-            raw=raw,
+        keys, key = self._keyed(raws, [meaning.op for meaning in meanings], owner)
+        columns = Columns(
+            key=key,
+            step=np.array(self._interval, np.int32),
             counted=counted.astype(np.int64),
-            events=np.ones(len(name), np.int64),
+            events=np.ones(len(self), np.int64),
             device_ns=self._self_ns(),
             bytes=np.array(self._bytes, np.int64),
             flops=self._column(self._outermost_flops()) if self.knows_flops else None,
-            step=step,
-            host_ns=(0,) * (self.interval + 1),
+        )
+        on_device = None if self.on_device is None else of_events(self.on_device, columns.step, key)
+        return replace(
+            built(self.environment, (0,) * (self.interval + 1), Part(keys, columns, on_device)),
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
             busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
-            on_device=None if self.on_device is None else of_events(self.on_device, step, raw, op),
             remarks=tuple(self._remarks),
             disturbed=tuple(self.disturbed),
             unseen=tuple(self.unseen),
         )
+
+    def _keyed(
+        self, raws: Sequence[str], ops: Sequence[str], owner: NDArray[np.int64]
+    ) -> tuple[list[OpKey], NDArray[np.int32]]:
+        """Return the keys, and that of each event, which counts as the op of its *owner*."""
+        keys = [
+            OpKey(op, raw, input_dtypes=dtypes[:1] or None, output_dtypes=dtypes[1:] or None)
+            for raw, op, (_, dtypes, _, _) in zip(raws, ops, self._names)
+        ]
+        op_names, op_of_name = numbered(ops)
+        name = np.array(self._name, np.int32)
+        op = op_of_name[name[owner]]
+        # Most events count as what their own name means: only the others are looked at one by one.
+        others = np.flatnonzero(op != op_of_name[name])
+        pairs, number = np.unique(name[others].astype(np.int64) * len(op_names) + op[others], return_inverse=True)
+        name[others] = len(keys) + number
+        for pair in pairs.tolist():
+            of_name, of_owner = divmod(pair, len(op_names))
+            keys.append(keys[of_name]._replace(op=op_names[of_owner]))
+        return keys, name
 
     def _self_ns(self) -> NDArray[np.int64]:
         """Return each event's duration less those of the events inside it.

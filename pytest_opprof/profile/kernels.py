@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Shape = tuple[int, ...]
-"""x, y and z."""
+from .columns import numbered
+from .op_key import OpKey, Shape
+
 UNKNOWN = -1
 """In place of a stream, and of a time."""
 _MOST = 1 << 63
@@ -29,7 +30,7 @@ class KernelStats:
     streams: tuple[int, ...]
     """All that it ran on: a program that takes turns among 32 of them has one row. Empty where not known."""
     grid: Shape | None
-    """None for copies and sets, and where not known."""
+    """x, y and z; None for copies and sets, and where not known."""
     block: Shape | None
     fewest_calls: int
     """In the step with the fewest."""
@@ -54,9 +55,8 @@ class Kernels:
     """What ran on devices: columns."""
 
     step: NDArray[np.integer]
-    raw: NDArray[np.integer]
-    """Index of the name."""
-    op: NDArray[np.integer]
+    key: NDArray[np.integer]
+    """Index into a table of `OpKey`."""
     place: NDArray[np.int32]
     """See `places`."""
     calls: NDArray[np.int64]
@@ -64,11 +64,10 @@ class Kernels:
 
     def summed(self) -> Kernels:
         """Return them with one row for all that are alike."""
-        first, number = _alike([self.step, self.raw, self.op, *self.place])
+        first, number = _alike([self.step, self.key, *self.place])
         return Kernels(
             self.step[first],
-            self.raw[first],
-            self.op[first],
+            self.key[first],
             self.place[:, first],
             _sums(number, self.calls),
             _times(number, self.device_ns),
@@ -78,19 +77,20 @@ class Kernels:
         """Return those of the window's *steps*; *numbers* are those of the steps here."""
         step = numbers[self.step]
         kept = (step >= 0) & (step < steps)
-        rows = (step[kept], self.raw[kept], self.op[kept], self.place[:, kept])
-        return Kernels(*rows, self.calls[kept], self.device_ns[kept])
+        return Kernels(step[kept], self.key[kept], self.place[:, kept], self.calls[kept], self.device_ns[kept])
 
-    def stats(self, raw_names: Sequence[str], op_names: Sequence[str], steps: int) -> tuple[KernelStats, ...]:
-        """Return a row for each that differs by more than its stream, the most expensive first."""
+    def stats(self, keys: Sequence[OpKey], steps: int) -> tuple[KernelStats, ...]:
+        """Return a row for each that differs in kernel, op, device, grid or block, the most expensive first."""
         device, stream, *shape = self.place
-        first, number = _alike([self.raw, self.op, device, *shape])
+        kernels, kernel_of_key = numbered([(key.raw, key.op) for key in keys])
+        kernel = kernel_of_key[self.key]
+        first, number = _alike([kernel, device, *shape])
         columns = (first, *self._by_step(number, len(first), steps))
         rows = zip(*(column.tolist() for column in columns), _streams(number, stream, len(first)))
         found = [
             KernelStats(
-                raw_names[self.raw[row]],
-                op_names[self.op[row]],
+                kernels[kernel[row]][0],
+                kernels[kernel[row]][1],
                 int(device[row]),
                 used,
                 _shape(self.place[2:5, row]),
@@ -127,26 +127,23 @@ def places(device: NDArray[Any], stream: NDArray[Any], shape: Iterable[NDArray[A
     return found
 
 
-def of_events(events: Events, step: NDArray[np.integer], raw: NDArray[np.integer], op: NDArray[np.integer]) -> Kernels:
-    """Return the kernels among events, given the step, the name and the op of each event of the log."""
+def of_events(events: Events, step: NDArray[np.integer], key: NDArray[np.integer]) -> Kernels:
+    """Return the kernels among events, given the step and the key of each event of the log."""
     at, calls = events.event, np.ones(len(events.event), np.int64)
-    return Kernels(step[at], raw[at], op[at], events.place, calls, events.device_ns).summed()
+    return Kernels(step[at], key[at], events.place, calls, events.device_ns).summed()
 
 
-def together(
-    parts: Sequence[Kernels | None], raws: Sequence[NDArray[np.int32]], ops: Sequence[NDArray[np.int32]]
-) -> Kernels | None:
-    """Return the kernels of all *parts* as one, with the new numbers of the names and ops of each; None for none."""
-    known = [(kernels, raw, op) for kernels, raw, op in zip(parts, raws, ops) if kernels is not None]
+def together(parts: Sequence[Kernels | None], keys: Sequence[NDArray[np.int32]]) -> Kernels | None:
+    """Return the kernels of all *parts* as one, with the new numbers of the keys of each; None for none."""
+    known = [(kernels, numbers) for kernels, numbers in zip(parts, keys) if kernels is not None]
     if not known:
         return None
     return Kernels(
-        np.concatenate([kernels.step for kernels, _, _ in known]),
-        np.concatenate([raw[kernels.raw] for kernels, raw, _ in known]),
-        np.concatenate([op[kernels.op] for kernels, _, op in known]),
-        np.concatenate([kernels.place for kernels, _, _ in known], axis=1),
-        np.concatenate([kernels.calls for kernels, _, _ in known]),
-        np.concatenate([kernels.device_ns for kernels, _, _ in known]),
+        np.concatenate([kernels.step for kernels, _ in known]),
+        np.concatenate([numbers[kernels.key] for kernels, numbers in known]),
+        np.concatenate([kernels.place for kernels, _ in known], axis=1),
+        np.concatenate([kernels.calls for kernels, _ in known]),
+        np.concatenate([kernels.device_ns for kernels, _ in known]),
     ).summed()
 
 

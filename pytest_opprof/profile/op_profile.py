@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from .. import errors
 from ..errors import UsageError
 from ..ops import cuda_calls, names
+from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
+from .op_key import OpKey
 
-ABSENT = -1
-"""A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
 ALWAYS = -1
 """In place of a step: what is said of the whole."""
 
@@ -68,36 +68,26 @@ class OpStats:
         return min(self.device_ns, default=0) if self.device_ns else 0
 
 
+def _knows_nothing(name: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class OpProfile:
-    """One measured window.
+    """One measured window, live or read from a file; `assembly.built` makes it.
 
     Columns, not objects: a training step is easily 10**5 events.
     """
 
     environment: Environment
-    op_names: tuple[str, ...]
-    raw_names: tuple[str, ...]
-    op: NDArray[np.int32]
-    """Index into *op_names* of the op that owns the event, one per event."""
-    raw: NDArray[np.int32]
-    """Index into *raw_names*, one per event."""
-    counted: NDArray[np.int64]
-    """How many calls of its op the event is: 0 for a part of one, more than 1 where a saved profile has only sums."""
-    events: NDArray[np.int64]
-    """How many events of its raw name it stands for: 1, more where a saved profile has only sums."""
-    device_ns: NDArray[np.int64]
-    """Self time; ABSENT where unknown."""
-    bytes: NDArray[np.int64]
-    """Bytes read and written; ABSENT where unknown."""
-    flops: NDArray[np.int64] | None
-    """Floating-point operations; None where they were not counted."""
-    step: NDArray[np.int32]
+    keys: tuple[OpKey, ...]
+    """What the events are, also of some that this profile does not have: they ran beside it."""
+    columns: Columns
     host_ns: tuple[int, ...]
     """Wall time of each step, ABSENT where unknown: their number is the number of steps."""
-    memory: tuple[MemoryUse, ...] | None
+    memory: tuple[MemoryUse, ...] | None = None
     """Allocation in each step; None where it was not recorded."""
-    knows: Callable[[str], bool]
+    knows: Callable[[str], bool] = _knows_nothing
     """Whether a raw name exists in the framework, recorded or not."""
     busy_ns: tuple[int, ...] | None = None
     """How long devices were busy in each step, where ops that overlap count once; None where not known."""
@@ -119,17 +109,34 @@ class OpProfile:
         """The number of steps (rounds); 1 for a window without."""
         return len(self.host_ns)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all was recorded, so that no count of it says anything."""
+        return not len(self.columns)
+
+    @property
+    def op_names(self) -> tuple[str, ...]:
+        """The ops, canonical where they have a canonical name."""
+        return self._by_op[0]
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """What the frameworks call them."""
+        return self._by_raw[0]
+
     @cached_property
     def ops(self) -> tuple[OpStats, ...]:
         """The numbers of each op, the most expensive first."""
-        stats = [self._stats(name, self.op == index) for index, name in enumerate(self.op_names)]
+        op_names, op = self._by_op
+        stats = [self._stats(name, op == index) for index, name in enumerate(op_names)]
         return tuple(sorted((s for s in stats if any(s.calls)), key=lambda s: (-s.fastest_ns, -s.most_calls, s.op)))
 
     @cached_property
     def total(self) -> OpStats:
         """The numbers of all ops; a conversion that converted nothing is none, and took its time outside of them."""
-        is_op = np.bincount(self.op, self.counted, len(self.op_names)) > 0
-        return self._stats("total", is_op[self.op], partly=True)
+        op_names, op = self._by_op
+        is_op = np.bincount(op, self.columns.counted, len(op_names)) > 0
+        return self._stats("total", is_op[op], partly=True)
 
     @property
     def allocations(self) -> tuple[int, ...] | None:
@@ -144,16 +151,15 @@ class OpProfile:
     @cached_property
     def kernels(self) -> tuple[KernelStats, ...] | None:
         """The kernels, copies and sets of devices, the most expensive first; None where none ran or nothing tells."""
-        found = self.on_device and self.on_device.stats(self.raw_names, self.op_names, self.steps)
+        found = self.on_device and self.on_device.stats(self.keys, self.steps)
         return found or None
 
     @cached_property
     def launches(self) -> tuple[int, ...] | None:
         """How often the host gave the device a kernel or a graph of them, a step; None where not recorded."""
-        chosen = [index for index, raw in enumerate(self.raw_names) if cuda_calls.is_launch(raw)]
-        if not chosen and not self.knows("cudaLaunchKernel"):
+        if not any(map(cuda_calls.is_launch, self.raw_names)) and not self.knows("cudaLaunchKernel"):
             return None
-        return self._per_step(np.isin(self.raw, chosen), self.events)
+        return self._per_step(_events_of(self._by_raw, cuda_calls.is_launch), self.columns.events)
 
     def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
         """Return the numbers of *name*: a canonical op, a raw name or a glob.
@@ -167,36 +173,50 @@ class OpProfile:
             return self._glob(name, aliases or {}, known)
         # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
         if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
-            return self._stats(name, self.op == self.op_names.index(name))
+            return self._stats(name, _events_of(self._by_op, name.__eq__))
         if name in self.raw_names:
-            return self._stats(name, self.raw == self.raw_names.index(name), every_event=True)
+            return self._stats(name, _events_of(self._by_raw, name.__eq__), every_event=True)
         if not names.is_known(name, aliases) and name not in known and not self.knows(name):
             raise errors.unknown(name, {*names.canonical_ops(), *self.op_names, *self.raw_names, *known})
-        return self._stats(name, np.zeros(len(self.op), bool))
+        return self._stats(name, np.zeros(len(self.columns), bool))
 
     def top(self, k: int) -> tuple[OpStats, ...]:
         """Return the *k* most expensive ops by device time in their fastest step."""
         return self.ops[:k]
 
+    @cached_property
+    def _by_op(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The ops, and for each event the number of the one that owns it."""
+        op_names, op_of_key = numbered([key.op for key in self.keys])
+        return op_names, op_of_key[self.columns.key]
+
+    @cached_property
+    def _by_raw(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The raw names, and for each event the number of its own."""
+        raw_names, raw_of_key = numbered([key.raw for key in self.keys])
+        return raw_names, raw_of_key[self.columns.key]
+
     def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
-        if any(fnmatchcase(op, pattern) for op in (*names.canonical_ops(), *aliases.values())):
-            chosen = [index for index, op in enumerate(self.op_names) if fnmatchcase(op, pattern)]
-            return self._stats(pattern, np.isin(self.op, chosen))
-        chosen = [index for index, raw in enumerate(self.raw_names) if fnmatchcase(raw, pattern)]
-        if not chosen and not any(fnmatchcase(raw, pattern) for raw in (*names.raw_names(), *aliases, *known)):
+        def matches(name: str) -> bool:
+            return fnmatchcase(name, pattern)
+
+        if any(map(matches, (*names.canonical_ops(), *aliases.values()))):
+            return self._stats(pattern, _events_of(self._by_op, matches))
+        if not any(map(matches, (*names.raw_names(), *aliases, *known, *self.raw_names))):
             raise UsageError(f"{pattern!r} matches no op: none of the vocabulary, and none that ran")
-        return self._stats(pattern, np.isin(self.raw, chosen), every_event=True)
+        return self._stats(pattern, _events_of(self._by_raw, matches), every_event=True)
 
     def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False, partly: bool = False) -> OpStats:
         """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""
-        weights = self.events if every_event else self.counted
+        columns = self.columns
+        weights = columns.events if every_event else columns.counted
         calls = mask & (weights > 0)
         return OpStats(
             name,
             self._per_step(calls, weights),
-            self._sums(mask, self.device_ns, *((mask, np.any) if partly else (calls, np.all))),
-            self._sums(mask, self.bytes, calls, np.all),
-            None if self.flops is None else self._sums(mask, self.flops, mask, np.any),
+            self._sums(mask, columns.device_ns, *((mask, np.any) if partly else (calls, np.all))),
+            self._sums(mask, columns.bytes, calls, np.all),
+            None if columns.flops is None else self._sums(mask, columns.flops, mask, np.any),
         )
 
     def _sums(
@@ -214,16 +234,16 @@ class OpProfile:
 
     def _per_step(self, mask: NDArray[np.bool_], values: NDArray[np.int64]) -> tuple[int, ...]:
         sums = np.zeros(self.steps, np.int64)
-        np.add.at(sums, self.step[mask], values[mask])
+        np.add.at(sums, self.columns.step[mask], values[mask])
         return tuple(sums.tolist())
+
+
+def _events_of(table: tuple[tuple[str, ...], NDArray[np.int32]], chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Tell which events have a *chosen* name of a *table* of names, and the number of each event's."""
+    found, number = table
+    return np.array([*map(chosen, found)], bool)[number]
 
 
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
     known = tuple(value for value in values if value is not None)
     return known if len(known) == len(values) else None
-
-
-def numbered(texts: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Return the distinct *texts*, and for each its index among them."""
-    index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return tuple(index), np.array([index[text] for text in texts], np.int32)

@@ -15,13 +15,14 @@ from typing import Any, Literal, TypeVar
 from .. import errors
 from ..errors import UsageError
 from ..ops import dtypes, names
-from .saved import KernelRecord, OpRecord, OpTrace, Shape, Whole, communicates, op_of
+from .op_key import Shape
+from .saved import SavedKernel, SavedOp, SavedProfile, Whole, communicates, op_of
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
 How = Literal["sum", "max", "min", "mean"]
 Row = TypeVar("Row")
-InStep = TypeVar("InStep", OpRecord, KernelRecord)
+InStep = TypeVar("InStep", SavedOp, SavedKernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,9 @@ def ordering(text: str) -> tuple[str, bool]:
     return column, text.startswith("+")
 
 
-def steps(trace: OpTrace, text: str) -> OpTrace:
-    """Return *trace* with only the steps that ``2-4`` or ``2,3,4`` names. Raises UsageError for a step it lacks."""
-    chosen = [index for index, label in enumerate(trace.steps) if label in _labels(trace, text)]
+def steps(saved: SavedProfile, text: str) -> SavedProfile:
+    """Return *saved* with only the steps that ``2-4`` or ``2,3,4`` names. Raises UsageError for a step it lacks."""
+    chosen = [index for index, label in enumerate(saved.steps) if label in _labels(saved, text)]
     kept = set(chosen)
     renumbered = {old: new for new, old in enumerate(chosen)}
 
@@ -131,16 +132,16 @@ def steps(trace: OpTrace, text: str) -> OpTrace:
         return tuple(row._replace(step=renumbered[row.step]) for row in rows if row.step in kept)
 
     return replace(
-        trace,
-        steps=tuple(trace.steps[index] for index in chosen),
-        step_ns=trace.step_ns and tuple(trace.step_ns[index] for index in chosen if index < len(trace.step_ns)),
-        records=of_them(trace.records),
-        kernels=trace.kernels and of_them(trace.kernels),
-        launches=of_them(trace.launches),
+        saved,
+        steps=tuple(saved.steps[index] for index in chosen),
+        step_ns=saved.step_ns and tuple(saved.step_ns[index] for index in chosen if index < len(saved.step_ns)),
+        records=of_them(saved.records),
+        kernels=saved.kernels and of_them(saved.kernels),
+        launches=of_them(saved.launches),
     )
 
 
-def _labels(trace: OpTrace, text: str) -> set[str]:
+def _labels(saved: SavedProfile, text: str) -> set[str]:
     labels: set[str] = set()
     for part in map(str.strip, text.split(",")):
         first, dash, last = part.partition("-")
@@ -148,11 +149,11 @@ def _labels(trace: OpTrace, text: str) -> set[str]:
             if int(first) > int(last):
                 raise UsageError(f"--steps {text}: the range {part} is empty; write {last}-{first}")
             named = {first, last}
-            labels |= {label for label in trace.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}
+            labels |= {label for label in saved.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}
         else:
             named = {part}
-        if missing := sorted(named - set(trace.steps)):
-            known = ", ".join(filter(None, trace.steps[:20])) or "none"
+        if missing := sorted(named - set(saved.steps)):
+            known = ", ".join(filter(None, saved.steps[:20])) or "none"
             raise UsageError(
                 f"--steps {text}: this profile has no step {', '.join(missing)}. Its steps: {known}."
                 " Write some as 2-4 or 2,3,4"
@@ -161,64 +162,64 @@ def _labels(trace: OpTrace, text: str) -> set[str]:
     return labels
 
 
-def is_present(trace: OpTrace, name: str) -> bool:
+def is_present(saved: SavedProfile, name: str) -> bool:
     """Tell whether an op of the profile has this type, canonical or raw."""
-    return any(record.type == name or op_of(record) == name for record in trace.records)
+    return any(record.type == name or op_of(record) == name for record in saved.records)
 
 
-def is_untold(trace: OpTrace, name: str) -> bool:
+def is_untold(saved: SavedProfile, name: str) -> bool:
     """Tell whether ops may be called something else here though they are *name*."""
-    if name in trace.untold or "*" not in trace.untold:
-        return name in trace.untold
+    if name in saved.untold or "*" not in saved.untold:
+        return name in saved.untold
     moves = name.startswith("Mem") or name == "Synchronize"
-    return names.meaning(name).op in names.canonical_ops() and not moves and not is_present(trace, name)
+    return names.meaning(name).op in names.canonical_ops() and not moves and not is_present(saved, name)
 
 
-def input_dtypes(trace: OpTrace) -> list[str]:
+def input_dtypes(saved: SavedProfile) -> list[str]:
     """Return the dtypes of the inputs, sorted, each in one spelling."""
-    return sorted({dtypes.dtype(dtype) for record in trace.records for dtype in record.input_dtypes} - {""})
+    return sorted({dtypes.dtype(dtype) for record in saved.records for dtype in record.input_dtypes} - {""})
 
 
-def total(trace: OpTrace, side: Side) -> float | None:
+def total(saved: SavedProfile, side: Side) -> float | None:
     """Return the sum of the times of all ops but communication, in ns; None where the source has none of that side."""
-    return _sum(_time(record, side, "end") for record in trace.records if not communicates(record))
+    return _sum(_time(record, side, "end") for record in saved.records if not communicates(record))
 
 
-def has_times(trace: OpTrace, side: Side) -> bool:
+def has_times(saved: SavedProfile, side: Side) -> bool:
     """Tell whether there is a `total` of that side."""
-    return any(_time(record, side, "end") is not None and not communicates(record) for record in trace.records)
+    return any(_time(record, side, "end") is not None and not communicates(record) for record in saved.records)
 
 
-def is_timed(trace: OpTrace) -> bool:
+def is_timed(saved: SavedProfile) -> bool:
     """Tell whether there is a `total` of any side."""
-    return has_times(trace, "device") or has_times(trace, "host")
+    return has_times(saved, "device") or has_times(saved, "host")
 
 
-def communication(trace: OpTrace) -> float | None:
+def communication(saved: SavedProfile) -> float | None:
     """Return the sum of the device times of what moves data between devices."""
-    return _sum(record.device_ns for record in trace.records if communicates(record))
+    return _sum(record.device_ns for record in saved.records if communicates(record))
 
 
-def select(trace: OpTrace, question: Question) -> list[OpRecord]:
+def select(saved: SavedProfile, question: Question) -> list[SavedOp]:
     """Return the records that match, steps joined.
 
     An op that has a time on the other side only is not of the side that is asked for.
     """
-    records = _as_asked(_joined(trace), question)
-    if is_timed(trace):
+    records = _as_asked(_joined(saved), question)
+    if is_timed(saved):
         records = [record for record in records if _is_of_side(record, question)]
     return [record for record in records if _matches(record, question)]
 
 
-def untimed(trace: OpTrace) -> Iterator[str]:
+def untimed(saved: SavedProfile) -> Iterator[str]:
     """Yield a remark if ops of a profile with times have none: they are in no sum."""
-    without = [record for record in trace.records if record.device_ns is None and record.host_ns is None]
-    if without and len(without) < len(trace.records):
+    without = [record for record in saved.records if record.device_ns is None and record.host_ns is None]
+    if without and len(without) < len(saved.records):
         calls = sum(record.calls for record in without)
         yield f"{calls} calls have no time and are in no sum, the first of {op_of(without[0])}"
 
 
-def _as_asked(records: list[OpRecord], question: Question) -> list[OpRecord]:
+def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
     """Return *records*, those that are asked for by their canonical op as calls of it.
 
     Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
@@ -230,7 +231,7 @@ def _as_asked(records: list[OpRecord], question: Question) -> list[OpRecord]:
     return [next(calls) if is_call else record for record, is_call in zip(records, by_op)]
 
 
-def _as_calls(records: Sequence[OpRecord]) -> list[OpRecord]:
+def _as_calls(records: Sequence[SavedOp]) -> list[SavedOp]:
     """Return *records* with their calls and times as calls of their canonical ops, parts included: 0 for a part.
 
     Where no record of an op counts, it is no op but the host's work for one (a launch) or a loop around some: every
@@ -241,27 +242,27 @@ def _as_calls(records: Sequence[OpRecord]) -> list[OpRecord]:
     return [_as_call(record, alone) for record in records]
 
 
-def _as_call(record: OpRecord, alone: set[str]) -> OpRecord:
+def _as_call(record: SavedOp, alone: set[str]) -> SavedOp:
     if record.counted is None or (record.whole is None and op_of(record) in alone):
         return record._replace(counted=None)
     whole = {} if record.whole is None else record.whole._asdict()
     return record._replace(calls=record.counted, counted=None, whole=None, **whole)
 
 
-def _is_shown(record: OpRecord, question: Question) -> bool:
+def _is_shown(record: SavedOp, question: Question) -> bool:
     """Tell whether it is more than a part whose time is in the calls that it is a part of."""
     return bool(record.calls or _time(record, question.side, question.time))
 
 
-def _is_of_side(record: OpRecord, question: Question) -> bool:
+def _is_of_side(record: SavedOp, question: Question) -> bool:
     nowhere = record.device_ns is None and record.host_ns is None and question.time == "end"
     return nowhere or _time(record, question.side, question.time) is not None
 
 
-def answer(trace: OpTrace, question: Question) -> list[Line]:
+def answer(saved: SavedProfile, question: Question) -> list[Line]:
     """Return the rows: selected, aggregated, ordered and cut to the top."""
-    selected = select(trace, question)
-    whole = total(trace, question.side)
+    selected = select(saved, question)
+    whole = total(saved, question.side)
     if question.order_by == "time" and not question.aggregate_by:
         # The same as below, without a line for each of 10**5 records of which three are asked for.
         selected = _ordered(
@@ -292,19 +293,19 @@ def _ordered(
     return [rows[index] for index in (ordered[: question.top] if question.top else ordered)]
 
 
-def selection(trace: OpTrace, question: Question) -> list[Line]:
+def selection(saved: SavedProfile, question: Question) -> list[Line]:
     """Return all that matches as one row, its communication as another; nothing where nothing is filtered."""
     plain = replace(question, aggregate_by="all", aggregate="sum", order_by="time", ascending=False, top=0)
     everything = Question(side=question.side, time=question.time, aggregate_by="all")
     if plain == everything:
         return []
-    lines = [_line(group, plain) for group in _groups(select(trace, question), plain)]
-    return _accumulated(sorted(lines, key=lambda line: line.communication), total(trace, question.side))
+    lines = [_line(group, plain) for group in _groups(select(saved, question), plain)]
+    return _accumulated(sorted(lines, key=lambda line: line.communication), total(saved, question.side))
 
 
-def copy_time(trace: OpTrace, question: Question) -> CopyTime:
+def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
     """Return the time of the copies among the selected ops: a copy of the host's that the device made is one of its."""
-    copies = _as_calls([record for record in select(trace, question) if op_of(record) in _COPIES])
+    copies = _as_calls([record for record in select(saved, question) if op_of(record) in _COPIES])
     return CopyTime(
         sum(record.calls for record in copies),
         _sum(_time(record, question.side, "end") for record in copies),
@@ -312,12 +313,12 @@ def copy_time(trace: OpTrace, question: Question) -> CopyTime:
     )
 
 
-def launch_ns(record: OpRecord, side: Side) -> float | None:
+def launch_ns(record: SavedOp, side: Side) -> float | None:
     """Return the time up to the first kernel, where the source tells."""
     return _time(record, side, "kern")
 
 
-def _matches(record: OpRecord, question: Question) -> bool:
+def _matches(record: SavedOp, question: Question) -> bool:
     ns = _time(record, question.side, question.time)
     return (
         (question.name is None or question.name.search(record.name) is not None)
@@ -328,28 +329,28 @@ def _matches(record: OpRecord, question: Question) -> bool:
     )
 
 
-def _time(record: OpRecord, side: Side, end: End) -> float | None:
+def _time(record: SavedOp, side: Side, end: End) -> float | None:
     if side == "device":
         return record.device_ns if end == "end" else record.device_launch_ns
     return record.host_ns if end == "end" else record.host_launch_ns
 
 
-def _is_beside(record: OpRecord, question: Question) -> bool:
+def _is_beside(record: SavedOp, question: Question) -> bool:
     """Tell whether the record is communication, whose time is beside that of the device."""
     return question.side == "device" and communicates(record)
 
 
-def _joined(trace: OpTrace) -> list[OpRecord]:
+def _joined(saved: SavedProfile) -> list[SavedOp]:
     """Return the records with those that differ only in their step made one."""
-    if len(trace.steps) == 1:
-        return list(trace.records)
-    by_identity: dict[OpRecord, list[OpRecord]] = {}
-    for record in trace.records:
+    if len(saved.steps) == 1:
+        return list(saved.records)
+    by_identity: dict[SavedOp, list[SavedOp]] = {}
+    for record in saved.records:
         by_identity.setdefault(_identity(record), []).append(record)
     return [_sum_of(records) for records in by_identity.values()]
 
 
-def _identity(record: OpRecord) -> OpRecord:
+def _identity(record: SavedOp) -> SavedOp:
     return record._replace(
         step=0,
         calls=0,
@@ -368,7 +369,7 @@ def _identity(record: OpRecord) -> OpRecord:
     )
 
 
-def _sum_of(records: Sequence[OpRecord]) -> OpRecord:
+def _sum_of(records: Sequence[SavedOp]) -> SavedOp:
     counted = [record.calls if record.counted is None else record.counted for record in records]
     whole = _times_of(_as_calls(records)) if any(record.whole for record in records) else None
     return records[0]._replace(
@@ -384,7 +385,7 @@ def _sum_of(records: Sequence[OpRecord]) -> OpRecord:
     )
 
 
-def _times_of(records: Sequence[OpRecord]) -> Whole:
+def _times_of(records: Sequence[SavedOp]) -> Whole:
     return Whole(
         device_ns=_sum(record.device_ns for record in records),
         host_ns=_sum(record.host_ns for record in records),
@@ -395,23 +396,23 @@ def _times_of(records: Sequence[OpRecord]) -> Whole:
     )
 
 
-def _groups(records: Sequence[OpRecord], question: Question) -> list[list[OpRecord]]:
+def _groups(records: Sequence[SavedOp], question: Question) -> list[list[SavedOp]]:
     if not question.aggregate_by:
         return [[record] for record in records]
-    groups: dict[str, list[OpRecord]] = {}
+    groups: dict[str, list[SavedOp]] = {}
     for record in records:
         groups.setdefault(_group_of(record, question), []).append(record)
     return list(groups.values())
 
 
-def _group_of(record: OpRecord, question: Question) -> str:
+def _group_of(record: SavedOp, question: Question) -> str:
     if question.aggregate_by == "all":
         # Apart, as it is beside the total.
         return "communication" if _is_beside(record, question) else "all"
     return record.type if question.aggregate_by == "type" else op_of(record)
 
 
-def _line(group: Sequence[OpRecord], question: Question) -> Line:
+def _line(group: Sequence[SavedOp], question: Question) -> Line:
     one = group[0] if not question.aggregate_by else None
     time = _aggregated_time(group, question) if not one else _time(one, question.side, question.time)
     computation = _aggregated(group, [record.computation for record in group], question) or None
@@ -438,13 +439,13 @@ def _line(group: Sequence[OpRecord], question: Question) -> Line:
     )
 
 
-def _aggregated_time(group: Sequence[OpRecord], question: Question) -> float | None:
+def _aggregated_time(group: Sequence[SavedOp], question: Question) -> float | None:
     if question.aggregate in ("max", "min"):
         return _extreme(question.aggregate, group, question.side, question.time)
     return _aggregated(group, [_time(record, question.side, question.time) for record in group], question)
 
 
-def _aggregated(group: Sequence[OpRecord], values: Sequence[float | None], question: Question) -> float | None:
+def _aggregated(group: Sequence[SavedOp], values: Sequence[float | None], question: Question) -> float | None:
     """Return the aggregate of what is known; the mean is over all calls, so that it times the calls is the sum."""
     whole = _sum(values)
     if whole is None or not question.aggregate_by or question.aggregate == "sum":
@@ -456,14 +457,14 @@ def _aggregated(group: Sequence[OpRecord], values: Sequence[float | None], quest
     return (max if question.aggregate == "max" else min)(known, default=None)
 
 
-def _extreme(how: str, records: Sequence[OpRecord], side: Side, time: End = "end") -> float | None:
+def _extreme(how: str, records: Sequence[SavedOp], side: Side, time: End = "end") -> float | None:
     """Return the time of the shortest (``min``) or longest call; None where it is not known of every call."""
     values = [_of_a_call(record, how, side, time) for record in records if record.calls]
     known = [value for value in values if value is not None]
     return (max if how == "max" else min)(known) if known and len(known) == len(values) else None
 
 
-def _of_a_call(record: OpRecord, how: str, side: Side, time: End) -> float | None:
+def _of_a_call(record: SavedOp, how: str, side: Side, time: End) -> float | None:
     if record.calls == 1 or time == "kern":
         return _time(record, side, time) if record.calls == 1 else None
     if side == "device":

@@ -1,37 +1,34 @@
 """A saved profile as it was read: every op with all that its source knows about it, and nothing that it does not.
 
-Readers (`traces`) make it; `query` answers questions about it; `OpTrace.profile` makes it the same OpProfile that a
+Readers make it; `query` answers questions about it; `SavedProfile.profile` makes it the same OpProfile that a
 live measurement is, so that budgets and comparisons are those of the plugin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops import names
+from ..ops.cuda_kernels import is_nccl
 from .environment import Environment
+from .op_key import By, OpKey, Shape
 
 if TYPE_CHECKING:
     from .op_profile import OpProfile
 
-
-from ..ops.cuda_kernels import is_nccl
-
-Shape = tuple[int, ...]
 OUTSIDE = "outside"
 """Label of the step that holds what ran outside of every step; always the last one."""
 UNLINKED = names.UNLINKED
 """In place of an op: the launch is not in the profile."""
 COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
 """Cores of Ascend that are none: before CANN 8.3, and from it on."""
-By = Literal["type", "name", "shape"]
 
 
 class Whole(NamedTuple):
-    """What the calls of a record that count took with all that is inside them; fields as those of `OpRecord`."""
+    """What the calls of a record that count took with all that is inside them; fields as those of `SavedOp`."""
 
     device_ns: float | None = None
     host_ns: float | None = None
@@ -41,7 +38,7 @@ class Whole(NamedTuple):
     host_most_ns: float | None = None
 
 
-class OpRecord(NamedTuple):
+class SavedOp(NamedTuple):
     """One op, or all its calls in one step that are alike (same name, type, shapes, dtypes, place).
 
     Times are ns (fractional where the source is finer), sums over *calls*. None and empty mean: not known.
@@ -54,7 +51,7 @@ class OpRecord(NamedTuple):
     """The raw op type: ``ConvolutionForward``, ``MatMulV3``, ``aten::mm``."""
     id: str = ""
     step: int = 0
-    """Index into `OpTrace.steps`."""
+    """Index into `SavedProfile.steps`."""
     calls: int = 1
     device_ns: float | None = None
     """Self time on the device; on a CPU profile, the CPU is the device."""
@@ -92,7 +89,7 @@ class OpRecord(NamedTuple):
     """None where that is what stands here, or the source does not know what is inside what."""
 
 
-class KernelRecord(NamedTuple):
+class SavedKernel(NamedTuple):
     """All launches of one kernel by one op in one step."""
 
     name: str
@@ -105,21 +102,21 @@ class KernelRecord(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OpTrace:
+class SavedProfile:
     """A saved profile of one process (one rank)."""
 
     source: str
     """What wrote it: ``MegEngine graph profile``."""
     environment: Environment
-    records: tuple[OpRecord, ...]
+    records: tuple[SavedOp, ...]
     """In the order of the source, or of first appearance."""
     steps: tuple[str, ...] = ("",)
     """The label of each step, as the source numbers them; one empty label for a profile without steps."""
     step_ns: tuple[float, ...] | None = None
     """Wall time of each step but `OUTSIDE`, which has none."""
-    kernels: tuple[KernelRecord, ...] | None = None
+    kernels: tuple[SavedKernel, ...] | None = None
     """None where the source has no kernels beside its ops."""
-    launches: tuple[OpRecord, ...] = ()
+    launches: tuple[SavedOp, ...] = ()
     """Calls of the driver that start device work, where they are no records: without times, which are in the ops'."""
     peak_memory: int | None = None
     """Bytes allocated at the worst moment."""
@@ -135,44 +132,44 @@ class OpTrace:
     def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
         """Return the profile that budgets and comparisons take, its ops being canonical ops.
 
-        *by* tells ops apart further: by name, where every call counts, or by shapes, dtypes and formats (``Cast
-        FLOAT->DT_BF16 [32,64]``), where calls that are parts of others stand apart, so that the total stays the same.
+        *by* tells ops apart further (`assembly.told_apart`).
         What ran outside of every step is left out where there are steps. Communication has calls but no time: in one
         step recorded eight times it took 69 to 106 ms, its ops' 8.87 ms within 0.7 %.
         """
         # Imported here, with NumPy behind it: to look at a profile needs neither.
         import numpy as np
 
-        from .op_profile import ABSENT, MemoryUse, OpProfile, numbered
+        from .assembly import Part, built, told_apart
+        from .columns import ABSENT, Columns
+        from .op_profile import MemoryUse
 
-        def column(values: list[float | None]) -> np.typing.NDArray[np.int64]:
+        def column(values: Iterable[float | None]) -> np.typing.NDArray[np.int64]:
             return np.array([ABSENT if value is None else round(value) for value in values], np.int64)
 
         steps = self.steps[:-1] if len(self.steps) > 1 and self.steps[-1] == OUTSIDE else self.steps
         launches = [launch._replace(counted=0) for launch in self.launches]
         records = [record for record in (*self.records, *launches) if record.step < len(steps)]
-        op_names, ops = numbered([label(record, by, aliases) for record in records])
-        raw_names, raws = numbered([names.stable(record.type) for record in records])
-        flops = [record.computation for record in records]
-        return OpProfile(
-            environment=self.environment,
-            op_names=op_names,
-            raw_names=raw_names,
-            op=ops,
-            raw=raws,
-            counted=np.array([_counted(record, by) for record in records], np.int64),
-            events=np.array([record.calls for record in records], np.int64),
-            device_ns=column([None if communicates(record) else record.device_ns for record in records]),
-            bytes=column([record.memory for record in records]),
-            flops=None if all(value is None for value in flops) else column(flops),
+        columns = Columns(
+            key=np.arange(len(records), dtype=np.int32),
             step=np.array([record.step for record in records], np.int32),
-            host_ns=tuple(map(round, self.step_ns[: len(steps)])) if self.step_ns else (ABSENT,) * len(steps),
-            memory=None if self.peak_memory is None else (MemoryUse(self.peak_memory, allocations=None),) * len(steps),
-            knows=lambda name: False,
+            counted=column(record.calls if record.counted is None else record.counted for record in records),
+            events=column(record.calls for record in records),
+            device_ns=column(None if communicates(record) else record.device_ns for record in records),
+            bytes=column(record.memory for record in records),
+            flops=column(record.computation for record in records),
         )
+        if all(record.computation is None for record in records):
+            columns = replace(columns, flops=None)
+        ops: dict[tuple[object, ...], tuple[str, str]] = {}
+        keys = [_key(record, aliases, ops) for record in records]
+        host_ns = map(round, self.step_ns[: len(steps)]) if self.step_ns else (ABSENT,) * len(steps)
+        profile = built(self.environment, host_ns, Part(keys, columns))
+        if self.peak_memory is not None:
+            profile = replace(profile, memory=(MemoryUse(self.peak_memory, allocations=None),) * len(steps))
+        return told_apart(profile, by)
 
 
-def communicates(record: OpRecord) -> bool:
+def communicates(record: SavedOp) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
     return record.place in COMMUNICATION_PLACES or _communicates(record.type)
 
@@ -182,41 +179,28 @@ def _communicates(type_: str) -> bool:
     return type_.startswith("hcom_") or is_nccl(type_)
 
 
-def op_of(record: OpRecord, aliases: Mapping[str, str] | None = None) -> str:
+def op_of(record: SavedOp, aliases: Mapping[str, str] | None = None) -> str:
     """Return the canonical op of *record*, its raw type where the vocabulary has none."""
     if record.op:
         return record.op
     return names.meaning(record.type, (*record.input_dtypes[:1], *record.output_dtypes[:1]), aliases).op
 
 
-def label(record: OpRecord, by: By, aliases: Mapping[str, str] | None = None) -> str:
-    """Return what tells the op of *record* from others: its canonical op, its name, or its op with shapes."""
-    if by == "name":
-        return record.name
-    op = op_of(record, aliases)
-    if by == "shape":
-        return f"{op} (parts)" if record.counted == 0 else " ".join(filter(None, [op, *signature(record)]))
-    return op
-
-
-def _counted(record: OpRecord, by: By) -> int:
-    """Return how many of the calls count where ops are told apart so."""
-    if record.counted is None or by == "name" or (by == "shape" and record.counted == 0):
-        return record.calls
-    return record.counted
-
-
-def signature(record: OpRecord) -> list[str]:
-    """Return dtypes, formats and input shapes as people write them: ``FLOAT->DT_BF16``, ``[32,64],[64]``."""
-    shapes = ",".join(f"[{','.join(map(str, shape))}]" for shape in record.input_shapes or ())
-    return [
-        _arrow(record.input_dtypes, record.output_dtypes),
-        _arrow(record.input_formats, record.output_formats),
-        shapes,
-    ]
-
-
-def _arrow(before: tuple[str, ...], after: tuple[str, ...]) -> str:
-    """Return what goes in and comes out, in short: of several alike, one."""
-    inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts)) for texts in (before, after))
-    return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}"
+def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]) -> OpKey:
+    """Return the key of *record*; *known* are the op and the raw name of records before it: few of 10**5 differ."""
+    inputs, outputs = record.input_dtypes, record.output_dtypes
+    alike = record.op, record.type, inputs[:1], outputs[:1]
+    names_of = known.get(alike)
+    if names_of is None:
+        names_of = known[alike] = op_of(record, aliases), names.stable(record.type)
+    return OpKey(
+        *names_of,
+        record.name,
+        inputs or None,
+        outputs or None,
+        record.input_shapes,
+        record.output_shapes,
+        record.input_formats or None,
+        record.output_formats or None,
+        record.place or None,
+    )

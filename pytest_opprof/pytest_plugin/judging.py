@@ -108,7 +108,7 @@ class Judging:
             profiles.pop(BODY, None)
         for name, profile in profiles.items():
             report = self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
-            if name == BODY and not len(profile.op) and not report.findings:
+            if name == BODY and profile.is_empty and not report.findings:
                 if not plan.marked:
                     continue
                 if not plan.budget.allows_nothing:

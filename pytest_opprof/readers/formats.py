@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from ..errors import TraceError, UsageError, suggestion
-from ..profile.saved import OpTrace
+from ..profile.saved import SavedProfile
 from . import others
 from .shared.options import Options
 from .shared.place import Place
@@ -51,7 +51,7 @@ class Format(Protocol):
     def recognises(self, place: Place) -> bool:
         """Tell by its content whether the place is of this format."""
 
-    def read(self, place: Place, options: Options) -> OpTrace:
+    def read(self, place: Place, options: Options) -> SavedProfile:
         """Return what it holds."""
 
 
@@ -99,7 +99,7 @@ def find(place: Place, source: str | None = None) -> list[Found]:
     return found
 
 
-def read(found: Found, partial: bool = False) -> OpTrace:
+def read(found: Found, partial: bool = False) -> SavedProfile:
     """Read one profile; *partial*, where it was cut, what is whole of it. Raises TraceError."""
     of_format = module(found.format)
     try:

@@ -1,7 +1,7 @@
-"""The project's own profile format: an `OpTrace` as JSON, one record a line, checked by ``schema/profile-1.json``.
+"""The project's own profile format: a `SavedProfile` as JSON, one record a line, checked by ``schema/profile-1.json``.
 
 ``{"opprof_profile": 1, "fields": [...], "source": ..., "environment": ..., "records": [[...], ...], "kernels": ...}``
-where each record is an array in the order of *fields*, those of `OpRecord`; null is unknown. Times are ns, sizes bytes.
+where each record is an array in the order of *fields*, those of `SavedOp`; null is unknown. Times are ns, sizes bytes.
 `opprof convert` writes it. `chrome` writes Chrome's trace format instead, for a viewer: one bar an op, laid end to end
 in the order of the source, since a profile by op has no timeline.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import TraceError
 from ..profile.environment import environment_of, plain_environment
-from ..profile.saved import KernelRecord, OpRecord, OpTrace, op_of
+from ..profile.saved import SavedKernel, SavedOp, SavedProfile, op_of
 from .shared.options import Options
 from .shared.place import Place
 
@@ -24,7 +24,7 @@ VERSION = 1
 MOST_BYTES = 1 << 30
 _MARK = "opprof_profile"
 _PLAIN = tuple(
-    field.name for field in fields(OpTrace) if field.name not in ("environment", "records", "kernels", "launches")
+    field.name for field in fields(SavedProfile) if field.name not in ("environment", "records", "kernels", "launches")
 )
 
 
@@ -33,19 +33,19 @@ def recognises(place: Place) -> bool:
     return f'{{"{_MARK}":'.encode() in b"".join(place.head[:200].split())
 
 
-def dump(trace: OpTrace) -> str:
-    """Return *trace* as text of this format."""
+def dump(saved: SavedProfile) -> str:
+    """Return *saved* as text of this format."""
     head: dict[str, Any] = {
         _MARK: VERSION,
-        "fields": list(OpRecord._fields),
-        "kernel_fields": list(KernelRecord._fields),
+        "fields": list(SavedOp._fields),
+        "kernel_fields": list(SavedKernel._fields),
     }
-    head |= {name: getattr(trace, name) for name in _PLAIN}
-    head["environment"] = plain_environment(trace.environment)
+    head |= {name: getattr(saved, name) for name in _PLAIN}
+    head["environment"] = plain_environment(saved.environment)
     lines = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
-    lines.append(f'"kernels": {_array(trace.kernels)}')
-    lines.append(f'"launches": {_array(trace.launches)}')
-    lines.append(f'"records": {_array(trace.records)}')
+    lines.append(f'"kernels": {_array(saved.kernels)}')
+    lines.append(f'"launches": {_array(saved.launches)}')
+    lines.append(f'"records": {_array(saved.records)}')
     return "{" + ",\n ".join(lines) + "}\n"
 
 
@@ -55,7 +55,7 @@ def _array(records: tuple[tuple[object, ...], ...] | None) -> str:
     return "[" + ",".join(f"\n  {json.dumps(record, allow_nan=False)}" for record in records) + "]"
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read what `dump` wrote. Raises TraceError for anything else; takes about 4 times the file's size in memory."""
     import msgspec
 
@@ -74,17 +74,17 @@ def read(place: Place, options: Options) -> OpTrace:
 _BROKEN = (KeyError, TypeError, AttributeError, ValueError, RecursionError)  # msgspec's errors are ValueErrors
 
 
-def _trace(plain: Any) -> OpTrace:
+def _trace(plain: Any) -> SavedProfile:
     from msgspec import convert
 
-    return OpTrace(
+    return SavedProfile(
         source=convert(plain["source"], str),
         environment=environment_of(plain["environment"]),
-        records=_records(plain["records"], plain["fields"], OpRecord),
+        records=_records(plain["records"], plain["fields"], SavedOp),
         steps=convert(plain["steps"], tuple[str, ...]),
         step_ns=convert(plain["step_ns"], tuple[float, ...] | None),
-        kernels=plain["kernels"] and _records(plain["kernels"], plain["kernel_fields"], KernelRecord),
-        launches=_records(plain["launches"], plain["fields"], OpRecord),
+        kernels=plain["kernels"] and _records(plain["kernels"], plain["kernel_fields"], SavedKernel),
+        launches=_records(plain["launches"], plain["fields"], SavedOp),
         peak_memory=convert(plain["peak_memory"], int | None),
         untold=convert(plain["untold"], tuple[str, ...]),
         inferred_types=convert(plain["inferred_types"], bool),
@@ -102,18 +102,18 @@ def _records(rows: Any, names: Any, record: Any) -> Any:
     return convert(rows, tuple[record, ...])
 
 
-def chrome(trace: OpTrace) -> str:
+def chrome(saved: SavedProfile) -> str:
     """Return *trace* as Chrome trace JSON: for each step a row of bars as long as each op's device time."""
     events: list[dict[str, Any]] = []
-    for number, step in enumerate(trace.steps):
-        records = [record for record in trace.records if record.step == number and record.device_ns is not None]
+    for number, step in enumerate(saved.steps):
+        records = [record for record in saved.records if record.step == number and record.device_ns is not None]
         starts = accumulate((record.device_ns or 0.0 for record in records), initial=0.0)
         events.append({"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": {"name": f"step {step}"}})
         events += [_bar(record, start, number) for record, start in zip(records, starts)]
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"source": trace.source}})
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"source": saved.source}})
 
 
-def _bar(record: OpRecord, start_ns: float, row: int) -> dict[str, Any]:
+def _bar(record: SavedOp, start_ns: float, row: int) -> dict[str, Any]:
     args = {"op": op_of(record), "type": record.type, "calls": record.calls, "place": record.place}
     times = {"ts": start_ns / 1e3, "dur": (record.device_ns or 0) / 1e3}
     return {"ph": "X", "pid": 0, "tid": row, "cat": "op", "name": record.name, **times, "args": args}

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..profile.op_key import Shape
 from ..profile.query import Line
-from ..profile.saved import KernelRecord, Shape
+from ..profile.saved import SavedKernel
 from ..units import format_bytes, format_flops, format_ns, format_share
 
 FORMATS = ("table", "markdown", "json", "csv")
@@ -110,7 +111,7 @@ def names_text(lines: Sequence[Line], style: str) -> str:
     return _tabulated(NAMES, rows, style) if style == "markdown" else "\n".join(map(" ".join, rows))
 
 
-def kernels_text(kernels: Sequence[KernelRecord], style: str) -> str:
+def kernels_text(kernels: Sequence[SavedKernel], style: str) -> str:
     """Return the kernel list: kernel, the op that launched it, calls, total and average time."""
     rows = [
         [
@@ -125,13 +126,13 @@ def kernels_text(kernels: Sequence[KernelRecord], style: str) -> str:
     return _tabulated(["kernel", "launched by", "calls", "total", "average"], rows, style)
 
 
-def kernels_csv(kernels: Sequence[KernelRecord], whose: Mapping[str, object]) -> str:
+def kernels_csv(kernels: Sequence[SavedKernel], whose: Mapping[str, object]) -> str:
     """Return the kernel list as CSV, after the columns *whose* as in `rows_csv`."""
     rows = [[*whose.values(), *kernel_json(kernel).values()] for kernel in kernels]
     return _csv([*whose, "kernel", "launched_by", "calls", "total_ns", "average_ns", "place"], rows)
 
 
-def kernel_json(kernel: KernelRecord) -> dict[str, Any]:
+def kernel_json(kernel: SavedKernel) -> dict[str, Any]:
     """Return a kernel for JSON."""
     return {
         "kernel": kernel.name,

@@ -11,7 +11,8 @@ from typing import Literal
 from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
-from ..profile.op_profile import ABSENT, OpProfile, OpStats
+from ..profile.columns import ABSENT
+from ..profile.op_profile import OpProfile, OpStats
 from .findings import Finding
 
 What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory", "allocations"]

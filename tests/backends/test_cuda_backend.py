@@ -31,10 +31,11 @@ from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.assembly import assemble, joined
+from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
-from pytest_opprof.profile.op_profile import ABSENT, MemoryUse, OpProfile
+from pytest_opprof.profile.op_profile import MemoryUse, OpProfile
 from pytest_opprof.profile.timings import Run, run_of
 
 from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool

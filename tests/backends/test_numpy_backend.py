@@ -243,7 +243,7 @@ def test_what_indexing_moves_is_unknown_not_the_whole_array() -> None:
     with backend.collect(Options()) as log:
         a[0] = 1
         a[[0]]
-    assert set(log.freeze().bytes.tolist()) == {-1}
+    assert set(log.freeze().columns.bytes.tolist()) == {-1}
 
 
 def test_what_is_seen_does_not_depend_on_earlier_tests() -> None:

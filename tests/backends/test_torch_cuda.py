@@ -23,12 +23,15 @@ from pytest_opprof.backends.cuda.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch import cuda as torch_cuda
 from pytest_opprof.backends.torch.cuda import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.ops.cuda_kernels import moved
+from pytest_opprof.ops.dtypes import of_pytorch_event
 from pytest_opprof.ops.names import stable
 from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats
-from pytest_opprof.profile.op_profile import ABSENT, OpProfile
+from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.saved import OUTSIDE
 from pytest_opprof.readers.pytorch import kineto as reader
 from pytest_opprof.readers.shared.options import Options as ReadOptions
@@ -75,7 +78,7 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
         correlation = args.get("correlation", 0)
         if category in ("cpu_op", "Operator", "user_annotation"):
             annotates = category == "user_annotation" or "#" in name
-            types = [kind for kind in args.get("Input type", [])[:2] if kind != "Scalar"]
+            types = [dtype for dtype in map(of_pytorch_event, args.get("Input type", [])[:2]) if dtype]
             dtypes = tuple(reversed(types)) if name in ("aten::copy_", "aten::_copy_from") else ()
             key = -number if annotates else serial
             numbered = "Sequence number" in args
@@ -168,7 +171,7 @@ def test_every_kernel_of_a_recording_is_there_with_its_time_stream_grid_and_bloc
     session = recorded(shared(f"torch-cuda/{name}.json.gz"))
     calls, times, streams = Counter[object](), Counter[object](), defaultdict[object, set[int]](set)
     for done in session.activities:
-        key = torch_cuda._move(done.name) or stable(done.name), done.device, done.shape
+        key = moved(done.name) or stable(done.name), done.device, done.shape
         calls[key] += 1
         times[key] += done.duration_ns
         streams[key].add(done.stream)

@@ -16,21 +16,21 @@ import pytest
 
 from pytest_opprof.cli import main
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import KernelRecord, OpRecord, OpTrace
+from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.readers import opprof
 
 HERE = Environment((("made", "1"),), "cpu", "")
 RECORDS = (
-    OpRecord("conv1", "Conv2D", "1", 0, 2, 800_000, input_dtypes=("f32",), computation=4e6),
-    OpRecord("cast_a", "Cast", "2", 0, 3, 150_000, 50_000, input_dtypes=("f32",), output_dtypes=("f16",)),
-    OpRecord("copy", "Copy", "10", 0, 1, 50_000),
+    SavedOp("conv1", "Conv2D", "1", 0, 2, 800_000, input_dtypes=("f32",), computation=4e6),
+    SavedOp("cast_a", "Cast", "2", 0, 3, 150_000, 50_000, input_dtypes=("f32",), output_dtypes=("f16",)),
+    SavedOp("copy", "Copy", "10", 0, 1, 50_000),
 )
-KERNELS = (KernelRecord("k<int>", "conv1", calls=4, device_ns=800), KernelRecord("copy_kernel", "(unlinked)"))
+KERNELS = (SavedKernel("k<int>", "conv1", calls=4, device_ns=800), SavedKernel("copy_kernel", "(unlinked)"))
 Run = Callable[..., "tuple[int, str, str]"]
 
 
-def made(*records: OpRecord, steps: tuple[str, ...] = ("",), **more: object) -> OpTrace:
-    return OpTrace("made by hand", HERE, records or RECORDS, steps, **more)  # type: ignore[arg-type]
+def made(*records: SavedOp, steps: tuple[str, ...] = ("",), **more: object) -> SavedProfile:
+    return SavedProfile("made by hand", HERE, records or RECORDS, steps, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
-def save(path: str, trace: OpTrace) -> None:
+def save(path: str, trace: SavedProfile) -> None:
     Path(path).write_text(opprof.dump(trace), encoding="utf-8")
 
 
@@ -176,7 +176,7 @@ class TestShow:
         assert len(err.splitlines()) <= 2
 
     def test_an_empty_profile_is_an_error_not_an_empty_table(self, run: Run) -> None:
-        save("b.json", OpTrace("made", HERE, ()))
+        save("b.json", SavedProfile("made", HERE, ()))
         assert run("show", "b.json") == (2, "", "opprof: b.json: holds no op: nothing ran while it was recorded, or the"
                                          " recording was lost\n")  # fmt: skip
 
@@ -236,7 +236,7 @@ class TestShow:
         assert run("show", "a.json", "--type", "MatMul", "--input-dtype", "int8")[2] == ""
 
     def test_what_the_source_cannot_tell_is_not_said_to_be_absent(self, run: Run) -> None:
-        save("b.json", made(OpRecord("k", "kernel", device_ns=5), untold=("*",)))
+        save("b.json", made(SavedOp("k", "kernel", device_ns=5), untold=("*",)))
         save("c.json", made(untold=("Cast",)))
         for file in ("b.json", "c.json"):
             assert "does not tell Cast from other ops, so there may be more" in run("show", file, "--type", "Cast")[2]
@@ -255,7 +255,7 @@ class TestShow:
         code, out, err = run("show", "a.json", "--kernels", "--name", "gemm", "--format", format)
         assert (code, out) == (2, "")
         assert err == "opprof: --name 'gemm': no kernel matches. There are k<int>, copy_kernel\n"
-        save("b.json", made(kernels=(KernelRecord("gemm", "conv1"),)))
+        save("b.json", made(kernels=(SavedKernel("gemm", "conv1"),)))
         code, out, err = run("show", ".", "--rank", "all", "--kernels", "--name", "gemm", "--format", format)
         assert (code, "conv1" in out) == (0, True)
         assert "--name 'gemm': no kernel matches. There are k<int>, copy_kernel" in (out if format == "table" else err)
@@ -271,7 +271,7 @@ class TestShow:
 
     def test_names_from_a_file_cannot_move_the_cursor(self, run: Run) -> None:
         save(
-            "b.json", made(RECORDS[0]._replace(name="x\x1b[2J\r", type="\x07"), kernels=(KernelRecord("\x1b", "\x1b"),))
+            "b.json", made(RECORDS[0]._replace(name="x\x1b[2J\r", type="\x07"), kernels=(SavedKernel("\x1b", "\x1b"),))
         )
         for options in (
             [],
@@ -295,7 +295,7 @@ class TestDiff:
         assert out.splitlines()[-1] == "verdict: ok"
 
     def test_more_calls_and_new_ops_are_findings_with_the_op_named(self, run: Run) -> None:
-        save("b.json", made(RECORDS[0], RECORDS[1]._replace(calls=9), OpRecord("m", "MatMul", device_ns=1)))
+        save("b.json", made(RECORDS[0], RECORDS[1]._replace(calls=9), SavedOp("m", "MatMul", device_ns=1)))
         code, out, _ = run("diff", "a.json", "b.json")
         assert code == 1
         assert "  calls of Cast: 9, 3 in the baseline" in out.splitlines()
@@ -457,7 +457,7 @@ class TestCheck:
         assert run("check", "b.json", "--budget", "host_time=1ms")[0] == 1
 
     def test_communication_has_calls_to_limit_but_no_time(self, run: Run) -> None:
-        save("b.json", made(*RECORDS, OpRecord("r", "ncclDevKernel_AllReduce_Sum", calls=4, device_ns=9)))
+        save("b.json", made(*RECORDS, SavedOp("r", "ncclDevKernel_AllReduce_Sum", calls=4, device_ns=9)))
         assert run("check", "b.json", "--budget", "nccl*AllReduce*=4", "--budget", "device_time=1ms")[0] == 0
         assert run("check", "b.json", "--budget", "nccl*AllReduce*=3")[0] == 1
         code, _, err = run("check", "b.json", "--budget", "nccl*=1s")
@@ -470,7 +470,7 @@ class TestCheck:
         assert run("check", "b.json", "--budget", "Cast=3", "--allow-inferred")[0] == 0
 
     def test_launches_that_are_no_ops_can_be_limited(self, run: Run) -> None:
-        launches = (OpRecord("cudaLaunchKernel", "cudaLaunchKernel", calls=4),)
+        launches = (SavedOp("cudaLaunchKernel", "cudaLaunchKernel", calls=4),)
         save("b.json", made(launches=launches))
         for limit, code in (("launches=4", 0), ("launches=3", 1), ("cudaLaunchKernel=3", 1), ("calls=6", 0)):
             assert run("check", "b.json", "--budget", limit)[0] == code
@@ -534,7 +534,7 @@ def test_to_show_a_small_profile_needs_no_numpy_and_no_framework(run: Run) -> No
 
 class TestWhatCannotBeSeen:
     def test_a_limit_on_an_op_that_the_source_cannot_tell_is_an_error(self, run: Run) -> None:
-        save("b.json", made(OpRecord("k", "kernel", device_ns=5), OpRecord("m", "MemcpyHtoD"), untold=("*",)))
+        save("b.json", made(SavedOp("k", "kernel", device_ns=5), SavedOp("m", "MemcpyHtoD"), untold=("*",)))
         for budget in ("Cast=0", "MatMul=0", "only=MatMul"):
             code, _, err = run("check", "b.json", "--budget", budget)
             assert (code, "cannot be checked: made by hand does not tell" in err) == (2, True)

@@ -175,6 +175,7 @@ OPS = {
     "[CUDA memcpy Device-to-Host]": "MemcpyDtoH",
     "[CUDA memcpy DtoD]": "MemcpyDtoD",
     "Memcpy PtoP (Device -> Device)": "MemcpyDtoD",
+    "Memcpy HtoH (Pageable -> Pageable)": "MemcpyHtoH",
     "Memset (Device)": "Memset",
     "[CUDA memset]": "Memset",
     # ops are themselves

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_opprof.ops.names import Kind, Meaning
-from pytest_opprof.ops.pytorch_events import Role, logged, meaning_as, role
+from pytest_opprof.ops.pytorch_events import Around, Compiler, Role, logged, meaning_as, role
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,31 @@ def test_a_group_is_called_as_it_is() -> None:
     assert meaning_as(Role.GROUP, "forward") == Meaning("forward", Kind.GROUP)
     assert meaning_as(Role.NODE, "MineBackward") == Meaning("MineBackward", Kind.WRAPPER)
     assert meaning_as(Role.OP, "aten::mm") == Meaning("MatMul", Kind.COMPUTE)
+
+
+def test_of_what_torch_compile_does_only_the_outermost_frames_are_the_programs() -> None:
+    compiler = Compiler()
+    told = [
+        (-50, -40, Role.OP, False),
+        (0, 100, Role.COMPILES, False),
+        (10, 60, Role.FRAME, False),
+        (20, 30, Role.OP, True),
+        (20, 50, Role.FRAME, True),
+        (61, 62, Role.OP, True),
+        (65, 90, Role.COMPILES, True),
+        (70, 80, Role.FRAME, False),
+        (100, 120, Role.OP, False),
+        (130, 140, Role.FRAME, False),
+        (131, 132, Role.OP, True),
+    ]
+    assert [compiler.leaves_out(start, end, role) for start, end, role, _ in told] == [each for *_, each in told]
+    assert [time for time in (-1, 0, 99, 100, 130, 139, 140) if compiler.ran_at(time)] == [0, 99, 130, 139]
+
+
+def test_it_is_told_the_same_by_what_lies_around_an_event() -> None:
+    around = Around.PROGRAM
+    for what, is_left_out in [(Role.OP, False), (Role.COMPILES, False), (Role.COMPILES, True), (Role.FRAME, False)]:
+        assert around.leaves_out(what) is is_left_out
+        around = around.inside(what)
+    assert around.leaves_out(Role.FRAME)
+    assert around.inside(Role.OP) is Around.FRAME

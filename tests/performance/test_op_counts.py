@@ -5,7 +5,7 @@ The work on a profile must grow with its ops and steps, not with its events: a t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -16,8 +16,9 @@ from ..conftest import profile_of
 
 
 def watched(opprof: Opprof, profile: OpProfile) -> OpProfile:
-    columns = ("op", "raw", "counted", "device_ns", "bytes", "step")
-    return replace(profile, **{name: opprof.array(getattr(profile, name)) for name in columns})  # type: ignore[arg-type]
+    columns = {field.name: getattr(profile.columns, field.name) for field in fields(profile.columns)}
+    seen = {name: opprof.array(column) for name, column in columns.items() if column is not None}
+    return replace(profile, columns=replace(profile.columns, **seen))  # type: ignore[arg-type]
 
 
 @pytest.fixture

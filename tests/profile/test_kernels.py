@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.profile.kernels import UNKNOWN, Kernels, KernelStats, places, together
+from pytest_opprof.profile.op_key import OpKey
 
 NAMES = ("gemm", "copy", "sort")
 OPS = ("MatMul", "Copy")
+KEYS = [OpKey(op, name, input_dtypes=dtypes) for dtypes in (None, ("f32",)) for op in OPS for name in NAMES]
+"""Of each name and op two, which differ in what kernels are not told apart by."""
 Row = tuple[int, int, int, int, int, int, int]
 """Step, name, op, device, stream, grid x and time."""
 BIG = 2**31 - 1
@@ -17,12 +20,13 @@ BIG = 2**31 - 1
 
 def kernels_of(rows: list[Row], calls: int = 1) -> Kernels:
     step, raw, op, device, stream, grid, ns = np.array(rows, np.int64).reshape(-1, 7).T
+    key = raw + op * len(NAMES) + np.arange(len(rows)) % 2 * (len(KEYS) // 2)
     place = places(device, stream, [grid, np.minimum(grid, 1), np.minimum(grid, BIG)])
-    return Kernels(step, raw, op, place, np.full(len(rows), calls), ns)
+    return Kernels(step, key, place, np.full(len(rows), calls), ns)
 
 
 def stats(rows: list[Row], steps: int = 1) -> tuple[KernelStats, ...]:
-    return kernels_of(rows).summed().stats(NAMES, OPS, steps)
+    return kernels_of(rows).summed().stats(KEYS, steps)
 
 
 ROW = st.tuples(
@@ -83,12 +87,10 @@ def test_of_the_intervals_of_a_part_those_of_a_window_are_kept_under_its_own_num
 
 def test_parts_of_a_window_are_summed_under_the_names_they_share() -> None:
     one, other = kernels_of([(0, 0, 0, 0, 7, 1, 10)]), kernels_of([(0, 2, 1, 0, 8, 1, 10)])
-    same = np.array([0, 1, 2], np.int32)
-    other_names = np.array([9, 9, 0], np.int32)
-    other_ops = np.array([9, 0], np.int32)
-    found = together([one, None, other], [same, same, other_names], [same, same, other_ops])
+    same, others = np.arange(len(KEYS)), np.zeros(len(KEYS), np.int32)
+    found = together([one, None, other], [same, same, others])
     assert found is not None
-    ((stats,),) = [found.stats(NAMES, OPS, 1)]
+    ((stats,),) = [found.stats(KEYS, 1)]
     assert (stats.kernel, stats.op, stats.streams, stats.most_calls, stats.fastest_ns) == (
         "gemm",
         "MatMul",
@@ -96,4 +98,4 @@ def test_parts_of_a_window_are_summed_under_the_names_they_share() -> None:
         2,
         20,
     )
-    assert together([None], [same], [same]) is None
+    assert together([None], [same]) is None

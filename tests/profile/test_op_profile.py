@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from pytest_opprof.errors import UsageError
 from pytest_opprof.ops.names import Kind
 from pytest_opprof.profile.assembly import assemble, joined
+from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
-from pytest_opprof.profile.op_profile import ABSENT, MemoryUse, OpProfile
+from pytest_opprof.profile.op_profile import MemoryUse, OpProfile
 
 from ..conftest import ENVIRONMENT, Launch, profile_of
 
@@ -38,7 +39,7 @@ def test_self_times_add_up_to_the_total() -> None:
 def test_an_inside_that_seems_longer_than_its_outside_leaves_no_negative_time() -> None:
     log = EventLog(ENVIRONMENT)
     log.add(log.name("aten::sub"), 13, log.add(log.name("aten::add"), 10))
-    assert log.freeze().device_ns.tolist() == [0, 13]
+    assert log.freeze().columns.device_ns.tolist() == [0, 13]
 
 
 def test_raw_names_count_as_the_profiler_reports_them() -> None:
@@ -102,7 +103,7 @@ def test_what_the_source_does_not_know_is_absent_not_zero() -> None:
     assert profile.stats("Cast").calls == (1,)
     assert profile.stats("Add").bytes is None
     assert profile.total.device_ns == (14,)
-    assert profile.flops is None
+    assert profile.columns.flops is None
     assert profile.memory is None
 
 
@@ -122,7 +123,7 @@ def test_flops_of_half_the_backends_are_unknown() -> None:
     for log in (with_flops, without):
         log.add(log.name("Add"), 1)
     both = assemble([(with_flops.freeze(), {0: 0}), (without.freeze(), {0: 0})], [1])
-    assert both.flops is None
+    assert both.columns.flops is None
     assert both.stats("Add").calls == (2,)
 
 

@@ -12,19 +12,19 @@ from pytest_opprof.errors import UsageError
 from pytest_opprof.profile import query
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.query import Question, answer
-from pytest_opprof.profile.saved import OpRecord, OpTrace, Whole
+from pytest_opprof.profile.saved import SavedOp, SavedProfile, Whole
 
-CONV = OpRecord("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
-CAST = OpRecord("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
-COPY = OpRecord("copy", "Copy", "9", calls=1, device_ns=50, device_launch_ns=20, memory=50)
-HOSTED = OpRecord("alloc", "Alloc", calls=3, host_ns=70)
-
-
-def trace(*records: OpRecord, steps: tuple[str, ...] = ("",)) -> OpTrace:
-    return OpTrace("made by hand", Environment((("made", ""),), "cpu", ""), records, steps)
+CONV = SavedOp("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
+CAST = SavedOp("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
+COPY = SavedOp("copy", "Copy", "9", calls=1, device_ns=50, device_launch_ns=20, memory=50)
+HOSTED = SavedOp("alloc", "Alloc", calls=3, host_ns=70)
 
 
-def asked(*records: OpRecord, **question: Any) -> list[str | None]:
+def trace(*records: SavedOp, steps: tuple[str, ...] = ("",)) -> SavedProfile:
+    return SavedProfile("made by hand", Environment((("made", ""),), "cpu", ""), records, steps)
+
+
+def asked(*records: SavedOp, **question: Any) -> list[str | None]:
     return [line.name or line.type for line in answer(trace(*records), Question(**question))]
 
 
@@ -97,7 +97,7 @@ def test_a_profile_without_times_keeps_its_ops() -> None:
     assert (line.calls, line.time_ns, line.share) == (1, None, None)
 
 
-TWICE = OpRecord("b", "Conv2D", calls=4, device_ns=400, least_ns=50, most_ns=200, memory=40)
+TWICE = SavedOp("b", "Conv2D", calls=4, device_ns=400, least_ns=50, most_ns=200, memory=40)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_an_extreme_is_unknown_where_only_a_sum_is_known() -> None:
 
 
 def test_types_of_one_canonical_op_aggregate_by_op() -> None:
-    mm = OpRecord("x", "aten::mm", device_ns=1)
-    addmm = OpRecord("y", "aten::addmm", device_ns=2)
+    mm = SavedOp("x", "aten::mm", device_ns=1)
+    addmm = SavedOp("y", "aten::addmm", device_ns=2)
     (line,) = answer(trace(mm, addmm), Question(aggregate_by="op"))
     assert (line.op, line.type, line.calls) == ("MatMul", None, 2)
     assert len(answer(trace(mm, addmm), Question(aggregate_by="type"))) == 2
 
 
 def test_calls_of_a_canonical_op_are_those_that_count_and_of_a_type_all() -> None:
-    linear = OpRecord("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
-    addmm = OpRecord("a", "aten::addmm", calls=2, device_ns=9)
+    linear = SavedOp("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
+    addmm = SavedOp("a", "aten::addmm", calls=2, device_ns=9)
     (line,) = answer(trace(linear, addmm), Question(aggregate_by="op"))
     assert (line.op, line.calls, line.time_ns) == ("MatMul", 2, 10)
     (line,) = answer(trace(linear), Question(aggregate_by="type"))
@@ -135,19 +135,19 @@ def test_calls_of_a_canonical_op_are_those_that_count_and_of_a_type_all() -> Non
 
 
 def test_a_canonical_op_that_is_asked_for_counts_its_calls_whatever_they_are_aggregated_by() -> None:
-    to = OpRecord("to", "aten::to", calls=3, device_ns=1, op="Cast", counted=0)
-    copy = OpRecord("copy_", "aten::copy_", calls=3, device_ns=9, op="Cast")
+    to = SavedOp("to", "aten::to", calls=3, device_ns=1, op="Cast", counted=0)
+    copy = SavedOp("copy_", "aten::copy_", calls=3, device_ns=9, op="Cast")
     for by in ("", "type", "op", "all"):
         lines = answer(trace(to, copy), Question(types=("Cast",), aggregate_by=by))  # type: ignore[arg-type]
         assert (sum(line.calls for line in lines), sum(line.time_ns or 0 for line in lines)) == (3, 10)
     assert [line.calls for line in answer(trace(to, copy), Question(types=("aten::to",)))] == [3]
 
 
-TWO_CALLS = OpRecord(
+TWO_CALLS = SavedOp(
     "conv2d", "aten::conv2d", calls=2, device_ns=0, host_ns=6, least_ns=0, most_ns=0, host_least_ns=1, host_most_ns=5,
     op="Conv", counted=2, whole=Whole(90, 16, 30, 60, 4, 12),
 )  # fmt: skip
-PART = OpRecord(
+PART = SavedOp(
     "cudnn", "aten::cudnn", calls=3, device_ns=90, host_ns=10, least_ns=10, most_ns=60, host_least_ns=2, host_most_ns=6,
     op="Conv", counted=0, whole=Whole(0, 0),
 )  # fmt: skip
@@ -196,14 +196,14 @@ def test_who_asks_for_a_name_gets_every_event_of_it() -> None:
 
 
 def test_what_no_call_of_an_op_is_counts_every_event() -> None:
-    launch = OpRecord("cudaLaunchKernel", "cudaLaunchKernel", calls=7, host_ns=70, counted=0)
+    launch = SavedOp("cudaLaunchKernel", "cudaLaunchKernel", calls=7, host_ns=70, counted=0)
     (line,) = answer(trace(launch), Question(side="host", aggregate_by="op"))
     assert (line.calls, line.time_ns) == (7, 70)
 
 
 def test_the_mean_of_no_calls_is_unknown() -> None:
-    part = OpRecord("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
-    whole = OpRecord("a", "aten::addmm", calls=2, device_ns=9)
+    part = SavedOp("l", "aten::linear", calls=2, device_ns=1, op="MatMul", counted=0)
+    whole = SavedOp("a", "aten::addmm", calls=2, device_ns=9)
     for how in ("mean", "max", "min"):
         lines = answer(trace(part, whole), Question(types=("MatMul",), aggregate_by="type", aggregate=how))  # type: ignore[arg-type]
         assert [line.time_ns for line in lines if not line.calls] == [None]
@@ -216,7 +216,7 @@ def test_what_is_selected_is_summed_and_nothing_is_said_where_nothing_is_filtere
 
 
 def test_an_aggregate_of_all_keeps_communication_beside_it() -> None:
-    reduce = OpRecord("hcom_allReduce_", "hcom_allReduce_", calls=2, device_ns=5000)
+    reduce = SavedOp("hcom_allReduce_", "hcom_allReduce_", calls=2, device_ns=5000)
     lines = answer(trace(reduce, CONV, COPY), Question(aggregate_by="all"))
     assert [(line.type, line.calls, line.time_ns, line.share) for line in lines] == [
         ("all", 2, 850, 1),
@@ -255,9 +255,9 @@ def test_a_range_of_steps_that_runs_backwards_is_an_error_with_the_range_that_is
 
 
 def test_a_copy_that_the_device_made_is_one_copy() -> None:
-    wrapper = OpRecord("to", "aten::to", calls=3, host_ns=9, device_ns=0, op="Copy", counted=0, whole=Whole(0, 0))
-    copy = OpRecord("copy_", "aten::copy_", calls=3, host_ns=6, device_ns=7, op="Copy", counted=1, whole=Whole(7, 15))
-    memcpy = OpRecord("Memcpy HtoD", "MemcpyHtoD", calls=2, device_ns=40, counted=2)
+    wrapper = SavedOp("to", "aten::to", calls=3, host_ns=9, device_ns=0, op="Copy", counted=0, whole=Whole(0, 0))
+    copy = SavedOp("copy_", "aten::copy_", calls=3, host_ns=6, device_ns=7, op="Copy", counted=1, whole=Whole(7, 15))
+    memcpy = SavedOp("Memcpy HtoD", "MemcpyHtoD", calls=2, device_ns=40, counted=2)
     for types in ((), ("Copy", "MemcpyHtoD")):
         copies = query.copy_time(trace(wrapper, copy, memcpy), Question(types=types))
         assert (copies.calls, copies.total_ns) == (3, 47)
@@ -272,14 +272,14 @@ def test_copies_are_timed_among_the_selected() -> None:
 NS = st.one_of(st.none(), st.integers(0, 10**12))
 RECORDS = st.lists(
     st.tuples(st.sampled_from("abc"), st.sampled_from(["Cast", "Conv"]), st.integers(0, 2), NS).map(
-        lambda values: OpRecord(values[0], values[1], step=values[2], device_ns=values[3])
+        lambda values: SavedOp(values[0], values[1], step=values[2], device_ns=values[3])
     ),
     max_size=12,
 )
 
 
 @given(RECORDS)
-def test_joining_steps_loses_and_invents_nothing(records: list[OpRecord]) -> None:
+def test_joining_steps_loses_and_invents_nothing(records: list[SavedOp]) -> None:
     profile = trace(*records, steps=("1", "2", "3"))
     timed = [record for record in records if record.device_ns is not None]
     lines = answer(profile, Question())
@@ -292,7 +292,7 @@ def test_joining_steps_loses_and_invents_nothing(records: list[OpRecord]) -> Non
 
 
 @given(RECORDS, st.sampled_from(list(query.COLUMNS)), st.booleans())
-def test_ordering_only_orders(records: list[OpRecord], column: str, ascending: bool) -> None:
+def test_ordering_only_orders(records: list[SavedOp], column: str, ascending: bool) -> None:
     def names(lines: list[query.Line]) -> list[str]:
         return sorted(str((line.name, line.type, line.calls, line.time_ns)) for line in lines)
 

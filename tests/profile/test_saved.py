@@ -5,16 +5,16 @@ import pytest
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile import query
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import OUTSIDE, OpRecord, OpTrace, label
+from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
 
-PROFILE = OpTrace(
+PROFILE = SavedProfile(
     "made",
     Environment((("made", ""),), "cpu", ""),
     (
-        OpRecord("l/a", "aten::addmm", calls=3, device_ns=90.4, memory=10, computation=7),
-        OpRecord("l", "aten::linear", calls=3, device_ns=9, op="MatMul", counted=0),
-        OpRecord("l/a", "aten::addmm", step=1, calls=2, device_ns=60),
-        OpRecord("c", "Cast", step=1, calls=4, device_ns=None, input_dtypes=("FLOAT",), output_dtypes=("DT_BF16",)),
+        SavedOp("l/a", "aten::addmm", calls=3, device_ns=90.4, memory=10, computation=7),
+        SavedOp("l", "aten::linear", calls=3, device_ns=9, op="MatMul", counted=0),
+        SavedOp("l/a", "aten::addmm", step=1, calls=2, device_ns=60),
+        SavedOp("c", "Cast", step=1, calls=4, device_ns=None, input_dtypes=("FLOAT",), output_dtypes=("DT_BF16",)),
     ),
     steps=("1", "2"),
 )
@@ -41,13 +41,14 @@ def test_what_the_source_does_not_know_stays_unknown() -> None:
 
 def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:
     assert [stats.op for stats in PROFILE.profile(by="name").ops] == ["l/a", "c", "l"]
-    assert label(PROFILE.records[3], "shape") == "Cast FLOAT->DT_BF16"
-    shaped = OpRecord(
-        "x", "MatMul", input_shapes=((32, 64), (64,)), input_dtypes=("f32", "f32"), output_dtypes=("f32",)
-    )
-    assert label(shaped, "shape") == "MatMul f32 [32,64],[64]"
-    layouts = OpRecord("x", "TransData", input_formats=("NCHW",), output_formats=("NC1HWC0",))
-    assert label(layouts, "shape") == "TransData NCHW->NC1HWC0"
+    shaped = SavedOp("x", "MatMul", input_shapes=((32, 64), (64,)), input_dtypes=("f32", "f32"), output_dtypes=("f32",))
+    layouts = SavedOp("x", "TransData", input_formats=("NCHW",), output_formats=("NC1HWC0",))
+    trace = SavedProfile("made", PROFILE.environment, (PROFILE.records[3]._replace(step=0), shaped, layouts))
+    assert [stats.op for stats in trace.profile(by="shape").ops] == [
+        "Cast FLOAT->DT_BF16",
+        "MatMul f32 [32,64],[64]",
+        "TransData NCHW->NC1HWC0",
+    ]
 
 
 def test_however_ops_are_told_apart_the_total_is_the_same() -> None:
@@ -65,9 +66,9 @@ def test_aliases_name_the_users_own_ops() -> None:
 
 
 def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_left_out() -> None:
-    reduce = OpRecord("r", "hcom_allReduce_", calls=2, device_ns=900, place="COMMUNICATION")
-    mm = OpRecord("m", "MatMulV3", calls=3, device_ns=5)
-    trace = OpTrace("made", PROFILE.environment, (mm, reduce, mm._replace(step=1)), ("1", OUTSIDE))
+    reduce = SavedOp("r", "hcom_allReduce_", calls=2, device_ns=900, place="COMMUNICATION")
+    mm = SavedOp("m", "MatMulV3", calls=3, device_ns=5)
+    trace = SavedProfile("made", PROFILE.environment, (mm, reduce, mm._replace(step=1)), ("1", OUTSIDE))
     profile = trace.profile()
     assert profile.steps == 1
     assert profile.stats("MatMul").calls == (3,)
@@ -77,7 +78,7 @@ def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_lef
     lines = query.answer(trace, query.Question())
     assert [(line.type, line.share) for line in lines] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
     longer = reduce._replace(type="hcom_broadcast_", device_ns=1000)
-    behind = query.answer(OpTrace("made", PROFILE.environment, (reduce, longer, mm)), query.Question())
+    behind = query.answer(SavedProfile("made", PROFILE.environment, (reduce, longer, mm)), query.Question())
     assert [line.time_ns for line in behind] == [5, 1000, 900]
     by_type = query.answer(trace, query.Question(aggregate_by="type"))
     assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]

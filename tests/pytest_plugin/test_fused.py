@@ -9,7 +9,7 @@ import pytest
 FUSED = """
 import pytest
 from pytest_opprof.backends import fake
-from pytest_opprof.profile.op_profile import ABSENT
+from pytest_opprof.profile.columns import ABSENT
 
 def work():
     fusion = fake.launch("ynn_fusion", device_ns=66_000)

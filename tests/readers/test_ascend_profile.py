@@ -20,7 +20,7 @@ import pytest
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import OUTSIDE, OpRecord, OpTrace, communicates
+from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile, communicates
 from pytest_opprof.readers.ascend import ops
 from pytest_opprof.readers.ascend import profile as ascend_profile
 from pytest_opprof.readers.ascend.ops import type_of
@@ -41,29 +41,29 @@ def recording(name: str) -> Path:
     return shared(f"{ALEXNET}/{name}_ascend_pt")
 
 
-def read(path: Path, **options: object) -> OpTrace:
+def read(path: Path, **options: object) -> SavedProfile:
     place = Place(path)
     assert ascend_profile.recognises(place)
     return ascend_profile.read(place, Options(**options))  # type: ignore[arg-type]
 
 
-def calls(records: list[OpRecord]) -> int:
+def calls(records: list[SavedOp]) -> int:
     return sum(record.calls for record in records)
 
 
-def us(records: list[OpRecord]) -> float:
+def us(records: list[SavedOp]) -> float:
     return sum(record.device_ns or 0 for record in records) / 1000
 
 
-def of_type(trace: OpTrace, kind: str) -> list[OpRecord]:
+def of_type(trace: SavedProfile, kind: str) -> list[SavedOp]:
     return [record for record in trace.records if record.type == kind]
 
 
-def compute(trace: OpTrace) -> list[OpRecord]:
+def compute(trace: SavedProfile) -> list[SavedOp]:
     return [record for record in trace.records if not communicates(record)]
 
 
-def by_type(trace: OpTrace) -> Counter[tuple[str, str]]:
+def by_type(trace: SavedProfile) -> Counter[tuple[str, str]]:
     counts: Counter[tuple[str, str]] = Counter()
     for record in compute(trace):
         counts[record.type, record.place] += record.calls

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile import query
-from pytest_opprof.profile.saved import OpTrace
+from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers import formats
 from pytest_opprof.readers.ascend import profile, timeline
 from pytest_opprof.readers.shared.options import Options
@@ -21,13 +21,13 @@ ALEXNET = "ascend/mindspore-legacy/alexnet_2023"
 TORCH_NPU = "ascend/torchnpu-alexnet/text/level1/rank0_ascend_pt"
 
 
-def read(path: Path) -> OpTrace:
+def read(path: Path) -> SavedProfile:
     (found,) = formats.find(Place(path))
     assert found.format == "ascend_timeline"
     return formats.read(found)
 
 
-def calls(trace: OpTrace, step: int = 0) -> Counter[str]:
+def calls(trace: SavedProfile, step: int = 0) -> Counter[str]:
     found: Counter[str] = Counter()
     for record in trace.records:
         found[record.type] += record.calls if record.step == step else 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpRecord, OpTrace, op_of
+from pytest_opprof.profile.saved import SavedOp, SavedProfile, op_of
 from pytest_opprof.readers.gpu import nsys
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
@@ -23,15 +23,15 @@ RECORDING = "nsys/cloverleaf-cuda.trimmed.sqlite.gz"
 
 
 @pytest.fixture(scope="module")
-def recording() -> OpTrace:
+def recording() -> SavedProfile:
     return nsys.read(Place(shared(RECORDING)), Options())
 
 
-def of_type(trace: OpTrace, *types: str) -> list[OpRecord]:
+def of_type(trace: SavedProfile, *types: str) -> list[SavedOp]:
     return [record for record in trace.records if record.type in types]
 
 
-def test_counts_are_those_of_the_recording(recording: OpTrace) -> None:
+def test_counts_are_those_of_the_recording(recording: SavedProfile) -> None:
     on_device = [record for record in recording.records if record.place.startswith("GPU")]
     kernels = [record for record in on_device if "kernel" in record.type]
     assert sum(record.calls for record in kernels) == 1312
@@ -43,12 +43,12 @@ def test_counts_are_those_of_the_recording(recording: OpTrace) -> None:
     }
 
 
-def test_the_gpu_and_the_version_are_those_of_the_recording(recording: OpTrace) -> None:
+def test_the_gpu_and_the_version_are_those_of_the_recording(recording: SavedProfile) -> None:
     assert recording.environment.device == "NVIDIA A100-SXM4-80GB"
     assert recording.source == "Nsight Systems 2024.5.1.113 sqlite export"
 
 
-def test_types_have_no_template_arguments_and_names_have(recording: OpTrace) -> None:
+def test_types_have_no_template_arguments_and_names_have(recording: SavedProfile) -> None:
     record = of_type(recording, "par_reduce_kernel")[0]
     assert "<" in record.name
     assert {r.type for r in recording.records if "kernel" in r.type} == {
@@ -58,18 +58,18 @@ def test_types_have_no_template_arguments_and_names_have(recording: OpTrace) -> 
     }
 
 
-def test_calls_that_launch_or_copy_are_not_counted_again(recording: OpTrace) -> None:
+def test_calls_that_launch_or_copy_are_not_counted_again(recording: SavedProfile) -> None:
     uncounted = {record.type for record in recording.records if record.counted == 0}
     assert uncounted == {"cudaLaunchKernel", "cudaMemcpy"}
     assert of_type(recording, "cudaDeviceSynchronize")[0].calls == 1312
     assert of_type(recording, "cudaDeviceSynchronize")[0].host_ns == 301_652_956
 
 
-def test_launches_are_budgeted_as_in_a_live_window(recording: OpTrace) -> None:
+def test_launches_are_budgeted_as_in_a_live_window(recording: SavedProfile) -> None:
     assert recording.profile().launches == (1312,)
 
 
-def test_kernels_are_linked_to_the_calls_that_launched_them(recording: OpTrace) -> None:
+def test_kernels_are_linked_to_the_calls_that_launched_them(recording: SavedProfile) -> None:
     assert recording.kernels is not None
     assert {kernel.launched_by for kernel in recording.kernels} == {"cudaLaunchKernel"}
     assert sum(kernel.calls for kernel in recording.kernels) == 1312
@@ -194,7 +194,7 @@ def test_a_call_that_has_two_rows_is_one(made: Make) -> None:
         assert [(k.launched_by, k.calls) for k in trace.kernels or ()] == [("cudaLaunchKernel", 2)]
 
 
-def test_the_recording_is_read_the_same_where_each_call_has_two_rows(recording: OpTrace, tmp_path: Path) -> None:
+def test_the_recording_is_read_the_same_where_each_call_has_two_rows(recording: SavedProfile, tmp_path: Path) -> None:
     path = tmp_path / "twice.sqlite"
     path.write_bytes(gzip.decompress(shared(RECORDING).read_bytes()))
     with closing(sqlite3.connect(path)) as connection, connection:

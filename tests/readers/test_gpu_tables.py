@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpRecord, OpTrace
+from pytest_opprof.profile.saved import SavedOp, SavedProfile
 from pytest_opprof.readers import formats
 from pytest_opprof.readers.gpu import ncu, nsys_stats, rocprof
 from pytest_opprof.readers.gpu import rows as gpu_rows
@@ -25,7 +25,7 @@ from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 
 
-def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: bool) -> OpTrace:
+def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: bool) -> SavedProfile:
     """Read a file that exactly one format recognises."""
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     place = Place(folder / name)
@@ -35,7 +35,7 @@ def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: boo
     return trace
 
 
-def by_type(trace: OpTrace) -> dict[str, OpRecord]:
+def by_type(trace: SavedProfile) -> dict[str, SavedOp]:
     assert len({record.type for record in trace.records}) == len(trace.records)
     return {record.type: record for record in trace.records}
 
@@ -290,6 +290,15 @@ class TestRocprof:
         )
         (call,) = read(tmp_path, calls).records
         assert (call.type, call.host_ns, call.counted) == ("hipDeviceSynchronize", 15, None)
+
+    @pytest.mark.parametrize("call", ["hipModuleLaunchKernel", "hipExtLaunchKernel", "hipExtModuleLaunchKernel"])
+    def test_a_launch_is_no_op_beside_its_kernel(self, tmp_path: Path, call: str) -> None:
+        calls = (
+            '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+            f'"HIP_RUNTIME_API","{call}",7,7,1,10,25\n"HIP_RUNTIME_API","hipDeviceSynchronize",7,7,2,30,40\n'
+        )
+        profile = read(tmp_path, calls).profile()
+        assert (profile.total.calls, profile.stats(call).calls, profile.launches) == ((1,), (1,), (1,))
 
     def test_the_json_has_all_of_them(self, tmp_path: Path) -> None:
         trace = read(tmp_path, json.dumps(self.DOCUMENT), "a_results.json")

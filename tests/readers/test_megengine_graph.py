@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpTrace
+from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers.formats import find
 from pytest_opprof.readers.megengine import graph as megengine_graph
 from pytest_opprof.readers.megengine import timeline as megengine_timeline
@@ -41,11 +41,11 @@ def text_of(name: str) -> bytes:
     return gzip.decompress(content) if path_of(name).suffix == ".gz" else content
 
 
-def graph(name: str) -> OpTrace:
+def graph(name: str) -> SavedProfile:
     return megengine_graph.read(Place(path_of(name)), Options())
 
 
-def timeline(name: str) -> OpTrace:
+def timeline(name: str) -> SavedProfile:
     return megengine_timeline.read(Place(path_of(f"imperative-{name}.chrome_timeline")), Options())
 
 

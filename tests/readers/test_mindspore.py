@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import KernelRecord, OpRecord, OpTrace
+from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.readers import formats as readers_formats
 from pytest_opprof.readers.mindspore import ascend as mindspore_ascend
 from pytest_opprof.readers.mindspore import cpu, gpu
@@ -63,13 +63,13 @@ def network(version: str, mode: str, run: str) -> dict[str, int]:
     return ops
 
 
-def read(path: Path, format: ModuleType = cpu, partial: bool = False, rank: int | None = None) -> OpTrace:
+def read(path: Path, format: ModuleType = cpu, partial: bool = False, rank: int | None = None) -> SavedProfile:
     place = Place(path)
     assert format.recognises(place)
     return format.read(place, Options(partial, rank))
 
 
-def attempt(path: Path, partial: bool) -> OpTrace | str:
+def attempt(path: Path, partial: bool) -> SavedProfile | str:
     """Return what was read, or why not."""
     try:
         return read(path, partial=partial)
@@ -77,7 +77,7 @@ def attempt(path: Path, partial: bool) -> OpTrace | str:
         return str(error)
 
 
-def calls(trace: OpTrace) -> dict[str, int]:
+def calls(trace: SavedProfile) -> dict[str, int]:
     counted: Counter[str] = Counter()
     for record in trace.records:
         counted[record.type] += record.calls
@@ -126,7 +126,7 @@ def test_the_recordings_in_the_repository_are_those_that_were_recorded() -> None
 
 def test_an_op_has_its_calls_their_times_and_its_input_shapes() -> None:
     trace = read(DATA / "2.0.0-py3.9/graph/forward")
-    assert trace.records[0] == OpRecord(
+    assert trace.records[0] == SavedOp(
         name="Default/conv-Conv2d/Conv2D-op14",
         type="Conv2D",
         calls=5,
@@ -174,7 +174,7 @@ def test_ops_that_share_the_last_part_of_their_name_take_its_launches_in_the_ord
 
 def test_without_the_calls_the_table_of_ops_is_read(tmp_path: Path) -> None:
     written(tmp_path, cpu_op_detail_info__csv=f"{DETAIL}Host,Cast,Cast-op1,a/Cast-op1,5,0.5,0.1,1,Default,1\n")
-    assert read(tmp_path).records == (OpRecord("a/Cast-op1", "Cast", calls=5, device_ns=500_000),)
+    assert read(tmp_path).records == (SavedOp("a/Cast-op1", "Cast", calls=5, device_ns=500_000),)
 
 
 def test_a_summary_that_says_something_else_is_remarked_with_both_numbers(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(
     file.write_bytes(text[:at] + content + text[at + data.draw(st.integers(0, 9)) :])
     for partial in (False, True):
         found = attempt(folder, partial)
-        assert isinstance(found, OpTrace) or str(folder) in found
+        assert isinstance(found, SavedProfile) or str(folder) in found
 
 
 @pytest.mark.parametrize(
@@ -419,13 +419,13 @@ def test_an_op_of_a_gpu_has_its_device_and_host_times_and_its_kernels(tmp_path: 
     written(tmp_path, gpu_activity_data__csv=GPU_KERNELS)
     trace = read(tmp_path, gpu)
     assert trace.records == (
-        OpRecord("Default/conv-Conv2d/Conv2D-op1", "Conv2D", calls=5, device_ns=400_250, host_ns=100_500),
-        OpRecord("Default/Cast-op2", "Cast", calls=10, device_ns=20_500, host_ns=50_000),
+        SavedOp("Default/conv-Conv2d/Conv2D-op1", "Conv2D", calls=5, device_ns=400_250, host_ns=100_500),
+        SavedOp("Default/Cast-op2", "Cast", calls=10, device_ns=20_500, host_ns=50_000),
     )
     assert trace.kernels == (
-        KernelRecord("gemm<float, 128>(int, float*)", "Default/conv-Conv2d/Conv2D-op1", 0, 10, 400_250, "stream 7"),
-        KernelRecord("cast<float, half>(float*)", "Default/Cast-op2", 0, 10, 20_500, "stream 7"),
-        KernelRecord("memcpy", "(unlinked)", 0, 1, 3500, "stream 7"),
+        SavedKernel("gemm<float, 128>(int, float*)", "Default/conv-Conv2d/Conv2D-op1", 0, 10, 400_250, "stream 7"),
+        SavedKernel("cast<float, half>(float*)", "Default/Cast-op2", 0, 10, 20_500, "stream 7"),
+        SavedKernel("memcpy", "(unlinked)", 0, 1, 3500, "stream 7"),
     )
     assert (trace.environment.frameworks, trace.environment.device) == ((("mindspore", ""),), "gpu")
     assert trace.remarks == ()
@@ -439,7 +439,7 @@ def test_kernels_that_are_not_those_of_the_ops_are_remarked(tmp_path: Path) -> N
 
 def test_op_types_alone_have_host_times_only(tmp_path: Path) -> None:
     trace = read(written(tmp_path, gpu_op_type_info__csv=GPU_TYPES), gpu)
-    assert trace.records[0] == OpRecord("Conv2D", "Conv2D", calls=5, host_ns=100_500)
+    assert trace.records[0] == SavedOp("Conv2D", "Conv2D", calls=5, host_ns=100_500)
     assert trace.kernels is None
 
 
@@ -469,7 +469,7 @@ def test_a_recording_of_ascend_has_the_calls_and_times_of_its_own_summary() -> N
 
 def test_an_op_of_ascend_has_shapes_dtypes_and_formats() -> None:
     records = {r.name: r for r in read(shared("ascend/mindspore-legacy/run_1"), mindspore_ascend).records}
-    assert records["Default/TransData-op114"] == OpRecord(
+    assert records["Default/TransData-op114"] == SavedOp(
         name="Default/TransData-op114",
         type="TransData",
         calls=3,
@@ -500,12 +500,12 @@ def test_every_spelling_of_the_columns_is_read(tmp_path: Path, name: str, mean: 
     table = tmp_path / "aicore_intermediate_0_type.csv"
     table.write_text(f"{types},execution_frequency,percent\nCast,2,4,1\n")
     trace = read(tmp_path, mindspore_ascend)
-    assert trace.records == (OpRecord("Default/Cast-op1", "Cast", calls=4, device_ns=2_000_000),)
+    assert trace.records == (SavedOp("Default/Cast-op1", "Cast", calls=4, device_ns=2_000_000),)
     assert trace.remarks == ()
     assert trace.inferred_types  # there is no framework_raw
 
 
-def ascend(folder: Path, detail: str, **files: str) -> OpTrace:
+def ascend(folder: Path, detail: str, **files: str) -> SavedProfile:
     written(folder, **files)
     if detail:
         (folder / "aicore_intermediate_0_detail.csv").write_text(detail)
@@ -521,12 +521,12 @@ AICPU = (
 def test_ops_of_the_ai_cpu_are_read_where_the_other_table_lacks_them(tmp_path: Path) -> None:
     detail = "full_op_name,execution_time,execution_frequency\na/Cast-op1,0.5,4\n"
     aicpu = ascend(tmp_path, detail, aicpu_intermediate__csv=AICPU).records[1]
-    assert aicpu == OpRecord("GetNext-op6", "GetNext", calls=2, device_ns=375_000, host_ns=375_000, place="AI_CPU")
+    assert aicpu == SavedOp("GetNext-op6", "GetNext", calls=2, device_ns=375_000, host_ns=375_000, place="AI_CPU")
     oldest = AICPU.replace("execution_time,", "").replace("0.25,1", "1").replace("0.125,1,", "1,")
     assert ascend(tmp_path, detail, aicpu_intermediate__csv=oldest).records[1].device_ns is None
     newer = "full_op_name,task_duration,execution_frequency,task_type\nGetNext-op6,0.5,4,AI_CPU\n"
     trace = ascend(tmp_path, newer, aicpu_intermediate__csv=AICPU)
-    assert trace.records == (OpRecord("GetNext-op6", "GetNext", calls=4, device_ns=2_000_000, place="AI_CPU"),)
+    assert trace.records == (SavedOp("GetNext-op6", "GetNext", calls=4, device_ns=2_000_000, place="AI_CPU"),)
 
 
 def test_communication_is_not_missed_in_the_table_of_types(tmp_path: Path) -> None:
@@ -549,7 +549,7 @@ def test_without_frequencies_each_op_counts_once_and_it_is_said(tmp_path: Path) 
 def test_the_table_of_types_is_read_alone(tmp_path: Path) -> None:
     (tmp_path / "aicore_intermediate_0_type.csv").write_text("kernel_type,total_time,execution_frequency\nCast,2,4\n")
     trace = read(tmp_path, mindspore_ascend)
-    assert trace.records == (OpRecord("Cast", "Cast", calls=4, device_ns=2_000_000),)
+    assert trace.records == (SavedOp("Cast", "Cast", calls=4, device_ns=2_000_000),)
     assert not trace.inferred_types
 
 

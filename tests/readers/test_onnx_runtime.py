@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpTrace
+from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers.onnx import model as onnx_model
 from pytest_opprof.readers.onnx import runtime
 from pytest_opprof.readers.shared.options import Options
@@ -25,15 +25,15 @@ from .protobuf import field, varint
 DATA = Path(__file__).parents[1] / "data" / "onnxruntime-cpu"
 
 
-def profile(name: str) -> OpTrace:
+def profile(name: str) -> SavedProfile:
     return runtime.read(Place(DATA / name), Options())
 
 
-def model(path: Path) -> OpTrace:
+def model(path: Path) -> SavedProfile:
     return onnx_model.read(Place(path), Options())
 
 
-def counts(trace: OpTrace) -> dict[str, int]:
+def counts(trace: SavedProfile) -> dict[str, int]:
     total: Counter[str] = Counter()
     for record in trace.records:
         total[record.type] += record.calls

@@ -11,33 +11,33 @@ from hypothesis import strategies as st
 import pytest_opprof
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import KernelRecord, OpRecord, OpTrace, Whole
+from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile, Whole
 from pytest_opprof.readers import opprof
 from pytest_opprof.readers.formats import find
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 
-RECORD = OpRecord("conv", "Conv2D", "7", 1, 2, 10.5, least_ns=4, input_shapes=((2, 3), ()), input_dtypes=("f32",))
-TRACE = OpTrace(
+RECORD = SavedOp("conv", "Conv2D", "7", 1, 2, 10.5, least_ns=4, input_shapes=((2, 3), ()), input_dtypes=("f32",))
+TRACE = SavedProfile(
     "made by hand",
     Environment((("made", "1.0"),), "cpu", ""),
     (RECORD, RECORD._replace(name="\x1b[2J", step=0, counted=0, op="Conv", whole=Whole(9.5, host_most_ns=3))),
     steps=("4", "5"),
     step_ns=(1e6, 2e6),
-    kernels=(KernelRecord("k", "conv", calls=3, device_ns=5),),
+    kernels=(SavedKernel("k", "conv", calls=3, device_ns=5),),
     peak_memory=77,
     remarks=("one remark",),
     is_cut=True,
 )
 
 
-def saved(path: Path, trace: OpTrace) -> Place:
+def saved(path: Path, trace: SavedProfile) -> Place:
     path.write_text(opprof.dump(trace), encoding="utf-8")
     return Place(path)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    for trace in (TRACE, OpTrace("plain", TRACE.environment, (RECORD._replace(step=0),))):
+    for trace in (TRACE, SavedProfile("plain", TRACE.environment, (RECORD._replace(step=0),))):
         assert opprof.read(saved(tmp_path / "a.json", trace), Options()) == trace
 
 
@@ -45,14 +45,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 AMOUNT = st.one_of(st.none(), st.integers(0, 2**53), st.floats(0, 1e18))
 
 
-RECORDS = st.tuples(TEXT, TEXT, TEXT, st.just(0), st.integers(1, 9), *[AMOUNT] * 8).map(
-    lambda values: OpRecord(*values)
-)
+RECORDS = st.tuples(TEXT, TEXT, TEXT, st.just(0), st.integers(1, 9), *[AMOUNT] * 8).map(lambda values: SavedOp(*values))
 
 
 @given(st.lists(RECORDS, max_size=5))
-def test_any_records_survive(tmp_path_factory: pytest.TempPathFactory, records: list[OpRecord]) -> None:
-    trace = OpTrace("any", TRACE.environment, tuple(records))
+def test_any_records_survive(tmp_path_factory: pytest.TempPathFactory, records: list[SavedOp]) -> None:
+    trace = SavedProfile("any", TRACE.environment, tuple(records))
     assert opprof.read(saved(tmp_path_factory.mktemp("any") / "a.json", trace), Options()) == trace
 
 
@@ -64,7 +62,7 @@ def test_it_is_recognised_by_its_content(tmp_path: Path) -> None:
 def test_every_written_file_keeps_to_the_shipped_schema(tmp_path: Path) -> None:
     schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "profile-1.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    for trace in (TRACE, OpTrace("plain", TRACE.environment, (RECORD,))):
+    for trace in (TRACE, SavedProfile("plain", TRACE.environment, (RECORD,))):
         jsonschema.validate(json.loads(opprof.dump(trace)), schema)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpTrace, op_of
+from pytest_opprof.profile.saved import SavedProfile, op_of
 from pytest_opprof.readers import formats
 from pytest_opprof.readers.pytorch import execution
 from pytest_opprof.readers.shared.options import Options
@@ -24,12 +24,12 @@ DATA = Path(__file__).parents[1] / "data" / "torch-cpu"
 CONTENT = gzip.decompress((DATA / "execution_trace.json.gz").read_bytes())
 
 
-def read(path: Path) -> OpTrace:
+def read(path: Path) -> SavedProfile:
     (found,) = formats.find(Place(path))
     return formats.read(found)
 
 
-def counts(trace: OpTrace) -> dict[tuple[int, str], int]:
+def counts(trace: SavedProfile) -> dict[tuple[int, str], int]:
     total: Counter[tuple[int, str]] = Counter()
     for record in trace.records:
         total[record.step, op_of(record)] += record.calls if record.counted is None else record.counted
@@ -46,7 +46,7 @@ def test_ops_count_in_each_step_as_in_the_trace_of_the_profiler() -> None:
 
 
 def test_casts_say_from_which_dtype_to_which_as_in_the_trace_of_the_profiler() -> None:
-    def casts(trace: OpTrace) -> set[tuple[object, ...]]:
+    def casts(trace: SavedProfile) -> set[tuple[object, ...]]:
         found = [r for r in trace.records if r.op == "Cast" and r.type == "aten::copy_"]
         return {(r.input_dtypes, r.output_dtypes, r.input_shapes, r.output_shapes) for r in found}
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile import query
-from pytest_opprof.profile.saved import KernelRecord, OpTrace
+from pytest_opprof.profile.saved import SavedKernel, SavedProfile
 from pytest_opprof.readers.pytorch import kineto
 from pytest_opprof.readers.shared import events
 from pytest_opprof.readers.shared.options import Options
@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[1] / "data" / "torch-cpu"
 CPU = DATA / "train_step.pt.trace.json.gz"
 
 
-def read(path: Path, **options: bool) -> OpTrace:
+def read(path: Path, **options: bool) -> SavedProfile:
     place = Place(path)
     assert kineto.recognises(place)
     return kineto.read(place, Options(**options))
@@ -39,14 +39,14 @@ def write(folder: Path, content: object) -> Path:
     return path
 
 
-def counts(trace: OpTrace) -> dict[str, int]:
+def counts(trace: SavedProfile) -> dict[str, int]:
     found: Counter[str] = Counter()
     for record in trace.records:
         found[record.op or record.type] += record.calls if record.counted is None else record.counted
     return {op: count for op, count in found.items() if count}
 
 
-def sums(trace: OpTrace, what: str) -> dict[str, float]:
+def sums(trace: SavedProfile, what: str) -> dict[str, float]:
     found: Counter[str] = Counter()
     for record in trace.records:
         found[record.name] += getattr(record, what) or 0
@@ -74,7 +74,7 @@ def kernel(correlation: int, start: float, duration: float, name: str = "gemm", 
     return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": 7, "ts": start, "dur": duration, "args": args}
 
 
-def trace_of(folder: Path, *made: dict[str, Any], **header: Any) -> OpTrace:
+def trace_of(folder: Path, *made: dict[str, Any], **header: Any) -> SavedProfile:
     return read(write(folder, {"schemaVersion": 1, **header, "traceEvents": list(made)}))
 
 
@@ -256,7 +256,7 @@ def test_the_mean_of_calls_lies_between_the_shortest_and_the_longest(name: str) 
                     assert how["min"][key][0] <= mean * 1.000001 <= how["max"][key][0] * 1.000002
 
 
-def lines_of(trace: OpTrace, side: Any, by: Any, how: Any) -> dict[str, tuple[Any, int]]:
+def lines_of(trace: SavedProfile, side: Any, by: Any, how: Any) -> dict[str, tuple[Any, int]]:
     question = query.Question(side=side, aggregate_by=by, aggregate=how)
     return {
         str(line.op if by == "op" else line.type): (line.time_ns, line.calls) for line in query.answer(trace, question)
@@ -299,8 +299,8 @@ def test_device_time_is_that_of_the_kernels_and_host_time_that_of_the_call(tmp_p
     assert sums(trace, "device_ns") == {"aten::linear": 0, "aten::t": 0, "aten::addmm": 1_010_000}
     assert sums(trace, "host_ns") == {"aten::linear": 48_000, "aten::t": 2_000, "aten::addmm": 50_000}
     assert trace.kernels == (
-        KernelRecord("gemm", "aten::addmm", 0, 1, 1_000_000, "stream 7"),
-        KernelRecord("epilogue", "aten::addmm", 0, 1, 10_000, "stream 8"),
+        SavedKernel("gemm", "aten::addmm", 0, 1, 1_000_000, "stream 7"),
+        SavedKernel("epilogue", "aten::addmm", 0, 1, 10_000, "stream 8"),
     )
 
 

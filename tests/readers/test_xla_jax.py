@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpTrace
+from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers.shared import programs
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
@@ -30,7 +30,7 @@ def content(name: str) -> bytes:
     return gzip.decompress((DATA / name).read_bytes())
 
 
-def counts(trace: OpTrace) -> dict[str, int]:
+def counts(trace: SavedProfile) -> dict[str, int]:
     total: Counter[str] = Counter()
     for record in trace.records:
         total[record.type] += record.calls
@@ -321,7 +321,7 @@ def op(name: str, ts: float, dur: float, **more: object) -> dict[str, object]:
     }
 
 
-def trace_of(written: Write, *events: dict[str, object]) -> OpTrace:
+def trace_of(written: Write, *events: dict[str, object]) -> SavedProfile:
     process = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}}
     head = {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}}
     place = written(json.dumps({**head, "traceEvents": [process, *events, {}]}))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile.saved import OpTrace
+from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers import formats
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
@@ -27,12 +27,12 @@ from .protobuf import field
 DATA = Path(__file__).parents[1] / "data"
 RUN = DATA / "jax-cpu" / "run"
 XPLANE = (RUN / "vm.xplane.pb").read_bytes()
-Read = Callable[[bytes], OpTrace]
+Read = Callable[[bytes], SavedProfile]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def written(content: bytes) -> OpTrace:
+    def written(content: bytes) -> SavedProfile:
         (tmp_path / "vm.xplane.pb").write_bytes(content)
         (found,) = formats.find(Place(tmp_path / "vm.xplane.pb"))
         assert found.format == "jax_xplane"

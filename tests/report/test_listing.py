@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.query import Line, Question, answer
-from pytest_opprof.profile.saved import KernelRecord, OpRecord, OpTrace
+from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report import listing
 
 HOSTILE = "conv\x1b[2J|\n\u202e,\"'"
 
 
-def lines(*records: OpRecord) -> list[Line]:
-    return answer(OpTrace("made", Environment((("made", ""),)), records), Question())
+def lines(*records: SavedOp) -> list[Line]:
+    return answer(SavedProfile("made", Environment((("made", ""),)), records), Question())
 
 
-RECORD = OpRecord(HOSTILE, "Conv", device_ns=1234.5, memory=0, input_shapes=((2, 3), ()), input_dtypes=("f32", "f32"))
+RECORD = SavedOp(HOSTILE, "Conv", device_ns=1234.5, memory=0, input_shapes=((2, 3), ()), input_dtypes=("f32", "f32"))
 
 
 @given(st.text())
@@ -33,8 +33,8 @@ def test_hostile_names_are_escaped_in_every_format() -> None:
         listing.rows_table(lines(RECORD), "markdown"),
         listing.rows_csv(lines(RECORD), {}),
         listing.document({"rows": listing.rows_json(lines(RECORD))}),
-        listing.kernels_text([KernelRecord(HOSTILE, HOSTILE)], "table"),
-        listing.kernels_csv([KernelRecord(HOSTILE, HOSTILE)], {"profile": HOSTILE}),
+        listing.kernels_text([SavedKernel(HOSTILE, HOSTILE)], "table"),
+        listing.kernels_csv([SavedKernel(HOSTILE, HOSTILE)], {"profile": HOSTILE}),
     ):
         assert all(line.isprintable() for line in text.split("\n"))
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.event_log import EventLog
-from pytest_opprof.profile.op_profile import ABSENT, OpProfile
+from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.verdict.budgets import WINDOW_KEYS, Budget, parse_pair
 
 from ..conftest import ENVIRONMENT, profile_of

@@ -21,8 +21,8 @@ from ...ops import cuda_calls, cuda_kernels, names
 from ...ops.cuda_calls import CUDA_COPIES
 from ...profile import kernels
 from ...profile.attribution import NOBODY
+from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
-from ...profile.op_profile import ABSENT
 from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, SHAPE, Table
 
 SYNCHRONIZE = "Synchronize"

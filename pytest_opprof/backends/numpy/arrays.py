@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
-from ...profile.op_profile import ABSENT
 
 _METHODS = """all any argmax argmin argpartition argsort byteswap choose clip compress copy __copy__ cumprod cumsum
     __deepcopy__ diagonal dot fill flatten max mean min nonzero partition prod put ravel repeat reshape round

@@ -1,6 +1,6 @@
 """PyTorch: the public torch.profiler.
 
-On the CPU it is read through its event tree; where there is a GPU, CUDA's activities are recorded too, and `torch_cuda`
+On the CPU it is read through its event tree; where there is a GPU, CUDA's activities are recorded too, and `cuda`
 makes events of them.
 
 One profiler session a stretch of windows (starting one costs 0.3 ms, the first 0.8 s; a mark 15 us), recorded with
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
 from ...ops.pytorch_events import KINDS, Role, logged, role
+from ...profile.columns import ABSENT
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
-from ...profile.op_profile import ABSENT
 from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def _read(results: Any, log: EventLog, options: Options) -> None:
 
 
 class _Reader:
-    """Walks Kineto's event tree into an EventLog: the ops, and what stands around them (`torch_events.Role`)."""
+    """Walks Kineto's event tree into an EventLog: the ops, and what stands around them (`pytorch_events.Role`)."""
 
     def __init__(self, log: EventLog, options: Options) -> None:
         from torch._C._profiler import RecordScope, _EventType

@@ -5,9 +5,9 @@ CUDA in another thread, or a kernel whose launch is not known, stands among the 
 profiler, and tears those apart that run at the same time.
 
 The device time of an op is that of the kernels it launched itself; it is said of the op, so that the kernels in it are
-counted without times of their own. Everything counts as `traces.torch` reads it from the file of the same session:
-copies between host and device, memsets, collectives and waits wherever they happen, a copy that is a memcpy as that
-memcpy only. What no op asked for (a graph's replay, CuPy, Triton) is an op under the name of the kernel. Without
+counted without times of their own. Everything counts as `readers.pytorch.kineto` reads it from the file of the same
+session: copies between host and device, memsets, collectives and waits wherever they happen, a copy that is a memcpy as
+that memcpy only. What no op asked for (a graph's replay, CuPy, Triton) is an op under the name of the kernel. Without
 device work the CPU is the device.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,14 +27,27 @@ from numpy.typing import NDArray
 
 from ...errors import BackendError
 from ...ops import cuda_calls, cuda_kernels, names
-from ...ops.cuda_kernels import is_nccl
+from ...ops.cuda_kernels import is_nccl, moved
+from ...ops.dtypes import item_bytes, of_pytorch_event
 from ...ops.names import Kind
-from ...ops.pytorch_events import KINDS, Role, compiler_kernels, logged, meaning_as, role
-from ...ops.vocabulary import CASTS, COPY
+from ...ops.pytorch_events import (
+    COMPILING,
+    KINDS,
+    Compiler,
+    Role,
+    compiler_kernels,
+    is_made_by,
+    logged,
+    may_work,
+    meaning_as,
+    role,
+)
+from ...ops.vocabulary import CASTS
 from ...profile import kernels
 from ...profile.attribution import NOBODY, owners
+from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
-from ...profile.op_profile import ABSENT
+from ...profile.nesting import innermost, nested
 from ..cuda import events as cuda_events
 from ..cuda.cupti_records import DRIVER, RUNTIME, Table
 from ..cuda.events import Calls, Span, Work
@@ -52,16 +66,6 @@ _OPS = frozenset(["cpu_op", "user_annotation"])
 _CALLS = {"cuda_runtime": RUNTIME, "cuda_driver": DRIVER}
 _ACTIVITIES = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
 _COPIES = frozenset(CASTS["torch"].split())
-_NO_TENSORS = frozenset(["", "Scalar", "ScalarList", "TensorList"])
-_ITEM_BYTES = {
-    **dict.fromkeys(["bool", "signed char", "unsigned char"], 1),
-    **dict.fromkeys([f"c10::Float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")], 1),
-    **dict.fromkeys(["short int", "short unsigned int", "c10::Half", "c10::BFloat16"], 2),
-    **dict.fromkeys(["int", "unsigned int", "float", "c10::complex<c10::Half>"], 4),
-    **dict.fromkeys(["long int", "long unsigned int", "double", "c10::complex<float>"], 8),
-    "c10::complex<double>": 16,
-}
-"""Of the dtypes that PyTorch 2.13 copies, as Kineto spells them."""
 _BYTES = re.compile(r'"bytes": (\d+)')
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
 """As PyTorch's traces of 2021 to 2026 have it: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
@@ -187,7 +191,7 @@ def recorded(events: Iterable[Any], flops: bool = False) -> Recorded:
 
 def _op(event: Any, category: str, flops: bool) -> Op:
     name = event.name()
-    tensors = [kind for kind in event.dtypes()[:2] if kind not in _NO_TENSORS] if name in _COPIES else []
+    tensors = [dtype for dtype in map(of_pytorch_event, event.dtypes()[:2]) if dtype] if name in _COPIES else []
     return Op(
         name,
         event.device_resource_id(),
@@ -203,7 +207,7 @@ def _op(event: Any, category: str, flops: bool) -> Op:
 
 
 def _copied_bytes(event: Any) -> int:
-    sizes = [_ITEM_BYTES.get(kind) for kind in event.dtypes()[:2]]
+    sizes = [item_bytes(of_pytorch_event(kind)) for kind in event.dtypes()[:2]]
     known = [prod(shape) * size for shape, size in zip(event.shapes(), sizes) if size]
     return sum(known) if len(known) == 2 else ABSENT
 
@@ -308,10 +312,33 @@ def _waited(activities: Sequence[Activity], calls: Calls) -> Sequence[Activity]:
     return [done._replace(duration_ns=ns) for done, ns in zip(activities, found.tolist())]
 
 
+class _Thread:
+    """The ops of a thread, without what torch.compile did, but for the frames that it compiled."""
+
+    def __init__(self, ops: Iterable[Op], roles: Iterable[Role]) -> None:
+        """*ops* are in the order of time."""
+        self.ops: list[Op] = []
+        self.compiler = Compiler()
+        self.compiling: set[int] = set()
+        """The numbers of those in which it worked, and that lie in no other."""
+        for op, what in zip(ops, roles):
+            if what in COMPILING and op.start >= self.compiler.until:
+                self.compiling.add(op.number)
+            if not self.compiler.leaves_out(op.start, op.end, what):
+                self.ops.append(op)
+        self._starts, self._ends = [op.start for op in self.ops], [op.end for op in self.ops]
+        self.parents, _ = nested(self._starts, self._ends)
+
+    def innermost(self, call: Call) -> Op | None:
+        """Return the op that *call* is in, or at least begins in."""
+        found = innermost(self._starts, self._ends, self.parents, call.start, call.end)
+        return None if found == NOBODY else self.ops[found]
+
+
 class _Host:
     """The ops, and what the GPU did for each."""
 
-    def __init__(self, ops: Sequence[Op], calls: Iterable[Call]) -> None:
+    def __init__(self, ops: Sequence[Op], calls: Sequence[Call]) -> None:
         self.ops: list[Op] = []
         """Without annotations: what is inside those is taken as if they were not there."""
         self.parents: list[int] = []
@@ -335,38 +362,26 @@ class _Host:
         self._workers: set[str] = set()
         """Wrappers and groups that launched kernels themselves."""
 
-    def _nest(self, ops: Iterable[Op], calls: Iterable[Call]) -> None:
-        place: dict[int, int] = {0: NOBODY}
-        linked: list[Call] = []
-        stack: list[Op] = []
-        compiler: Op | None = None
-        frame: Op | None = None
-        every: list[Op | Call] = [*ops, *calls]
-        for each in sorted(every, key=_order):
-            while stack and not _begins_in(each, stack[-1]):
-                stack.pop()
-            compiles = compiler is not None and _begins_in(each, compiler)
-            if isinstance(each, Call):
-                self.around[each.correlation] = place[_innermost(each, stack)]
-                self.compiler_calls |= {each.correlation} if compiles else set()
-                linked += [each] if each.op else []
-                continue
-            while stack and each.end > stack[-1].end:
-                stack.pop()
-            parent = place[stack[-1].number if stack else 0]
-            what = self._role(each)
-            if compiles or what in (Role.COMPILES, Role.FRAME):
-                if not compiles:
-                    compiler = each
-                    self.compiled.append((parent, each))
-                if what is Role.FRAME and not (frame and _begins_in(each, frame)):
-                    frame = each
-                    self._add(each, parent)
-                continue
-            place[each.number] = parent if what is Role.ANNOTATION else self._add(each, parent)
-            stack.append(each)
+    def _nest(self, ops: Iterable[Op], calls: Sequence[Call]) -> None:
+        by_thread: defaultdict[int, list[Op]] = defaultdict(list)
+        for op in sorted(ops, key=lambda op: (op.start, op.number)):
+            by_thread[op.thread].append(op)
+        threads = {thread: _Thread(own, map(self._role, own)) for thread, own in by_thread.items()}
+        place: dict[int, int] = {}
+        for thread in threads.values():
+            for op, parent in zip(thread.ops, thread.parents):
+                around = NOBODY if parent == NOBODY else place[thread.ops[parent].number]
+                if op.number in thread.compiling:
+                    self.compiled.append((around, op))
+                is_op = self._role(op) not in (Role.ANNOTATION, Role.COMPILES)
+                place[op.number] = self._add(op, around) if is_op else around
+        for call in calls:
+            op_around = threads[call.thread].innermost(call) if call.thread in threads else None
+            self.around[call.correlation] = NOBODY if op_around is None else place[op_around.number]
+            if call.thread in threads and threads[call.thread].compiler.ran_at(call.start):
+                self.compiler_calls.add(call.correlation)
         # Kineto's own links are better than the times, and absent where a call was outside of all ops.
-        self.around.update({call.correlation: place[call.op] for call in linked if call.op in place})
+        self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
 
     def _add(self, op: Op, parent: int) -> int:
         self.ops.append(op)
@@ -380,21 +395,21 @@ class _Host:
 
     def did(self, done: Activity, home: int) -> None:
         """Say that a GPU did something that the op *home* asked for."""
-        move = _move(done.name)
+        move = moved(done.name)
         if not (move and is_nccl(done.name)):  # a collective has no time of its own
             self._device_ns[home] += done.duration_ns
         if move:
             self._is_memcpy(home, move)
-        elif self._meanings[home].kind in (Kind.WRAPPER, Kind.GROUP):
+        elif may_work(self._meanings[home]):
             self._workers.add(self.ops[home].name)
 
     def _is_memcpy(self, home: int, move: str) -> None:
         """Let a plain copy stand aside for the memcpy that it is."""
         owner = self._owners[home]
-        if self._meanings[owner].op not in (COPY, move):
+        if not is_made_by(self._meanings[owner], move):
             return
         while home != NOBODY:
-            if self._meanings[home].op in (COPY, move):
+            if is_made_by(self._meanings[home], move):
                 self._does[home] = _MEMCPY
             home = NOBODY if home == owner else self.parents[home]
 
@@ -424,28 +439,6 @@ class _Host:
             if self.parents[index] != NOBODY:
                 times[self.parents[index]] += times[index]
         return times
-
-
-def _order(each: Op | Call) -> tuple[int, int, bool, int]:
-    is_call = isinstance(each, Call)
-    return each.thread, each.start, is_call, each.correlation if isinstance(each, Call) else each.number
-
-
-def _begins_in(each: Op | Call, op: Op) -> bool:
-    return each.thread == op.thread and each.start < op.end
-
-
-def _innermost(call: Call, stack: Sequence[Op]) -> int:
-    """Return the number of the op that *call* is in, or at least begins in; 0: none."""
-    whole = (op.number for op in reversed(stack) if call.end <= op.end)
-    return next(whole, stack[-1].number if stack else 0)
-
-
-def _move(activity: str) -> str:
-    """Return the op of what counts wherever it happens; nothing for a kernel that computes."""
-    if activity.startswith(("Memcpy ", "Memset ")):
-        return cuda_kernels.canonical(activity)
-    return activity.partition("(")[0] if is_nccl(activity) else ""
 
 
 def _calls(calls: Sequence[Call]) -> Calls:
@@ -497,7 +490,7 @@ def _work(
 
 def _named(activity: str, has_op: bool) -> tuple[str, str, bool]:
     """Return the name, the op, and whether the time is its own: that of a collective is mostly waiting for others."""
-    if move := _move(activity):
+    if move := moved(activity):
         return move, "", not is_nccl(activity)
     name = cuda_kernels.demangled(activity)
     return (name, _OF_ITS_OP, False) if has_op else (name, cuda_kernels.canonical(activity), True)

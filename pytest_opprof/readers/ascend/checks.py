@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, OpTrace, communicates
+from ...profile.saved import SavedOp, SavedProfile, communicates
 from ..shared.place import Place
 from . import tables
 from .ops import Read, exact
@@ -23,20 +23,20 @@ _MEMORY = {"memory_record*.csv*": "total allocated", "operator_memory*.csv*": "a
 _AT_ONCE = " (kernels that ran at the same time on several streams count once there)"
 
 
-def completed(trace: OpTrace, output: Place, device: int | None, found: Read) -> OpTrace:
+def completed(saved: SavedProfile, output: Place, device: int | None, found: Read) -> SavedProfile:
     """Complete a profile from the other files of its folder, and say where they tell something else."""
     times: dict[str, tuple[float, float]] = {}
     with _heard(found.remarks):
         times = _step_times(output, device)
     if device is None:
         _find_peak_memory(output, found)
-    found.remarks += _computing_differs(trace, times)
+    found.remarks += _computing_differs(saved, times)
     with _heard(found.remarks):
-        found.remarks += _statistic_differs(trace, output, device)
-    walls = [exact(times[label][1] * 1000) for label in trace.steps if label in times]
+        found.remarks += _statistic_differs(saved, output, device)
+    walls = [exact(times[label][1] * 1000) for label in saved.steps if label in times]
     step_ns = tuple(wall for wall in walls if wall is not None)
-    known = len(step_ns) == len(trace.steps)
-    return replace(trace, step_ns=step_ns if known else None, peak_memory=found.peak_memory)
+    known = len(step_ns) == len(saved.steps)
+    return replace(saved, step_ns=step_ns if known else None, peak_memory=found.peak_memory)
 
 
 def _find_peak_memory(output: Place, found: Read) -> None:
@@ -74,14 +74,14 @@ def _step_times(output: Place, device: int | None) -> dict[str, tuple[float, flo
     return {}
 
 
-def _computing_differs(trace: OpTrace, times: dict[str, tuple[float, float]]) -> list[str]:
-    ours: dict[str, tuple[int, float]] = dict.fromkeys(trace.steps, (0, 0.0))
-    for record in trace.records:
+def _computing_differs(saved: SavedProfile, times: dict[str, tuple[float, float]]) -> list[str]:
+    ours: dict[str, tuple[int, float]] = dict.fromkeys(saved.steps, (0, 0.0))
+    for record in saved.records:
         if not communicates(record):
-            calls, us = ours[trace.steps[record.step]]
-            ours[trace.steps[record.step]] = calls + record.calls, us + (record.device_ns or 0) / 1000
+            calls, us = ours[saved.steps[record.step]]
+            ours[saved.steps[record.step]] = calls + record.calls, us + (record.device_ns or 0) / 1000
     theirs = {label: computing for label, (computing, _) in times.items()}
-    if trace.steps == ("",) and theirs:
+    if saved.steps == ("",) and theirs:
         theirs = {"": sum(theirs.values())}
     return [
         f"{f'step {label}: ' if label else ''}the compute kernels take {us:.3f} us, but Computing of step_trace_time is"
@@ -91,13 +91,13 @@ def _computing_differs(trace: OpTrace, times: dict[str, tuple[float, float]]) ->
     ]
 
 
-def _statistic_differs(trace: OpTrace, output: Place, device: int | None) -> list[str]:
+def _statistic_differs(saved: SavedProfile, output: Place, device: int | None) -> list[str]:
     places = [file for file in output.files("op_statistic*.csv*") if tables.kind(file) == "statistic"]
-    if not places or trace.inferred_types:
+    if not places or saved.inferred_types:
         return []
     statistic = Read(output, "", "op_statistic")
     tables.read_all("statistic", tables.newest(places)[0], statistic, device, None)
-    ours, theirs = _by_type(trace.records), _by_type(statistic.records())
+    ours, theirs = _by_type(saved.records), _by_type(statistic.records())
     return [
         f"{' '.join(key)}: {ours[key][0]} calls take {ours[key][1]:.3f} us, but op_statistic has {theirs[key][0]} calls"
         f" of {theirs[key][1]:.3f} us"
@@ -106,7 +106,7 @@ def _statistic_differs(trace: OpTrace, output: Place, device: int | None) -> lis
     ]
 
 
-def _by_type(records: Iterable[OpRecord]) -> dict[tuple[str, str], tuple[int, float]]:
+def _by_type(records: Iterable[SavedOp]) -> dict[tuple[str, str], tuple[int, float]]:
     """Return the calls and us of compute by type and core."""
     found: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
     for record in records:

@@ -14,7 +14,8 @@ from math import fsum, nan
 from typing import TypeVar
 
 from ...errors import TraceError
-from ...profile.saved import OUTSIDE, OpRecord, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import OUTSIDE, SavedOp
 from ..shared.durations import Untimed
 from ..shared.place import Place
 from ..shared.tables import known
@@ -98,7 +99,7 @@ class Read:
         labels = dict.fromkeys(self.step_of(key[0]) for key, *_ in self.groups)
         return {label: index for index, label in enumerate(sorted(labels, key=OUTSIDE.__eq__))}
 
-    def records(self) -> list[OpRecord]:
+    def records(self) -> list[SavedOp]:
         """Return the records."""
         steps = self.steps()
         return [_record(key, steps[self.step_of(key[0])], sums) for (key, *_), sums in self.groups.items()]
@@ -139,10 +140,10 @@ def type_of(name: str) -> str:
     return re.sub(r"(V\d|[^V\d])\d+$", r"\1", kernel) or name
 
 
-def _record(key: Key, step: int, sums: list[float]) -> OpRecord:
+def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
     name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(known, key[1:])
     calls, ns, least, most, host_ns, host_least, host_most, flops, moved = sums
-    return OpRecord(
+    return SavedOp(
         name=name,
         type=kind or type_of(name),
         step=step,

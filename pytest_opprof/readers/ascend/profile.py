@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared import tables as shared_tables
 from ..shared.durations import Untimed
 from ..shared.options import as_number
@@ -88,7 +88,7 @@ def explains(place: Place) -> str:
     )
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Return what one profile holds. Raises TraceError."""
     output = _output(place)
     sources = _sources(output)
@@ -246,9 +246,9 @@ def _remark(found: Read, sources: _Sources) -> None:
         )
 
 
-def _trace(found: Read) -> OpTrace:
+def _trace(found: Read) -> SavedProfile:
     writer = {"": "CANN msprof", "mindspore": "MindSpore"}.get(found.framework, found.framework)
-    return OpTrace(
+    return SavedProfile(
         f"{writer} {found.file}",
         _environment(found),
         tuple(found.records()),

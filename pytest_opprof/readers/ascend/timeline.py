@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.place import Place
@@ -66,7 +66,7 @@ def explains(place: Place) -> str:
     )
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Return the kernels. Raises TraceError."""
     found = Read(place, "", "timeline")
     found.untimed = Untimed(options.partial)
@@ -82,7 +82,7 @@ def read(place: Place, options: Options) -> OpTrace:
     if place.is_folder:
         _add_communication(files, reduces, found, options.partial)
     guessed = f"{found.guessed()} kernels have no op type in a timeline, which is guessed from their names"
-    return OpTrace(
+    return SavedProfile(
         TITLE,
         Environment((("cann", ""),), "ascend", ""),
         tuple(found.records()),

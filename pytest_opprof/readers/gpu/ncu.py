@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared import tables
 from ..shared.durations import Untimed
 from ..shared.options import Options
@@ -51,7 +51,7 @@ def recognises(place: Place) -> bool:
     return tables.located(place, _ALIASES, _LAUNCH) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it. Raises TraceError. Takes 200 bytes a launch."""
     table = tables.table(tables.located(place, _ALIASES, _LAUNCH) or place, _ALIASES)
     table.require(*_LAUNCH)
@@ -68,7 +68,7 @@ def read(place: Place, options: Options) -> OpTrace:
         if is_timed and not launch.duration:
             untimed.add(place, f"a launch of {launch.kernel[:80]!r}")
         rows.add("kernel", launch.kernel, launch.place, Taken.by_one(numbers.ns(launch)))
-    return OpTrace(
+    return SavedProfile(
         TITLE,
         Environment((("cuda", ""),), "", ""),
         rows.records(""),

@@ -33,7 +33,7 @@ from ...errors import TraceError
 from ...ops import cuda_calls
 from ...ops.cuda_calls import CUDA_COPIES
 from ...profile.environment import Environment
-from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace
+from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.options import Options
 from ..shared.place import Place
@@ -62,7 +62,7 @@ def ranks(place: Place) -> list[int | None]:
     return list(range(len(processes))) if len(processes) > 1 else [None]
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it; *options.rank* counts the processes in the order of their ids. Raises TraceError."""
     with _open(place, options.partial) as database:
         if options.rank is not None:
@@ -122,7 +122,7 @@ def _open(place: Place, partial: bool = False) -> Iterator[_Database]:
         yield _Database(place, connection, partial)
 
 
-def _trace(database: _Database) -> OpTrace:
+def _trace(database: _Database) -> SavedProfile:
     if "StringIds" not in database.tables or not database.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME}:
         raise TraceError(
             f"{database.place}: has no CUDA activity (no table {_KERNEL} or {_RUNTIME});"
@@ -138,7 +138,7 @@ def _trace(database: _Database) -> OpTrace:
         remarks.append(
             "kernels are not linked to their launches: the numbers that link them are missing, or not unique"
         )
-    return OpTrace(
+    return SavedProfile(
         source=" ".join(filter(None, ["Nsight Systems", _version(database), "sqlite export"])),
         environment=Environment((("cuda", ""),), _device(database, [*kernels, *copies]), ""),
         records=(*kernels, *copies, *calls),
@@ -194,7 +194,7 @@ def _begins(database: _Database) -> str:
     )
 
 
-def _kernels(database: _Database) -> Iterator[OpRecord]:
+def _kernels(database: _Database) -> Iterator[SavedOp]:
     columns = ("demangledName", "shortName", "deviceId", "streamId")
     for step, full, short, device, stream, *numbers, _ in _on_device_groups(database, _KERNEL, columns):
         name, type_ = database.text(full), database.text(short)
@@ -202,7 +202,7 @@ def _kernels(database: _Database) -> Iterator[OpRecord]:
         yield by_cupy(record) if type_.startswith("cupy_") else record
 
 
-def _copies(database: _Database) -> Iterator[OpRecord]:
+def _copies(database: _Database) -> Iterator[SavedOp]:
     columns = ("copyKind", "deviceId", "streamId")
     for step, kind, device, stream, *numbers, size in _on_device_groups(database, _MEMCPY, columns, "bytes"):
         type_ = CUDA_COPIES.get(kind, "Memcpy")
@@ -211,15 +211,15 @@ def _copies(database: _Database) -> Iterator[OpRecord]:
         yield _on_device(step, "Memset", "Memset", device, stream, numbers)._replace(memory=_size(size))
 
 
-def _calls(database: _Database) -> list[OpRecord]:
+def _calls(database: _Database) -> list[SavedOp]:
     """Return the calls of the API; those of two versions of one function together."""
-    found: dict[str, OpRecord] = {}
+    found: dict[str, SavedOp] = {}
     for number, calls, total, least, most, _ in _groups(
         database, _RUNTIME, ("nameId",), "globalTid", rows=_calls_once(database)
     ):
         type_ = _api(database, number)
         counted = 0 if cuda_calls.starts_device_work(type_) else None
-        known = found.get(type_) or OpRecord(
+        known = found.get(type_) or SavedOp(
             type_, type_, calls=0, host_ns=0, host_least_ns=least, host_most_ns=most, counted=counted, place="CUDA API"
         )
         found[type_] = known._replace(
@@ -248,10 +248,10 @@ def _calls_once(database: _Database) -> str:
     )
 
 
-def _on_device(step: int, name: str, type_: str, device: object, stream: object, numbers: Sequence[Any]) -> OpRecord:
+def _on_device(step: int, name: str, type_: str, device: object, stream: object, numbers: Sequence[Any]) -> SavedOp:
     calls, total, least, most = numbers
     place = _place(device, stream)
-    return OpRecord(name, type_, step=step, calls=calls, device_ns=total, least_ns=least, most_ns=most, place=place)
+    return SavedOp(name, type_, step=step, calls=calls, device_ns=total, least_ns=least, most_ns=most, place=place)
 
 
 def _place(device: object, stream: object) -> str:
@@ -262,7 +262,7 @@ def _size(size: object) -> float | None:
     return size if isinstance(size, int) else None
 
 
-def _launches(database: _Database) -> Iterator[KernelRecord]:
+def _launches(database: _Database) -> Iterator[SavedKernel]:
     """Walk ranges and launches, a thread after the other, in the order of time; yield the kernels by launcher."""
     api = cache(partial(_api, database))
     totals: defaultdict[tuple[int, object, object, object, str], list[int]] = defaultdict(lambda: [0, 0])
@@ -281,7 +281,7 @@ def _launches(database: _Database) -> Iterator[KernelRecord]:
         total[0] += 1
         total[1] += ns
     for (step, kernel, device, stream, launcher), (calls, ns) in totals.items():
-        yield KernelRecord(database.text(kernel), launcher, step, calls, ns, _place(device, stream))
+        yield SavedKernel(database.text(kernel), launcher, step, calls, ns, _place(device, stream))
 
 
 def _timeline(database: _Database) -> str:
@@ -314,7 +314,7 @@ def _api(database: _Database, number: object) -> str:
     return cuda_calls.without_api_version(database.text(number))
 
 
-def _remarks(database: _Database, kernels: list[OpRecord], calls: list[OpRecord]) -> Iterator[str]:
+def _remarks(database: _Database, kernels: list[SavedOp], calls: list[SavedOp]) -> Iterator[str]:
     processes = database.processes()
     if database.process is None and len(processes) > 1:
         yield f"the sum of {len(processes)} processes"
@@ -324,7 +324,7 @@ def _remarks(database: _Database, kernels: list[OpRecord], calls: list[OpRecord]
         yield f"{launched} kernels were launched, {ran} recorded: {launched - ran} launches have no kernel"
 
 
-def _device(database: _Database, records: list[OpRecord]) -> str:
+def _device(database: _Database, records: list[SavedOp]) -> str:
     """Return the model of the GPU that was used, of several all."""
     if not database.has("TARGET_INFO_GPU", "id", "name"):
         return ""

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared import tables
 from ..shared.durations import Untimed
 from ..shared.options import Options
@@ -50,7 +50,7 @@ def recognises(place: Place) -> bool:
     return tables.located(place, _ALIASES, _SUM, _TRACE) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read the one report that is in the file. Raises TraceError."""
     place = tables.located(place, _ALIASES, _SUM, _TRACE) or place
     if _ANOTHER.search(place.head):
@@ -74,7 +74,7 @@ def read(place: Place, options: Options) -> OpTrace:
     if not records:
         raise TraceError(f"{place}: has no kernel, copy or call of CUDA. Was the program run with --trace=cuda?")
     environment = Environment((("cuda", ""),), "+".join(sorted(devices - {""})), "")
-    return OpTrace(TITLE, environment, records, untold=("*",), remarks=(*remarks, *untimed.remarks()))
+    return SavedProfile(TITLE, environment, records, untold=("*",), remarks=(*remarks, *untimed.remarks()))
 
 
 def _summed(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iterator[Row]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared import tables
 from ..shared.durations import Untimed
 from ..shared.options import Options
@@ -66,7 +66,7 @@ def repeats(place: Place) -> bool:
     return bool(_STATS_NAME.search(name)) and (place.path.parent / _STATS_NAME.sub(r"_trace\1", name)).exists()
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it. Raises TraceError."""
     rows, remarks, devices = GpuRows(place), list[str](), set[str]()
     if _JSON.match(place.head):
@@ -87,7 +87,7 @@ def read(place: Place, options: Options) -> OpTrace:
     if not records:
         raise TraceError(f"{place}: has no kernel, copy or call of HIP. Was the program run with --runtime-trace?")
     environment = Environment((("hip", ""),), "+".join(sorted(devices - {""})), "")
-    return OpTrace("rocprofv3", environment, records, untold=("*",), remarks=tuple(remarks))
+    return SavedProfile("rocprofv3", environment, records, untold=("*",), remarks=tuple(remarks))
 
 
 def _table(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iterator[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan
@@ -10,9 +9,9 @@ from operator import add
 from typing import Literal
 
 from ...errors import TraceError
-from ...ops import cuda_calls
+from ...ops.cuda_calls import copied, starts_device_work
 from ...ops.cuda_kernels import canonical, copied_dtypes, demangled, reduced
-from ...profile.saved import OpRecord
+from ...profile.saved import SavedOp
 from ..shared.place import Place
 
 MOST_DIFFERENT = 500_000
@@ -20,15 +19,9 @@ MOST_DIFFERENT = 500_000
 NS = {"ns": 1, "nsecond": 1, "us": 10**3, "usecond": 10**3, "ms": 10**6, "msecond": 10**6, "s": 10**9, "second": 10**9}
 """Units of time, as Nsight writes them."""
 Kind = Literal["kernel", "copy", "call"]
-_DIRECTIONS = (
-    (re.compile(r"HtoD|host.to.device", re.IGNORECASE), "MemcpyHtoD"),
-    (re.compile(r"DtoH|device.to.host", re.IGNORECASE), "MemcpyDtoH"),
-    (re.compile(r"DtoD|PtoP|device.to.device|peer", re.IGNORECASE), "MemcpyDtoD"),
-    (re.compile(r"HtoH|host.to.host", re.IGNORECASE), "MemcpyHtoH"),
-)
 
 
-def by_cupy(kernel: OpRecord) -> OpRecord:
+def by_cupy(kernel: SavedOp) -> SavedOp:
     """Return it with the op that it is: CuPy names kernels after NumPy's functions, a copy after both dtypes."""
     op = canonical(kernel.type)
     before, after = copied_dtypes(kernel.type) or (None, None)
@@ -37,17 +30,6 @@ def by_cupy(kernel: OpRecord) -> OpRecord:
         input_dtypes=(before,) if before else (),
         output_dtypes=(after,) if after else (),
     )
-
-
-def copied(text: str) -> str:
-    """Return the op that a copy or a set of memory is, as profilers call them.
-
-    >>> copied("[CUDA memcpy Host-to-Device]"), copied("MEMORY_COPY_DEVICE_TO_HOST"), copied("[CUDA memset]")
-    ('MemcpyHtoD', 'MemcpyDtoH', 'Memset')
-    """
-    if "memset" in text.lower():
-        return "Memset"
-    return next((op for pattern, op in _DIRECTIONS if pattern.search(text)), "Memcpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +86,16 @@ class GpuRows:
         if len(self._taken) > MOST_DIFFERENT:
             raise TraceError(f"{self._place}: has more than {MOST_DIFFERENT} different names, which no program has")
 
-    def records(self, driver: str) -> tuple[OpRecord, ...]:
+    def records(self, driver: str) -> tuple[SavedOp, ...]:
         """Return them in the order in which they came first; *driver* is whose calls the calls are."""
         return tuple(_record(*key, taken, driver) for key, taken in self._taken.items())
 
 
-def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> OpRecord:
+def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> SavedOp:
     if kind == "call":
         # What starts work of the device is not counted: the work is.
-        starts = cuda_calls.starts_device_work(re.sub("^hip", "cuda", name))
-        return OpRecord(
+        starts = starts_device_work(name)
+        return SavedOp(
             name,
             name,
             calls=taken.calls,
@@ -123,7 +105,7 @@ def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> OpR
             counted=0 if starts else None,
             place=driver,
         )
-    record = OpRecord(
+    record = SavedOp(
         name,
         name,
         calls=taken.calls,

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 from ...errors import TraceError
 from ...ops import names
 from ...profile.environment import Environment
-from ...profile.saved import OpRecord, OpTrace
+from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 
@@ -77,7 +77,7 @@ def recognises(place: Place) -> bool:
     return not place.is_folder and _BEGIN.match(place.head) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Return the operators of the one execution that is in the file.
 
     A cut file has no whole operator (`options.partial`): what it is and how long it took are in different tables.
@@ -98,7 +98,7 @@ def read(place: Place, options: Options) -> OpTrace:
         records = tuple(_records(profile, ran))
     except ValueError as error:
         raise TraceError(f"{place}: is not as MegEngine writes it: {error}") from None
-    return OpTrace(
+    return SavedProfile(
         TITLE,
         environment({node for record in records for node in record.place.split("+")} - {""}),
         records,
@@ -136,7 +136,7 @@ def op_by_mode(raw: str, mode: str) -> str:
     return _OPS_BY_MODE.get(plain, {}).get(mode, "")
 
 
-def _records(profile: GraphProfile, ran: set[str]) -> Iterator[OpRecord]:
+def _records(profile: GraphProfile, ran: set[str]) -> Iterator[SavedOp]:
     """Yield what ran in the order of ``graph_exec.operator``, which is that of ties in profile_analyze.
 
     Raises ValueError.
@@ -159,7 +159,7 @@ def _records(profile: GraphProfile, ran: set[str]) -> Iterator[OpRecord]:
             raise ValueError(f"operator {identifier[:40]!r}: {error}") from None
         shapes = footprint.out_shapes
         # By position: by keyword it takes 2 us more, a sixth of all.
-        yield OpRecord(
+        yield SavedOp(
             operator.name,
             operator.type,
             identifier,

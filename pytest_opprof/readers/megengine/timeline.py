@@ -29,7 +29,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 from .graph import comp_node, environment, op_by_mode
@@ -86,14 +87,14 @@ def recognises(place: Place) -> bool:
     return not place.is_folder and _BEGIN.match(place.head) is not None and _COUNTERS.search(place.head) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Return every call of an op, in the order in which they began."""
     events, remarks = _whole_events(place) if options.partial else (_events(place, place.read(MOST_BYTES)), ())
     calls = _calls(place, events)
     if not calls:
         raise TraceError(f"{place}: holds no op; for a compiled jit.trace save its get_profile() instead")
     ordered = sorted(calls.items(), key=lambda item: item[1].order)
-    return OpTrace(
+    return SavedProfile(
         TITLE,
         environment({tensor.device for call in calls.values() for tensor in call.outputs or ()} - {""}),
         tuple(_record(identifier, call) for identifier, call in ordered),
@@ -195,9 +196,9 @@ def _intervals(place: Place, events: Sequence[Event]) -> Iterator[_Interval]:
             yield interval
 
 
-def _record(identifier: str, call: _Call) -> OpRecord:
+def _record(identifier: str, call: _Call) -> SavedOp:
     outputs = call.outputs or []
-    return OpRecord(
+    return SavedOp(
         name=(outputs and outputs[0].name.rpartition(":")[0]) or call.type,
         type=call.type,
         id=identifier,

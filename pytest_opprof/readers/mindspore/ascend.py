@@ -28,7 +28,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
-from ...profile.saved import COMMUNICATION_PLACES, OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import COMMUNICATION_PLACES, SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place
 from . import folder as common
@@ -63,7 +64,7 @@ def ranks(place: Place) -> list[int]:
     return common.ranks_of(place, common.ASCEND_FILES)
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read the ops of one rank. Raises TraceError."""
     session = common.open_session(place, common.ASCEND_FILES, options)
     detail = session.file("aicore_intermediate_{}_detail.csv")
@@ -83,7 +84,7 @@ def read(place: Place, options: Options) -> OpTrace:
 
 
 class _Node(NamedTuple):
-    """What framework_raw tells about an op: the fields of its OpRecord."""
+    """What framework_raw tells about an op: the fields of its SavedOp."""
 
     type: str
     input_shapes: tuple[Shape, ...] | None = None
@@ -149,26 +150,26 @@ def _shape(shape: list[int] | str) -> Shape:
     return tuple(map(int, text.split(","))) if text else ()
 
 
-def _details(session: common.Session, place: Place, nodes: dict[str, _Node]) -> list[OpRecord]:
+def _details(session: common.Session, place: Place, nodes: dict[str, _Node]) -> list[SavedOp]:
     table = tables.table(place, _DETAIL)
     table.require("name", "mean")
     counted = "execution frequency" in table.columns
     if not counted:
         session.remarks.append(f"{place.path.name} has no execution_frequency: each op counts once, with its mean time")
-    records: list[OpRecord] = []
+    records: list[SavedOp] = []
     for row, (name, mean, frequency, core) in session.rows(table, "name", "mean", "execution frequency", "task type"):
         calls = common.count(table, row, "execution frequency", frequency) if counted else 1
         known = nodes.get(name) or _Node(common.op_type(name))
         ns = session.nanoseconds(table, row, "mean", mean, calls)
-        records.append(OpRecord(name=name, calls=calls, device_ns=ns, place=core, **known._asdict()))
+        records.append(SavedOp(name=name, calls=calls, device_ns=ns, place=core, **known._asdict()))
     return records
 
 
-def _types(session: common.Session, place: Place) -> list[OpRecord]:
+def _types(session: common.Session, place: Place) -> list[SavedOp]:
     table = tables.table(place, _TYPE)
     table.require("type", "total", "execution frequency")
     return [
-        OpRecord(
+        SavedOp(
             name=kind,
             type=kind,
             calls=common.count(table, row, "execution frequency", frequency),
@@ -178,7 +179,7 @@ def _types(session: common.Session, place: Place) -> list[OpRecord]:
     ]
 
 
-def _aicpu(session: common.Session, detail: Place | None) -> list[OpRecord]:
+def _aicpu(session: common.Session, detail: Place | None) -> list[SavedOp]:
     """Return the ops of the AI CPU, where the other table has not got them."""
     place = session.file("aicpu_intermediate_{}.csv")
     others = tables.table(detail, _DETAIL).columns if detail else {}
@@ -195,7 +196,7 @@ def _aicpu(session: common.Session, detail: Place | None) -> list[OpRecord]:
         host, device = (session.nanoseconds(table, row, *column) for column in zip(columns[1:], cells))
         found.setdefault((name, host is not None, device is not None), []).append([host or 0, device or 0])
     return [
-        OpRecord(
+        SavedOp(
             name=name,
             type=common.op_type(name),
             calls=len(times),

@@ -15,7 +15,8 @@ from itertools import islice, repeat
 from operator import gt
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import SavedOp
 from ..shared.place import Place
 from . import folder as common
 
@@ -53,9 +54,9 @@ class Calls:
             self.starts = array("q", map(self.starts.__getitem__, order))
             self.times = array("q", map(self.times.__getitem__, order))
 
-    def record(self, times: Sequence[int], inputs: Inputs | None) -> OpRecord:
+    def record(self, times: Sequence[int], inputs: Inputs | None) -> SavedOp:
         """Return the record of the calls that took *times*."""
-        return OpRecord(
+        return SavedOp(
             name=self.name,
             type=common.op_type(self.name),
             calls=len(times),
@@ -141,11 +142,11 @@ def _broken(place: Place, number: int, found: bytes, expected: str) -> TraceErro
     return TraceError(f"{place}: line {number} has {shown!r}, expected {expected}; was it copied whole?")
 
 
-def records_of(session: common.Session, ops: list[Calls]) -> list[OpRecord]:
+def records_of(session: common.Session, ops: list[Calls]) -> list[SavedOp]:
     """Return the records of *ops*, by input shapes where they are known, in the order of their first calls."""
     launches = session.file("cpu_framework_{}.txt")
     shapes = _inputs(session, launches, ops) if launches else {}
-    firsts: list[tuple[int, OpRecord]] = []
+    firsts: list[tuple[int, SavedOp]] = []
     for index, op in enumerate(ops):
         inputs = shapes.get(index, [])
         if len(set(map(id, inputs))) < 2:

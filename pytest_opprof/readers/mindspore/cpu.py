@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, OpTrace
+from ...profile.saved import SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place
 from . import folder as common
@@ -52,14 +52,14 @@ def ranks(place: Place) -> list[int] | list[None]:
     return common.ranks_of(place, common.CPU_FILES) or [None]
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read the ops of one rank. Raises TraceError."""
     session = common.open_session(place, common.CPU_FILES, options)
     records, peak = cpu_records(session)
     return session.trace("CPU", records, peak_memory=peak)
 
 
-def cpu_records(session: common.Session) -> tuple[list[OpRecord], int | None]:
+def cpu_records(session: common.Session) -> tuple[list[SavedOp], int | None]:
     """Return the ops that ran on the CPU, in the order of their first calls, and the peak of memory."""
     timestamps = session.file("cpu_op_execute_timestamp_{}.txt")
     detail = session.file("cpu_op_detail_info_{}.csv")
@@ -75,7 +75,7 @@ def cpu_records(session: common.Session) -> tuple[list[OpRecord], int | None]:
     return records, _peak(session, memory, ops) if ops and memory else None
 
 
-def host_records(session: common.Session) -> list[OpRecord]:
+def host_records(session: common.Session) -> list[SavedOp]:
     """Return the ops that ran on the CPU beside an accelerator: their times are the host's."""
     return [
         record._replace(
@@ -101,13 +101,13 @@ def _is_of_an_empty_session(place: Place) -> bool:
     return not any(child.children() for name, child in children.items() if name != "logs" and child.is_folder)
 
 
-def _details(session: common.Session, place: Place) -> list[OpRecord]:
+def _details(session: common.Session, place: Place) -> list[SavedOp]:
     """Return the ops as the table of ops has them."""
     table = tables.table(place, {})
     columns = ("full op name", "op type", "op occurrences", "op total time")
     table.require(*columns)
     return [
-        OpRecord(
+        SavedOp(
             name=name,
             type=kind or common.op_type(name),
             calls=common.count(table, row, columns[2], calls),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import KernelRecord, OpRecord, OpTrace
+from ...profile.saved import SavedKernel, SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.durations import Untimed
 from ..shared.place import Place
@@ -92,7 +92,7 @@ class Session:
             raise TraceError(f"{place}: is cut in {what}; was it copied whole? --partial reads what is before it")
         self.remarks.append(f"{place.path.name} is cut in {what}, the end of which is left out")
 
-    def require_rows(self, detail: Place, records: list[OpRecord], types: Place, told: list[OpRecord]) -> None:
+    def require_rows(self, detail: Place, records: list[SavedOp], types: Place, told: list[SavedOp]) -> None:
         """Raise TraceError where the table of ops is empty and that of types is not: it does not stand for it."""
         if told and not records:
             raise TraceError(f"{detail}: has no rows, but {types.path.name} has; was it copied whole?")
@@ -107,16 +107,16 @@ class Session:
     def trace(
         self,
         device: str,
-        records: list[OpRecord],
-        kernels: list[KernelRecord] | None = None,
+        records: list[SavedOp],
+        kernels: list[SavedKernel] | None = None,
         peak_memory: int | None = None,
         inferred_types: bool = False,
-    ) -> OpTrace:
+    ) -> SavedProfile:
         """Return the profile. Raises TraceError when it has no op."""
         if not records:
             raise TraceError(f"{self.home}: {NOTHING_RAN}")
         version, mode = _info(self)
-        return OpTrace(
+        return SavedProfile(
             source=f"MindSpore {device} profiler{f', {mode} mode' if mode else ''}",
             environment=Environment((("mindspore", version),), device.lower(), arch=""),
             records=tuple(records),
@@ -178,7 +178,7 @@ def count(table: tables.Table, row: int, column: str, cell: str) -> int:
     return int(value)
 
 
-def sums(records: Iterable[OpRecord | KernelRecord], by: str, of: str = "device_ns") -> Sums:
+def sums(records: Iterable[SavedOp | SavedKernel], by: str, of: str = "device_ns") -> Sums:
     """Return calls and ns, the field *of*, of *records* by their field *by*."""
     added: dict[str, tuple[int, float | None]] = {}
     for record in records:

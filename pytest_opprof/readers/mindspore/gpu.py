@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...profile.saved import UNLINKED, KernelRecord, OpRecord, OpTrace
+from ...profile.saved import UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place
 from . import folder as common
@@ -41,7 +41,7 @@ def ranks(place: Place) -> list[int]:
     return common.ranks_of(place, common.GPU_FILES)
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read the ops of one rank. Raises TraceError."""
     session = common.open_session(place, common.GPU_FILES, options)
     detail = session.file("gpu_op_detail_info_{}.csv")
@@ -59,16 +59,16 @@ def read(place: Place, options: Options) -> OpTrace:
     return session.trace("GPU", records + host_records(session), kernels)
 
 
-def _details(session: common.Session, place: Place, kernels: list[KernelRecord] | None) -> list[OpRecord]:
+def _details(session: common.Session, place: Place, kernels: list[SavedKernel] | None) -> list[SavedOp]:
     """Return the ops. What the kernels say otherwise is remarked."""
     table = tables.table(place, {})
     op = ("op full name", "op type", "op occurrences", "op total time")
     columns = (*op, "cuda activity cost time", "cuda activity call count")
     table.require(*columns)
-    records: list[OpRecord] = []
+    records: list[SavedOp] = []
     launches: dict[str, tuple[int, float | None]] = {}
     for row, (name, kind, calls, host, device, launched) in session.rows(table, *columns):
-        record = OpRecord(
+        record = SavedOp(
             name=name,
             type=kind or common.op_type(name),
             calls=common.count(table, row, columns[2], calls),
@@ -83,12 +83,12 @@ def _details(session: common.Session, place: Place, kernels: list[KernelRecord] 
     return records
 
 
-def _types(session: common.Session, place: Place) -> list[OpRecord]:
+def _types(session: common.Session, place: Place) -> list[SavedOp]:
     table = tables.table(place, {})
     columns = ("op type", "type occurrences", "total time")
     table.require(*columns)
     return [
-        OpRecord(
+        SavedOp(
             name=kind,
             type=kind,
             calls=common.count(table, row, columns[1], calls),
@@ -98,15 +98,15 @@ def _types(session: common.Session, place: Place) -> list[OpRecord]:
     ]
 
 
-def _kernels(session: common.Session, place: Place) -> list[KernelRecord]:
+def _kernels(session: common.Session, place: Place) -> list[SavedKernel]:
     """Return the kernels; those that differ in their grid only are one."""
     table = tables.table(place, {})
     columns = ("name", "op full name", "stream id", "occurrences", "total duration")
     table.require(*columns)
-    found: dict[tuple[str, str, str], KernelRecord] = {}
+    found: dict[tuple[str, str, str], SavedKernel] = {}
     for row, (name, op, stream, calls, total) in session.rows(table, *columns):
         key = name, op or UNLINKED, f"stream {stream}"
-        known = found.get(key) or KernelRecord(key[0], key[1], calls=0, place=key[2])
+        known = found.get(key) or SavedKernel(key[0], key[1], calls=0, place=key[2])
         ns = session.nanoseconds(table, row, columns[4], total) or 0
         count = common.count(table, row, columns[3], calls)
         found[key] = known._replace(calls=known.calls + count, device_ns=known.device_ns + ns)

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpRecord, OpTrace, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import MOST_OPS, ONCE, Function, executed
@@ -60,7 +61,7 @@ def recognises(place: Place) -> bool:
     return 0 < found.get(1, 0) < 1000 and 7 in found
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it. Raises TraceError. Takes the memory of the ops, at most `MOST_OPS`, and of the names of tensors."""
     with content(place) as data:
         model = _Model(data)
@@ -70,7 +71,7 @@ def read(place: Place, options: Options) -> OpTrace:
             raise TraceError(f"{place}: is no whole ONNX model ({error}). Was it copied whole?") from None
         if _GRAPH not in model.functions:
             raise TraceError(f"{place}: has no graph, so it is no ONNX model")
-    return OpTrace(
+    return SavedProfile(
         source="ONNX model (static: no run)",
         environment=Environment((("onnx", ""),), "", ""),
         records=executed(place, model.functions, _GRAPH),
@@ -149,7 +150,7 @@ class _Model:
         if type_ == "Cast" and to and len(outputs) == 1:
             self._values.setdefault(outputs[0], _Value(to, None))
         function.records.append(
-            OpRecord(
+            SavedOp(
                 texts.get(3) or next(iter(outputs), ""),
                 type_ if domain in _PLAIN_DOMAINS else f"{domain}.{type_}",
                 _key(domain, type_, texts.get(8, "")),

@@ -26,12 +26,13 @@ from typing import Any, NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Shape
+from ...profile.nesting import self_times
+from ...profile.op_key import Shape
+from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
-from ..shared.self_time import self_times
 
 TITLE = "ONNX Runtime profile"
 _ASYNCHRONOUS = frozenset(
@@ -61,7 +62,7 @@ def _is_ours(event: dict[str, Any]) -> bool:
     return event.get("cat") == "Node" and isinstance(args, dict) and {"op_name", "provider"} <= args.keys()
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it; takes 250 bytes a node event beside the records. Raises TraceError."""
     remarks: list[str] = []
     events = _Events()
@@ -77,7 +78,7 @@ def read(place: Place, options: Options) -> OpTrace:
         )
     remarks += _remarks(events)
     steps = _Steps(events)
-    return OpTrace(
+    return SavedProfile(
         source=TITLE,
         environment=Environment((("onnxruntime", ""),), _device(events), ""),
         records=tuple(_records(events, own, steps)),
@@ -193,7 +194,7 @@ class _Steps:
         return len(self._runs)
 
 
-def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[OpRecord]:
+def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[SavedOp]:
     """Yield the runs of each node in each step together, in the order of the file."""
     of_kernels: defaultdict[int, int] = defaultdict(int)
     for *_, duration, event in events.kernels:
@@ -218,10 +219,10 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[OpReco
             yield record
 
 
-def _record(node: _Node) -> OpRecord:
+def _record(node: _Node) -> SavedOp:
     input_dtypes, input_shapes = _described(node.inputs)
     output_dtypes, output_shapes = _described(node.outputs)
-    return OpRecord(
+    return SavedOp(
         node.name,
         node.type,
         node.number,
@@ -245,12 +246,12 @@ def _described(text: bytes) -> tuple[tuple[str, ...], tuple[Shape, ...] | None]:
     return tuple(dtype for dtype, _ in pairs), tuple(shape for _, shape in pairs) if text else None
 
 
-def _kernels(events: _Events, steps: _Steps) -> Iterator[KernelRecord]:
+def _kernels(events: _Events, steps: _Steps) -> Iterator[SavedKernel]:
     launches: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
     for name, op, duration, event in events.kernels:
         launches[name, op or UNLINKED, steps.of[event] if event >= 0 else 0].append(duration)
     for (name, op, step), taken in launches.items():
-        yield KernelRecord(name, op, step, len(taken), sum(taken))
+        yield SavedKernel(name, op, step, len(taken), sum(taken))
 
 
 def _remarks(events: _Events) -> Iterator[str]:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...ops.names import Meaning, meaning, stable
-from ...ops.pytorch_events import STEP, Role, logged
+from ...ops.pytorch_events import STEP, Around, logged
 from ...profile.attribution import NOBODY, owners
 from ...profile.environment import Environment
-from ...profile.saved import OpRecord, OpTrace
+from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 
@@ -43,7 +43,7 @@ def recognises(place: Place) -> bool:
     return _BEGIN.match(place.head) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .execution_json import decoded
@@ -52,7 +52,7 @@ def read(place: Place, options: Options) -> OpTrace:
         return _trace(place, sorted(nodes, key=lambda node: node.id))
 
 
-def _trace(place: Place, nodes: list[Node]) -> OpTrace:
+def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     from .kineto_events import Call
 
     steps = [(node.id, match[1]) for node in nodes if (match := STEP.fullmatch(node.name))]
@@ -64,19 +64,18 @@ def _trace(place: Place, nodes: list[Node]) -> OpTrace:
     index_of: dict[int, int] = {}
     """The op that a node is, or that is around it; -1 for none."""
     parents: list[int] = []
-    in_frame: dict[int, bool] = {}
-    """Of nodes that compile, and all inside: whether that is a frame."""
+    compiling: dict[int, Around] = {}
+    """What lies around those inside a node that compiles, and inside all of these."""
     for node in nodes:
         index_of[node.id] = index_of.get(node.parent, NOBODY)
         category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
         call = Call(node.name, category, *node.tensors(), node.sequence >= 0, log)
         call = calls.setdefault(call, call)
-        compiles = node.parent in in_frame
-        if compiles or call.role in (Role.FRAME, Role.COMPILES):
-            before = in_frame.get(node.parent, False)
-            in_frame[node.id] = before or call.role is Role.FRAME
-            if before or (compiles and call.role is not Role.FRAME):
-                continue
+        around = compiling.get(node.parent, Around.PROGRAM)
+        if (inside := around.inside(call.role)) is not Around.PROGRAM:
+            compiling[node.id] = inside
+        if around.leaves_out(call.role):
+            continue
         if call.meaning is not None:
             parents.append(index_of[node.id])
             index_of[node.id] = len(ops)
@@ -93,7 +92,7 @@ def _trace(place: Place, nodes: list[Node]) -> OpTrace:
         row = rows.setdefault((call, op, step), [0, 0])
         row[0] += 1
         row[1] += owner == number
-    return OpTrace(
+    return SavedProfile(
         TITLE,
         Environment((("torch", ""),), "", ""),
         tuple(_record(*key, *row) for key, row in rows.items()),
@@ -111,8 +110,8 @@ def _meaning(node: Node, call: Call) -> Meaning:
     return found
 
 
-def _record(call: Call, op: str, step: int, number: int, counted: int) -> OpRecord:
-    return OpRecord(
+def _record(call: Call, op: str, step: int, number: int, counted: int) -> SavedOp:
+    return SavedOp(
         call.name,
         stable(call.name),
         step=step,

@@ -27,7 +27,6 @@ Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100 and H100.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -36,17 +35,18 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...ops.cuda_calls import starts_device_work, without_api_version
-from ...ops.cuda_kernels import is_nccl
-from ...ops.names import Kind, stable
-from ...ops.pytorch_events import STEP, Role, compiler_kernels
-from ...ops.vocabulary import COMPILE, COPY
+from ...ops.cuda_kernels import moved
+from ...ops.names import stable
+from ...ops.pytorch_events import STEP, Role, compiler_kernels, is_made_by, may_work
+from ...ops.vocabulary import COMPILE
 from ...profile.environment import Environment
-from ...profile.saved import OUTSIDE, UNLINKED, KernelRecord, OpRecord, OpTrace, Whole
+from ...profile.nesting import TooDeep
+from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile, Whole
 from ..shared.durations import Untimed
 from ..shared.events import CUT, head, read_events
 from ..shared.options import Options, as_number
 from ..shared.place import Place
-from .nesting import Forest, Spans, TooDeep, Tree
+from .nesting import Forest, Spans, Tree
 
 if TYPE_CHECKING:
     from .kineto_events import Call, Events, Kernel
@@ -58,13 +58,6 @@ _Home = tuple[int, "Tree | None", int]
 NO_OP = "(no op)"
 """In place of an op: the launch was outside of all."""
 _CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
-_MOVES = (
-    # A copy to another device of its kind is one on the device.
-    (re.compile(r"Memcpy (?:DtoD|PtoP)\b.*"), "MemcpyDtoD"),
-    (re.compile(r"Memcpy HtoD\b.*"), "MemcpyHtoD"),
-    (re.compile(r"Memcpy DtoH\b.*"), "MemcpyDtoH"),
-    (re.compile(r"Memset\b.*"), "Memset"),
-)
 _SYNCHRONIZE = "Synchronize"
 _DIGITS_END = 1 << 43
 """us from which a float has no digits left for ns."""
@@ -85,7 +78,7 @@ def ranks(place: Place) -> list[int | None]:
     return [as_number(info.get("rank")) if isinstance(info, dict) else None]
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Return what the trace holds. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .kineto_events import OTHERS, Event, Events, ExactEvent
@@ -189,7 +182,7 @@ class _Row:
 
     def is_made_by(self, move: str) -> bool:
         """Tell whether the calls are copies that the device makes by a memcpy, which is counted in their place."""
-        return bool(move and self.call and self.call.meaning and self.call.meaning.op in (COPY, move))
+        return bool(self.call and self.call.meaning and is_made_by(self.call.meaning, move))
 
 
 class _Reading:
@@ -220,9 +213,9 @@ class _Reading:
         """The correlations of what torch.compile launched."""
         meanings = [call.meaning for call in events.calls]
         names = [call.name for call in events.calls]
-        compilers = {n for n, call in enumerate(events.calls) if call.role in (Role.COMPILES, Role.FRAME)}
+        roles = [call.role for call in events.calls]
         machinery = {n for n, call in enumerate(events.calls) if call.role is Role.ANNOTATION and not call.annotates}
-        self.forest = Forest(meanings, names, self.steps.starts, compilers, machinery)
+        self.forest = Forest(meanings, names, self.steps.starts, roles, machinery)
         self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
         for number, thread in enumerate(events.threads):
             self.forest.grow(thread, self.spans.get(number))
@@ -230,7 +223,7 @@ class _Reading:
         self.homes = {tree: self._homes(tree) for tree in self.forest.trees.values()}
         self.rows_of = {tree: self._rows(tree) for tree in self.forest.trees.values()}
 
-    def trace(self) -> OpTrace:
+    def trace(self) -> SavedProfile:
         """Return all of it."""
         if self.on_device:
             self._link(self._driver_calls())
@@ -239,14 +232,14 @@ class _Reading:
             self._time(tree)
         self._remark()
         rows = sorted(self.rows.items(), key=lambda item: (item[1].first_ns, item[1].name, repr(item[0])))
-        return OpTrace(
+        return SavedProfile(
             source=TITLE if self.by_pytorch else _UNKNOWN,
             environment=Environment((("torch", ""),) if self.by_pytorch else (), device=self._device(), arch=""),
             records=tuple(self._record(row) for _, row in rows),
             steps=(*(self.steps.labels or ("",)), *((OUTSIDE,) if self.outside else ())),
             step_ns=self.steps.durations or None,
             kernels=tuple(self._kernels()) if self.events.kernels else None,
-            launches=tuple(OpRecord(call, call, step=step, calls=n) for (step, call), n in sorted(self.calls.items())),
+            launches=tuple(SavedOp(call, call, step=step, calls=n) for (step, call), n in sorted(self.calls.items())),
             peak_memory=self.events.peaks[max(self.events.peaks)] if self.events.peaks else None,
             untold=("Cast", "Copy") if self._shapeless() else (),
             remarks=tuple(self.remarks),
@@ -298,7 +291,7 @@ class _Reading:
             for occurrence, number in copies.items():
                 ns = sum(host[event][occurrence] for event in inside[owner])
                 rows[owner].whole_host.total -= ns
-                self._row_of_move(tree.step, number).whole_host.total += ns
+                self._row_ofmoved(tree.step, number).whole_host.total += ns
         if self.events.kernels:
             device = tree.device_ns(self.homes[tree])
             _add(device, inside, made, [(row.device, row.whole_device) for row in rows])
@@ -309,10 +302,10 @@ class _Reading:
         row.called(start, calls, counts=True)
         return row
 
-    def _row_of_move(self, step: int, number: int) -> _Row:
+    def _row_ofmoved(self, step: int, number: int) -> _Row:
         """Return the row of a memcpy that an op called for."""
         kernel = self.events.kernels[number]
-        return self.rows[step, kernel.name, _move(kernel.name), self._place(kernel)]
+        return self.rows[step, kernel.name, moved(kernel.name), self._place(kernel)]
 
     def _driver_calls(self) -> dict[int, int]:
         """Add the calls of the driver that wait or start device work; return the index of each by its correlation.
@@ -329,7 +322,7 @@ class _Reading:
             first = outer.get(correlation, index)
             if first != index and starts[index] <= starts[first] + durations[first]:
                 continue
-            if self.spans[threads[index]].compiles(starts[index]):
+            if self.spans[threads[index]].compiler.ran_at(starts[index]):
                 self.compiling.add(correlation)
                 continue
             type_ = self.driver_types[number]
@@ -356,7 +349,7 @@ class _Reading:
     def _link(self, calls: dict[int, int]) -> None:
         """Give what the devices did to the ops that launched it."""
         _, starts, durations, threads, _ = self.events.launches.columns()
-        moves = [_move(kernel.name) for kernel in self.events.kernels]
+        moves = [moved(kernel.name) for kernel in self.events.kernels]
         begin = min(calls, default=0)
         alike: dict[tuple[_Home | int, int], list[int]] = {}
         for correlation, start, duration, number, nbytes in zip(*self.events.activities.columns()):
@@ -422,20 +415,20 @@ class _Reading:
     def _name_workers(self) -> None:
         """Make a wrapper that launched kernels itself the op of its calls: functions of autograd, `_foreach` ops."""
         meanings = [(row, row.call.meaning) for row in self.rows.values() if row.call]
-        wrappers = [(row, found) for row, found in meanings if found and found.kind in (Kind.WRAPPER, Kind.GROUP)]
+        wrappers = [(row, found) for row, found in meanings if found and may_work(found)]
         working = {row.type for row, _ in wrappers if row.launches}
         for row, found in wrappers:
             if row.type in working:
                 row.op, row.counted = found.op, row.calls
 
-    def _record(self, row: _Row) -> OpRecord:
+    def _record(self, row: _Row) -> SavedOp:
         times = self._times(row, row.host, row.device)
         whole = None
         if row.call and (row.has_parts or row.counted < row.calls):
             whole = self._times(row, row.whole_host, row.whole_device)
         elif row.whole_host.total:
             whole = times._replace(host_ns=row.whole_host.total)
-        return OpRecord(
+        return SavedOp(
             name=row.name,
             type=row.type,
             step=row.step,
@@ -466,12 +459,12 @@ class _Reading:
             host.most if on_host else None,
         )
 
-    def _kernels(self) -> Iterator[KernelRecord]:
+    def _kernels(self) -> Iterator[SavedKernel]:
         kernels = self.events.kernels
         by_time = sorted(self.launched.items(), key=lambda item: (item[1][2], item[0][:2], repr(kernels[item[0][2]])))
         for (step, launched_by, number), (calls, ns, _) in by_time:
             kernel = kernels[number]
-            yield KernelRecord(kernel.name, launched_by, step, calls, ns, self._place(kernel))
+            yield SavedKernel(kernel.name, launched_by, step, calls, ns, self._place(kernel))
 
     def _place(self, kernel: Kernel) -> str:
         stream = f"stream {kernel.stream}"
@@ -580,10 +573,3 @@ def _driver_type(name: str) -> str:
     if plain.endswith(_SYNCHRONIZE):
         return _SYNCHRONIZE
     return plain if starts_device_work(plain) else ""
-
-
-def _move(kernel: str) -> str:
-    """Return the op that a copy, a memset or a communication is; nothing for a kernel that computes."""
-    if is_nccl(kernel):
-        return kernel.partition("(")[0]
-    return next((op for pattern, op in _MOVES if pattern.match(kernel)), "")

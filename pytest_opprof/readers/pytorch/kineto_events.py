@@ -1,4 +1,4 @@
-"""The events of a Kineto trace, packed: what `traces.torch` makes records of, and where its format is described.
+"""The events of a Kineto trace, packed: what `kineto` makes records of, and where its format is described.
 
 A million events are 30 MB of columns; as objects they would be ten times as much.
 """
@@ -20,9 +20,10 @@ from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
 from ...ops import vocabulary
+from ...ops.dtypes import of_pytorch_event
 from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, logged, meaning_as, role
-from ...profile.saved import Shape
+from ...profile.op_key import Shape
 from .rows import Rows
 
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
@@ -39,29 +40,6 @@ _STARTS_NOTHING = re.compile(
 )
 """Calls of the driver that no kernel comes from: nine in ten of some files."""
 _COPIES = frozenset(vocabulary.CASTS["torch"].split())
-_DTYPES = {
-    "double": "float64",
-    "float": "float32",
-    "c10::Half": "float16",
-    "long": "int64",
-    "long int": "int64",
-    "long long": "int64",
-    "int": "int32",
-    "short": "int16",
-    "short int": "int16",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "unsigned short": "uint16",
-    "unsigned short int": "uint16",
-    "unsigned int": "uint32",
-    "unsigned long": "uint64",
-    "unsigned long int": "uint64",
-    "bool": "bool",
-    "c10::complex<c10::Half>": "complex32",
-    "c10::complex<float>": "complex64",
-    "c10::complex<double>": "complex128",
-}
-"""C++ names of dtypes to PyTorch's own; the rest of c10's are the same in lower case (``c10::BFloat16``)."""
 
 
 class Arguments(Struct, gc=False, frozen=True):
@@ -113,7 +91,7 @@ OTHERS = (
 
 
 class Tensors(NamedTuple):
-    """What the tensors of a call are; fields as those of `OpRecord`."""
+    """What the tensors of a call are; fields as those of `SavedOp`."""
 
     input_shapes: tuple[Shape, ...] | None = None
     output_shapes: tuple[Shape, ...] | None = None
@@ -147,7 +125,7 @@ class Call:
         for kind, shape in zip(_list(self.types), _list(self.dims)):
             if kind == "TensorList" and isinstance(shape, list):
                 found += [(_shape(each), "") for each in shape]
-            elif isinstance(kind, str) and (dtype := _dtype(kind)):
+            elif isinstance(kind, str) and (dtype := of_pytorch_event(kind)):
                 found.append((_shape(shape), dtype))
         return tuple(found)
 
@@ -327,10 +305,3 @@ def _list(text: bytes) -> list[Any]:
 def _shape(dims: object) -> Shape | None:
     """Return the shape, or None where it is not one (symbolic dimensions)."""
     return tuple(dims) if isinstance(dims, list) and all(type(size) is int for size in dims) else None
-
-
-def _dtype(kind: str) -> str:
-    """Return the name of a tensor's dtype; nothing for what is no tensor (``Scalar``, ``ScalarList``)."""
-    if kind.startswith("c10::"):
-        return _DTYPES.get(kind, kind.removeprefix("c10::").lower())
-    return _DTYPES.get(kind, "")

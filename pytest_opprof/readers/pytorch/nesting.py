@@ -15,16 +15,15 @@ from itertools import islice
 from operator import add, lt
 
 from ...ops.names import Meaning
+from ...ops.pytorch_events import COMPILING, Compiler, Role
 from ...profile.attribution import NOBODY, owners
+from ...profile.nesting import NEVER, innermost, nested
 from .rows import Rows, packed
 
-MOST_DEPTH = 1000
-"""Of calls around a launch: some ten in real traces. Each launch is looked for in all of them."""
 _MOST_UNPACKED = 1 << 12
 """Numbers; packed they take a fifth of the memory."""
 _LARGE = 1 << 8
-_NEVER = 1 << 65
-"""After every end: starts and durations have 64 bits."""
+_ALONE = [NOBODY]
 
 
 def _in_order(thread: Rows) -> Iterable[tuple[int, int, int]]:
@@ -44,10 +43,6 @@ def _is_in_order(starts: array[int], serials: array[int]) -> bool:
         return True  # told in a quarter of the time
     following = zip(starts, serials, islice(starts, 1, None), islice(serials, 1, None))
     return all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following)
-
-
-class TooDeep(ValueError):
-    """What is wrong, in words."""
 
 
 @dataclass(eq=False)
@@ -120,13 +115,7 @@ class Spans:
         """The indices of those."""
         self._first = packed([])
         """When they began."""
-        self.compiled: list[tuple[int, int]] = []
-        """When the thread compiled: begins and ends, in order."""
-
-    def compiles(self, time: int) -> bool:
-        """Tell whether the thread compiled at *time*."""
-        last = bisect_right(self.compiled, (time, _NEVER)) - 1
-        return last >= 0 and time < self.compiled[last][1]
+        self.compiler = Compiler()
 
     def add(self, tree: Tree, starts: list[int], ends: list[int]) -> None:
         """Add an outermost call, the last occurrence of its tree."""
@@ -146,18 +135,8 @@ class Spans:
         if place < 0:
             return None
         tree, root = self._trees[place], self._roots[place]
-        last = bisect_right(self._starts, start, root, root + len(tree.calls)) - 1
-        for moment in (end, start):
-            event = last - root
-            for _ in range(MOST_DEPTH):
-                if event < 0 or self._ends[root + event] >= moment:
-                    break
-                event = tree.parents[event]
-            else:
-                raise TooDeep(f"has more than {MOST_DEPTH} calls in each other, which no program has")
-            if event >= 0:
-                return tree, event, self._numbers[place]
-        return None
+        event = innermost(self._starts, self._ends, tree.parents, start, end, root)
+        return None if event == NOBODY else (tree, event, self._numbers[place])
 
 
 class Forest:
@@ -168,20 +147,19 @@ class Forest:
         meanings: Sequence[Meaning | None],
         names: Sequence[str],
         steps: Sequence[int],
-        compilers: Collection[int],
+        roles: Sequence[Role],
         left_out: Collection[int],
     ) -> None:
         """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
 
-        *steps* are the times at which they begin; what lies before the first belongs to it. *compilers* are the calls
-        that compile: what is inside those is left out, but for those of them that are ops. Calls that are *left_out*
-        are as if they were not there.
+        *steps* are the times at which they begin; what lies before the first belongs to it. By their *roles* what
+        torch.compile did is left out. Calls that are *left_out* are as if they were not there.
         """
         self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
         self._meanings = meanings
         self._names = names
-        self._later_steps = [*steps[1:], _NEVER]
-        self._compilers = compilers
+        self._later_steps = [*steps[1:], NEVER]
+        self._compiling = {call: role for call, role in enumerate(roles) if role in COMPILING}
         self._left_out = left_out
 
     def grow(self, thread: Rows, spans: Spans | None) -> None:
@@ -191,19 +169,19 @@ class Forest:
         """
         occurrences: dict[Tree, list[int]] = defaultdict(list)
         is_annotation = [meaning is None for meaning in self._meanings]
-        # The innermost event: when it ends, and its index in the tree; -1 outside of all.
-        until, node = _NEVER, -1
+        until = -NEVER
         step = 0
-        # Of the tree that is not yet whole.
-        key: list[int] = []
+        # Of the outermost call that began last, and what is inside it.
+        calls: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
-        self_ns: list[int] = []
 
         def close() -> None:
             if ends[0] >= 1 << 63:
                 raise OverflowError("a number beyond 64 bits")
-            tree = self._tree(key, starts)
+            # Of one alone all is known without looking.
+            around, self_ns = nested(starts, ends) if len(ends) > 1 else (_ALONE, [ends[0] - starts[0]])
+            tree = self._tree(step, calls, around, starts)
             own = occurrences[tree]
             own += self_ns
             if len(own) > _MOST_UNPACKED:
@@ -213,59 +191,48 @@ class Forest:
                 spans.add(tree, starts, ends)
 
         events = _in_order(thread)
-        if self._compilers or self._left_out:
-            events = self._of_program(events, spans.compiled if spans else [])
+        if self._compiling or self._left_out:
+            events = self._of_program(events, spans.compiler if spans else Compiler())
         for start, duration, call in events:
             end = start + duration
-            while start >= until or end > until:
-                node = key[2 * node + 2]
-                until = ends[node] if node >= 0 else _NEVER
-            if node >= 0:
-                self_ns[node] -= duration
-            elif is_annotation[call]:
-                continue  # around a tree
-            else:
-                if key:
+            if start >= until or end > until:
+                if is_annotation[call]:
+                    until = -NEVER
+                    continue  # around a tree
+                if calls:
                     close()
                 while start >= self._later_steps[step]:
                     step += 1
-                key, starts, ends, self_ns = [step], [], [], []
-            key += (call, node)
-            node = len(self_ns)
-            self_ns.append(duration)
+                calls, starts, ends = [], [], []
+                until = end
+            calls.append(call)
             starts.append(start)
             ends.append(end)
-            until = end
-        if key:
+        if calls:
             close()
         for tree, own in occurrences.items():
             tree.occurrences += packed(own)
 
-    def _of_program(
-        self, events: Iterable[tuple[int, int, int]], compiled: list[tuple[int, int]]
-    ) -> Iterable[tuple[int, int, int]]:
-        """Yield *events*, but not what is left out or inside one that compiles; append to *compiled* when that was."""
-        until = op_until = -_NEVER
-        for start, duration, call in events:
-            if call in self._compilers:
-                is_op = self._meanings[call] is not None
-                if start >= until:
-                    until = start + duration
-                    compiled.append((start, until))
-                elif not is_op or start < op_until:
+    def _of_program(self, events: Iterable[tuple[int, int, int]], compiler: Compiler) -> Iterable[tuple[int, int, int]]:
+        """Yield *events*, but not what is left out or inside one that compiles; say to *compiler* when that was."""
+        for event in events:
+            start, duration, call = event
+            role = self._compiling.get(call)
+            if role:
+                if compiler.leaves_out(start, start + duration, role):
                     continue
-                op_until = start + duration if is_op else op_until
-            elif start < until or call in self._left_out:
+            elif start < compiler.until or call in self._left_out:
                 continue
-            yield start, duration, call
+            yield event
 
-    def _tree(self, key: list[int], starts: list[int]) -> Tree:
-        """Return the tree that has the step and the (call, parent) of each event as its *key*, once more."""
+    def _tree(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
+        """Return the tree of a step that has these calls and the parent of each, once more."""
+        key = [step, *calls, *parents]
         # Of a large one numbers would take five times the memory.
         nodes = tuple(key) if len(key) < _LARGE else packed(key).tobytes()
         tree = self.trees.get(nodes)
         if tree is None:
-            tree = self.trees[nodes] = self._planted(key[0], key[1::2], key[2::2], starts)
+            tree = self.trees[nodes] = self._planted(step, calls, parents, starts)
         tree.count += 1
         return tree
 

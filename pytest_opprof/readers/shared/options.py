@@ -10,7 +10,7 @@ class Options:
     """How a profile is to be read."""
 
     partial: bool = False
-    """Read what is whole of a file that was cut, and say in `OpTrace.remarks` how much is missing."""
+    """Read what is whole of a file that was cut, and say in `SavedProfile.remarks` how much is missing."""
     rank: int | None = None
     """Which rank, of a place with several."""
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ...errors import TraceError
-from ...profile.saved import OpRecord, Shape
+from ...profile.op_key import Shape
+from ...profile.saved import SavedOp
 from .place import Place
 
 MOST_OPS = 500_000
@@ -33,7 +34,7 @@ _MOST_LINE = 1 << 22
 class Function:
     """The ops of a function, and how often it calls which others."""
 
-    records: list[OpRecord] = field(default_factory=list)
+    records: list[SavedOp] = field(default_factory=list)
     called: Counter[str] = field(default_factory=Counter)
 
 
@@ -61,9 +62,9 @@ class Types:
     shapes: tuple[Shape, ...] | None = None
 
 
-def op_record(name: str, opcode: str, inputs: Types, outputs: Types) -> OpRecord:
+def op_record(name: str, opcode: str, inputs: Types, outputs: Types) -> SavedOp:
     """Return the record of one op."""
-    return OpRecord(
+    return SavedOp(
         name,
         opcode,
         input_shapes=inputs.shapes,
@@ -73,7 +74,7 @@ def op_record(name: str, opcode: str, inputs: Types, outputs: Types) -> OpRecord
     )
 
 
-def dot_operations(record: OpRecord, contracted: str) -> float | None:
+def dot_operations(record: SavedOp, contracted: str) -> float | None:
     """Return the operations of a dot product that sums over the *contracted* dimensions (``0, 2``) of its left side.
 
     A multiplication and an addition for each pair of elements.
@@ -85,7 +86,7 @@ def dot_operations(record: OpRecord, contracted: str) -> float | None:
     return 2 * prod(record.output_shapes[0]) * prod(summed)
 
 
-def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tuple[OpRecord, ...]:
+def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tuple[SavedOp, ...]:
     """Return the ops of every function that *entry* reaches, each as often as it does.
 
     Raises TraceError when there are none, when a function is missing, or when one calls itself.

@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OUTSIDE, KernelRecord, OpRecord, OpTrace
+from ...profile.nesting import self_times
+from ...profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
-from ..shared.self_time import self_times
 
 TITLE = "JAX / XLA profiler trace"
 _NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
@@ -75,7 +75,7 @@ def _names_a_plane(event: dict[str, Any]) -> bool:
     return event.get("name") == "process_name" and isinstance(name, str) and name.startswith(("/host:", "/device:"))
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it; takes 250 bytes an op event beside the records. Raises TraceError."""
     from ..shared.event_types import JaxEvent
 
@@ -164,7 +164,7 @@ class Events:
             self.calls[_module(match[1])].append(Span(start, duration, ""))
 
 
-def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) -> OpTrace:
+def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) -> SavedProfile:
     """Return the profile of *events*. Raises TraceError when there are none."""
     if not events.ops:
         raise TraceError(
@@ -172,7 +172,7 @@ def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) 
             " and waited for (jax.block_until_ready)?"
         )
     steps = _Steps(events)
-    return OpTrace(
+    return SavedProfile(
         source=source,
         environment=Environment(((_framework(events), ""),), _device(events), ""),
         records=tuple(_records(events, steps)),
@@ -255,7 +255,7 @@ def _outermost(spans: list[Span]) -> list[Span]:
     return found
 
 
-def _records(events: Events, steps: _Steps) -> Iterator[OpRecord]:
+def _records(events: Events, steps: _Steps) -> Iterator[SavedOp]:
     own = self_times(events.threads, events.starts, events.durations)
     groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for event, (which, run) in enumerate(zip(events.which, events.run)):
@@ -266,7 +266,7 @@ def _records(events: Events, steps: _Steps) -> Iterator[OpRecord]:
         taken = [own[event] for event in members]
         calls = _calls(events, members)
         type_ = op.type or _type(op.name)
-        record = OpRecord(
+        record = SavedOp(
             op.name,
             type_,
             op.module,
@@ -305,7 +305,7 @@ def _apart(events: Events, pieces: list[int]) -> int:
     return count
 
 
-def _kernels(events: Events, steps: _Steps) -> Iterator[KernelRecord]:
+def _kernels(events: Events, steps: _Steps) -> Iterator[SavedKernel]:
     """Yield what has a name of its own, not that of its instruction: on an accelerator."""
     ops, names = list(events.ops), list(events.names)
     groups: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -314,7 +314,7 @@ def _kernels(events: Events, steps: _Steps) -> Iterator[KernelRecord]:
             groups[called, which, steps.of[run]].append(duration)
     for (called, which, step), taken in groups.items():
         place = events.processes.get(ops[which].process, "")
-        yield KernelRecord(names[called], ops[which].name, step, len(taken), sum(taken), place)
+        yield SavedKernel(names[called], ops[which].name, step, len(taken), sum(taken), place)
 
 
 def _fusions(events: Events) -> Iterator[str]:

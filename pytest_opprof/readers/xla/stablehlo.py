@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import (
@@ -61,13 +61,13 @@ def recognises(place: Place) -> bool:
     return _BEGIN.match(place.head) is not None and _DIALECT.search(place.head) is not None
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it. Raises TraceError. Takes the memory of the ops, at most `static.Size`, and of one line."""
     module = _Module(place)
     for number, line in enumerate(lines(place), 1):
         module.take(_plain(line), number)
     module.close()
-    return OpTrace(
+    return SavedProfile(
         source="StableHLO text (static: no run)",
         environment=Environment((("jax", ""),), "", ""),
         records=executed(place, module.functions, "main"),

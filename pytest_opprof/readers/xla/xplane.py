@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...errors import TraceError
-from ...profile.saved import OpTrace
+from ...profile.saved import SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.wire import BYTES, VARINT, Broken, Data, Field, content, fields, signed, text, varint
@@ -63,7 +63,7 @@ def _name(data: Data, message: Field) -> str:
     )
 
 
-def read(place: Place, options: Options) -> OpTrace:
+def read(place: Place, options: Options) -> SavedProfile:
     """Read it; takes 250 bytes an op event beside the records. Raises TraceError."""
     events = Events()
     remarks: list[str] = []
