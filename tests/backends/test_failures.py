@@ -10,7 +10,7 @@ import pytest
 
 from pytest_opprof import op
 from pytest_opprof.backends import Backend, Options
-from pytest_opprof.backends.failures import collecting, entered
+from pytest_opprof.backends.failures import entered
 from pytest_opprof.backends.registry import threads_limited
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.recorder import Recorder
@@ -154,7 +154,7 @@ def test_an_error_of_ours_is_not_wrapped() -> None:
 
     backend = Fragile()
     backend.collect = lambda options: lost()  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(BackendError, match=r"^lost this window$"), collecting(backend, Options()):
+    with pytest.raises(BackendError, match=r"^lost this window$"), entered(backend, lambda: backend.collect(Options())):
         pass
 
 
