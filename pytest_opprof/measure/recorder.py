@@ -159,9 +159,10 @@ class Recorder:
         try:  # costs nothing, and ranges may be many
             for backend, log in self._recording:  # noqa: B007  # the last one is blamed
                 log.mark(of_range)
-        except OpprofError:
-            raise
         except Exception as error:
+            self._drop()  # some logs are in the next interval, others are not
+            if isinstance(error, OpprofError):
+                raise
             raise failure(backend, error) from error
         # A range changes nothing in what is active.
         self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
@@ -178,15 +179,15 @@ class Recorder:
                 self._recording.append((backend, _checked(backend, log)))
             self._live = stack.pop_all()
         self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
-        self._mark()
         self._around, user_ops.recording = user_ops.recording, self
+        self._mark()
         self._paused_ns += perf_counter_ns() - begin
 
     def _stop(self) -> None:
         begin = perf_counter_ns()
         live, self._live = self._live, None
         if live is None:
-            raise BackendError("the profiler could not be started again after an inner window closed")
+            raise BackendError("the profiler failed where an inner window began or ended, and recorded no more")
         user_ops.recording = self._around
         self._ranges.interval_ends(0)  # the last interval is in no window
         live.close()
@@ -209,6 +210,9 @@ class Recorder:
     def abandon(self) -> None:
         """Stop collecting and drop what was recorded: the test failed, or left a window open."""
         self._open.clear()
+        self._drop()
+
+    def _drop(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             user_ops.recording, self._ranges = self._around, Ranges()
