@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 PIP = python -m pip --disable-pip-version-check --quiet
 RUN = python
 
-.PHONY: demo test lint types coverage wheel performance clean
+.PHONY: demo test lint types coverage wheel performance schemas clean
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
@@ -41,6 +41,10 @@ wheel:
 # Our own op counts against our own baselines.
 performance: $(VENV)/installed-test
 	$(BIN)/python -m pytest --opprof $(ARGS) tests/performance
+
+# The published JSON Schemas of baselines, from the types they are decoded into; a test compares them.
+schemas: $(VENV)/installed
+	$(BIN)/python -m pytest_opprof.baselines.format
 
 $(VENV)/python:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'needs Python 3.10 or newer: make PYTHON=python3.x')"

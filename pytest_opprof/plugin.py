@@ -102,13 +102,10 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
         return
     from .errors import OpprofError
-    from .pytest_plugin.fixture import SESSION
-    from .pytest_plugin.session import Session
+    from .pytest_plugin.session import register
 
     try:
-        session = Session(config)
-        config.pluginmanager.register(session, SESSION)
-        session.register_companions()
+        register(config)
     except OpprofError as error:
         raise pytest.UsageError(str(error)) from error
 

@@ -38,7 +38,9 @@ for module in _MODULES.split():
 if HAS_TORCH:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # it imports what torch deprecates
-        importlib.import_module("torch._dynamo")  # can be imported only once: it registers ops
+        # These can be imported only once: they register ops and kinds of caches.
+        for module in ("torch._dynamo", "torch._inductor.runtime.autotune_cache", "torch._inductor.codecache"):
+            importlib.import_module(module)
 
 
 SHARED = Path(__file__).parents[2] / "shared" / "profiles"
@@ -52,6 +54,20 @@ def shared(path: str) -> Path:
         # Continuous integration has them: there a skip would hide what only they can show.
         (pytest.fail if "OPPROF_REQUIRE_SHARED" in os.environ else pytest.skip)(f"{found} is not there")
     return found
+
+
+_started: list[object] = []
+"""The processes that the running test started."""
+sys.addaudithook(lambda event, arguments: _started.append(arguments[0]) if event == "subprocess.Popen" else None)
+
+
+@pytest.fixture(autouse=True)
+def _what_starts_a_process_is_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    _started.clear()
+    yield
+    if _started and not request.node.get_closest_marker("processes"):
+        # In CI those that are marked run in a job of their own.
+        pytest.fail(f"the test started {_started[0]}: mark it with @pytest.mark.processes")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -122,10 +138,10 @@ def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
 
 def thrice(pytester: pytest.Pytester) -> None:
     """Let the one process in each baseline stand for the three that times are judged by."""
-    for path in pytester.path.rglob("*.py.json"):
+    for path in pytester.path.rglob("*.py.times.json"):
         document = json.loads(path.read_text())
-        for windows in document["tests"].values():
-            for times in (times for window in windows.values() for times in window.get("times", {}).values()):
+        for windows in document["times"].values():
+            for times in (times for machines in windows.values() for times in machines.values()):
                 conditions = [times[key] for key in ("wait_us", "yardstick_us") if key in times]
                 for processes in (*times["ops_us"].values(), times["total_us"], *conditions):
                     processes *= 3

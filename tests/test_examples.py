@@ -71,6 +71,7 @@ CHANGES = {
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.processes
 def test_a_change_fails_the_tests_it_made_worse_with_the_op_named(recorded: Path, tmp_path: Path, name: str) -> None:
     before, after, line = CHANGES[name]
     folder = Path(shutil.copytree(recorded, tmp_path / "changed"))
@@ -84,11 +85,13 @@ def test_a_change_fails_the_tests_it_made_worse_with_the_op_named(recorded: Path
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.processes
 def test_the_suite_passes_unchanged(recorded: Path) -> None:
     done = run(recorded, "--opprof", "-k", "forward and not language")
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.processes
 def test_the_demo_shows_a_pass_and_then_a_failure() -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "demo.py", "numpy_filter"], capture_output=True, text=True, check=False

@@ -40,6 +40,7 @@ FINDS_SOMETHING = "opprof diff mindspore-2.0"
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.processes
 def test_every_command_works_on_the_example_in_the_order_they_stand(tmp_path: Path) -> None:
     (example,) = PYTHON
     (tmp_path / "test_model.py").write_text(example, encoding="utf-8")
@@ -73,6 +74,31 @@ def test_files_that_the_readme_links_to_are_there() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links
     assert [link for link in links if not (Path(__file__).parent.parent / link).exists()] == []
+
+
+@pytest.mark.processes
+def test_its_line_for_git_hides_changed_times_and_shows_changed_calls(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^baselines/.*times\.json .*$", README, re.MULTILINE)
+    assert line in (Path(__file__).parent.parent / ".gitattributes").read_text(encoding="utf-8")
+    folder = tmp_path / "baselines" / "numpy-2.4.6-cpu-x86_64" / "tests"
+    folder.mkdir(parents=True)
+    (tmp_path / ".gitattributes").write_text(f"{line}\n")
+    files = [folder / "test_a.py.json", folder / "test_a.py.times.json", folder.parent / "test_b.py.times.json"]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "core.autocrlf=false", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    git("init", "-q")
+    for content in ('{"a": 1}\n', '{"a": 2}\n'):
+        for path in files:
+            path.write_text(content)
+        if "1" in content:
+            git("add", ".")
+    diff = git("diff")
+    assert diff.count('+{"a": 2}') == 1
+    assert diff.count("\nBinary files ") == 2
+    assert git("check-attr", "linguist-generated", str(files[1])).endswith("linguist-generated: set\n")
 
 
 def test_the_report_of_the_self_check_is_what_it_prints() -> None:

@@ -19,7 +19,7 @@ from ..profile.calls import Calls, calls_of
 from ..profile.timings import run_of
 
 if TYPE_CHECKING:
-    from ..results.run import Plain
+    from ..results.window import WindowResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Entry:
     calls: Mapping[str, Calls]
     times: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     """By machine: what each process timed."""
+    mismatched: frozenset[str] = frozenset()
+    """The machines whose times in the file are of other calls, and not among these."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> Entry:
@@ -53,11 +55,12 @@ class Entry:
 
         Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
         few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
+        Times in the file that are of other calls go.
         """
         if not self.allows(now.calls):
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
-        return replace(self, times={**self.times, **now.times}) if fresh else self
+        return replace(self, times={**self.times, **now.times} if fresh else self.times, mismatched=frozenset())
 
     def _is_unlike(self, now: Entry, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
@@ -71,22 +74,11 @@ class Baselines:
 
     environment: Environment
     tests: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+    unused_times: tuple[str, ...] = ()
+    """The times in its files that nothing is judged by, and why, in words."""
 
 
-def entry_of(window: Plain) -> Entry:
-    """Return what a baseline keeps of a plain window; times measured in parallel are not kept."""
-    calls = {op: Calls(min(stats["calls"]), max(stats["calls"])) for op, stats in window["ops"].items()}
-    calls |= {op: Calls(least, most, varies=True) for op, (least, most) in window.get("vary", {}).items()}
-    timed = tuple(_run(run) for run in window["runs"])
-    return Entry(calls, {window["machine"]: timed} if timed else {})
-
-
-def _run(plain: Plain) -> Run:
-    return Run(
-        tuple(plain["total_ns"]),
-        {op: tuple(samples) for op, samples in plain["ops_ns"].items()},
-        tuple(plain["wait_ns"]),
-        tuple(plain["yardstick_ns"]),
-        plain["threads"],
-        tuple(plain.get("disturbed", ())),
-    )
+def entry_of(window: WindowResult) -> Entry:
+    """Return what a baseline keeps of a window; times measured in parallel are not kept."""
+    varying = {op: Calls(least, most, varies=True) for op, (least, most) in window.vary.items()}
+    return Entry(window.calls | varying, {window.machine: window.runs} if window.runs else {})

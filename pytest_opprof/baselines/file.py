@@ -1,134 +1,204 @@
 """What each test did when it was last accepted: JSON files in the repository, made to be reviewed.
 
-``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the tests of one module in one environment. Keys
-are sorted, one op a line; calls stand by themselves, so that a changed count is a changed line. Times are kept by
-machine below them, since calls agree between CPU models and times do not: the raw rounds of several processes.
+``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the calls of the tests of one module in one
+environment. Keys are sorted, one op a line: a changed count is a changed line, and nothing else is. Beside it,
+``test_model.py.times.json`` holds the raw rounds of several processes, by machine: calls agree between CPU models,
+times do not. They name the calls that were timed by a digest: after a merge or a revert of one file of the two, times
+of other calls are not used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BaselineError
-from ..profile.timings import Run
-
-if TYPE_CHECKING:
-    pass
-
-
 from ..machine.files import write_atomically
 from ..profile.calls import Calls
-from ..profile.environment import environment_of, plain_environment
-from ..profile.timings import OUTSIDE
+from ..profile.timings import OUTSIDE, Run
 from ..results.document import read_document
 from .entry import Baselines, Entry
+from .place import times_of
+from .upgrade import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
 
-SCHEMA = 2
+if TYPE_CHECKING:
+    from .format import CallsFile, KeptCalls, KeptTimes, TimesFile
+
+_Kind = TypeVar("_Kind")
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
 """What the file tells of how the rounds were measured, where it is known: the key, and the field of Run."""
 
 
 def load(path: Path) -> Baselines:
-    """Read and check a baseline file, of this or an older schema version.
+    """Read and check the file of calls at *path*, of this or an older schema version, and that of times beside it.
 
     Raises BaselineError, with what to do, for one that cannot be used. Returns at once for a file that is no baseline:
     size is bounded, nesting too.
     """
-    document = _upgraded(read_document(path, "baseline file"), path)
-    # JSON Schema takes 3 s a megabyte: it is asked what is wrong, not whether.
-    if problem := next(_contradictions(document) if _is_sound(document) else problems(document), None):
-        raise BaselineError(f"{path}: {problem}. Restore the file, or delete it and run pytest --opprof-update")
-    return Baselines(
-        environment_of(document["environment"]),
-        {
-            test: {window: _entry(entry) for window, entry in windows.items()}
-            for test, windows in document["tests"].items()
-        },
-    )
+    from .format import CallsFile
+
+    beside = times_of(path)
+    document, own_times = upgraded(read_document(path, "baseline file"), path)
+    calls = _decoded(path, document, CallsFile)
+    for test, windows in calls.tests.items():
+        for window, kept in windows.items():
+            for op, plain in kept.calls.items():
+                if (counted := _calls(plain)).least > counted.most:
+                    raise _broken(path, f"[{test!r}][{window!r}]['calls'][{op!r}]: the range is empty")
+    if own_times is not None:
+        unused = [f"{path.name} is of an older schema, and has times itself; an update replaces both"]
+        return _joined(path, calls, _checked_times(path, own_times), unused if beside.exists() else [])
+    return _joined(beside, calls, load_times(beside) if beside.exists() else None, [])
 
 
-def problems(document: object) -> Iterator[str]:
-    """Yield what is wrong with a *document* of the current schema version: what JSON Schema finds first."""
-    for error in _validator().iter_errors(document):
-        where = "".join(f"[{part!r}]" for part in error.absolute_path) or "the file"
-        yield f"{where}: {error.message[:200]}"
-        return
-    yield from _contradictions(document)
+def load_times(path: Path) -> TimesFile:
+    """Read and check a file of times by itself. Raises BaselineError."""
+    document = read_document(path, "file of baseline times")
+    check_version(document, path, TIMES_SCHEMA)
+    return _checked_times(path, document)
 
 
-def _contradictions(document: Any) -> Iterator[str]:
-    """Yield what no schema can say is wrong."""
-    for test, window, entry in _windows(document):
-        ranges = {op: _range(calls) or (0, 0) for op, calls in entry["calls"].items()}
-        reversed_ = [op for op, (least, most) in ranges.items() if least > most]
-        yield from (f"[{test!r}][{window!r}]['calls'][{op!r}]: the range is empty" for op in reversed_)
-        for machine, times in entry.get("times", {}).items():
-            where = f"[{test!r}][{window!r}]['times'][{machine!r}]"
-            conditions = filter(None, map(times.get, _CONDITIONS))
-            by_round = [times["total_us"], *times["ops_us"].values(), *conditions]
-            if len({tuple(map(len, processes)) for processes in by_round}) > 1:
-                yield f"{where}: the numbers of processes or rounds differ"
-            if unknown := times["ops_us"].keys() - entry["calls"].keys() - {OUTSIDE}:
-                yield f"{where}: {min(unknown)!r} is timed, but has no calls"
+def _checked_times(path: Path, document: object) -> TimesFile:
+    from .format import TimesFile
+
+    times = _decoded(path, document, TimesFile)
+    for where, kept in _each(times):
+        conditions = [processes for key in _CONDITIONS if (processes := getattr(kept, key))]
+        by_round = [kept.total_us, *kept.ops_us.values(), *conditions]
+        if len({tuple(map(len, processes)) for processes in by_round}) > 1:
+            raise _broken(path, f"{_shown(*where)}: the numbers of processes or rounds differ")
+    return times
 
 
-def _windows(document: Any) -> Iterator[tuple[str, str, Any]]:
-    for test, windows in document["tests"].items():
-        for window, entry in windows.items():
-            yield test, window, entry
+def _decoded(path: Path, document: object, kind: type[_Kind]) -> _Kind:
+    from ..results.schema import decoded
 
-
-def save(path: Path, baselines: Baselines) -> None:
-    """Write a baseline file atomically: it is the old one or the new one, never half of it.
-
-    Raises BaselineError when it cannot be written.
-    """
     try:
-        write_atomically(path, dump(baselines))
-    except OSError as error:
-        raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from error
+        return decoded(document, kind)
+    except ValueError as error:
+        raise _broken(path, str(error)) from None
 
 
-def dump(baselines: Baselines) -> str:
-    """Return the text of a baseline file."""
-    return _pretty(
-        {
-            "environment": plain_environment(baselines.environment),
-            "schema": SCHEMA,
-            "tests": {
-                test: {window: _plain(entry) for window, entry in windows.items()}
-                for test, windows in baselines.tests.items()
-            },
-        }
-    )
+def _broken(path: Path, problem: str) -> BaselineError:
+    return BaselineError(f"{path}: {problem}. Restore the file, or delete it and run pytest --opprof-update")
 
 
-def _plain(entry: Entry) -> dict[str, object]:
-    calls = {op: _plain_calls(calls) for op, calls in entry.calls.items()}
-    times = {machine: _plain_times(runs) for machine, runs in entry.times.items()}
-    return {"calls": calls, "times": times} if times else {"calls": calls}
+def _each(times: TimesFile) -> Iterator[tuple[tuple[str, str, str], KeptTimes]]:
+    for test, windows in times.times.items():
+        for window, machines in windows.items():
+            yield from (((test, window, machine), kept) for machine, kept in machines.items())
 
 
-def _plain_calls(calls: Calls) -> object:
+def _shown(*where: str) -> str:
+    return f"['times']{''.join(f'[{part!r}]' for part in where)}"
+
+
+def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[str]) -> Baselines:
+    """Return the baselines of a module. Raises BaselineError where *times*, read from *path*, do not fit its calls."""
+    from msgspec import to_builtins
+
+    if times and times.environment != calls.environment:
+        raise _broken(path, "['environment']: is not that of the calls beside it")
+    tests: dict[str, dict[str, Entry]] = {}
+    for test, windows in calls.tests.items():
+        for window, kept in windows.items():
+            machines = times.times.get(test, {}).get(window, {}) if times else {}
+            own = digest(to_builtins(kept.calls))
+            of_these = {machine: each for machine, each in machines.items() if each.calls_digest == own}
+            for machine, each in of_these.items():
+                if unknown := each.ops_us.keys() - kept.calls.keys() - {OUTSIDE}:
+                    raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} is timed, but has no calls")
+            tests.setdefault(test, {})[window] = Entry(
+                {op: _calls(plain) for op, plain in kept.calls.items()},
+                {machine: tuple(_runs(each)) for machine, each in of_these.items()},
+                frozenset(machines.keys() - of_these.keys()),
+            )
+    for (test, window, machine), _ in _each(times) if times else ():
+        entry = tests.get(test, {}).get(window)
+        if entry is None or machine in entry.mismatched:
+            why = "is of other calls; pytest --opprof-update records it" if entry else "has no calls"
+            unused.append(f"{_shown(test, window, machine)}: {why}; opprof baselines prune removes it")
+    return Baselines(calls.environment.environment, tests, tuple(unused))
+
+
+def save(path: Path, baselines: Baselines) -> list[Path]:
+    """Write the file of calls at *path* and that of times beside it, and return which of them changed.
+
+    Each is the old one or the new one, never half of it; one that would say the same stays as it is, and one with
+    nothing to say is removed. Raises BaselineError when one cannot be written.
+    """
+    from msgspec import to_builtins
+
+    calls, times = _documents(baselines)
+    changed = []
+    # Times first: an interruption leaves times of calls that are not there yet, which nothing is judged by. An older
+    # file, which has both in one, keeps its own until it is replaced.
+    for at, document, has_any in ((times_of(path), times, times.times), (path, calls, calls.tests)):
+        plain = to_builtins(document)
+        try:
+            if has_any and not _holds(at, plain):
+                write_atomically(at, _pretty(plain))
+                changed.append(at)
+            elif not has_any and at.exists():
+                at.unlink()
+                changed.append(at)
+        except OSError as error:
+            raise BaselineError(f"{at}: cannot be written: {error.strerror or error}") from error
+    return sorted(changed)
+
+
+def _holds(path: Path, plain: object) -> bool:
+    """Tell whether the file at *path* says this already, in whatever layout."""
+    try:
+        return path.exists() and read_document(path, "baseline file") == plain
+    except BaselineError:
+        return False
+
+
+def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
+    from msgspec import to_builtins
+
+    from ..results.environment import EnvironmentResult
+    from .format import CallsFile, KeptWindow, TimesFile
+
+    environment = EnvironmentResult.of(baselines.environment)
+    calls: dict[str, dict[str, KeptWindow]] = {}
+    times: dict[str, dict[str, dict[str, KeptTimes]]] = {}
+    for test, windows in baselines.tests.items():
+        for window, entry in windows.items():
+            kept = KeptWindow({op: _kept_calls(each) for op, each in entry.calls.items()})
+            calls.setdefault(test, {})[window] = kept
+            if entry.times:
+                own = digest(to_builtins(kept.calls))
+                machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
+                times.setdefault(test, {})[window] = machines
+    return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times)
+
+
+def _kept_calls(calls: Calls) -> KeptCalls:
+    from .format import Varying
+
     if calls.varies:
-        return {"varies": [calls.least, calls.most]}
+        return Varying([calls.least, calls.most])
     return calls.most if calls.least == calls.most else [calls.least, calls.most]
 
 
-def _plain_times(runs: Sequence[Run]) -> dict[str, object]:
-    plain: dict[str, object] = {
-        "threads": runs[0].threads,
-        "total_us": [_microseconds(run.total_ns) for run in runs],
-        "ops_us": {op: [_microseconds(run.ops_ns[op]) for run in runs] for op in runs[0].ops_ns},
-    }
-    for key, name in _CONDITIONS.items():
-        if all(getattr(run, name) for run in runs):
-            plain[key] = [_microseconds(getattr(run, name)) for run in runs]
-    return plain
+def _kept_times(runs: Sequence[Run], calls_digest: str) -> KeptTimes:
+    from .format import KeptTimes
+
+    return KeptTimes(
+        calls_digest,
+        ops_us={op: [_microseconds(run.ops_ns[op]) for run in runs] for op in runs[0].ops_ns},
+        threads=runs[0].threads,
+        total_us=[_microseconds(run.total_ns) for run in runs],
+        **{
+            key: [_microseconds(getattr(run, name)) for run in runs]
+            for key, name in _CONDITIONS.items()
+            if all(getattr(run, name) for run in runs)
+        },
+    )
 
 
 def _microseconds(times_ns: Iterable[int]) -> list[float]:
@@ -145,126 +215,27 @@ def _pretty(value: object, indent: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
 
 
-def _entry(plain: Mapping[str, Any]) -> Entry:
-    times = {machine: tuple(_runs(times)) for machine, times in plain.get("times", {}).items()}
-    return Entry({op: _calls(calls) for op, calls in plain["calls"].items()}, times)
+def _calls(kept: KeptCalls) -> Calls:
+    if isinstance(kept, int):
+        return Calls(kept, kept)
+    least, most = kept if isinstance(kept, list) else kept.varies
+    return Calls(least, most, varies=not isinstance(kept, list))
 
 
-def _calls(plain: Any) -> Calls:
-    least, most = _range(plain) or (plain, plain)
-    return Calls(int(least), int(most), isinstance(plain, dict))  # JSON Schema takes 1.0 for an integer
-
-
-def _range(plain: Any) -> list[int] | None:
-    """Return the fewest and the most calls, where a document has both."""
-    return plain["varies"] if isinstance(plain, dict) else plain if isinstance(plain, list) else None
-
-
-def _runs(times: Mapping[str, Any]) -> Iterator[Run]:
-    for number, total in enumerate(times["total_us"]):
+def _runs(kept: KeptTimes) -> Iterator[Run]:
+    for number, total in enumerate(kept.total_us):
         known: dict[str, Any] = {
-            name: _nanoseconds(times[key][number]) for key, name in _CONDITIONS.items() if key in times
+            name: _nanoseconds(by_process[number])
+            for key, name in _CONDITIONS.items()
+            if (by_process := getattr(kept, key))
         }
         yield Run(
             _nanoseconds(total),
-            {op: _nanoseconds(processes[number]) for op, processes in times["ops_us"].items()},
-            threads=times["threads"],
+            {op: _nanoseconds(processes[number]) for op, processes in kept.ops_us.items()},
+            threads=kept.threads,
             **known,
         )
 
 
 def _nanoseconds(times_us: Iterable[float]) -> tuple[int, ...]:
     return tuple(round(us * 1000) for us in times_us)
-
-
-def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    version = document.get("schema")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise BaselineError(f"{path}: has no schema version; this is no baseline file of pytest-opprof")
-    if version > SCHEMA:
-        raise BaselineError(
-            f"{path}: has schema version {version}, this pytest-opprof reads up to {SCHEMA}. Upgrade pytest-opprof"
-        )
-    while version < SCHEMA:
-        document = {**_UPGRADES[version](document), "schema": version + 1}
-        version += 1
-    return document
-
-
-def _without_times(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of schema 1 without its times: they are of one process, and judge nothing."""
-    for windows in _dicts(document.get("tests")):
-        for entry in _dicts(windows):
-            entry.pop("device_us", None)
-    return document
-
-
-def _dicts(found: object) -> list[dict[str, Any]]:
-    return [value for value in found.values() if isinstance(value, dict)] if isinstance(found, dict) else []
-
-
-_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _without_times}
-"""For each older schema version, what makes it the next."""
-
-
-def _is_sound(document: object) -> bool:
-    """Tell, fast, whether JSON Schema would find nothing; False where only it can tell."""
-    import msgspec
-
-    try:
-        msgspec.convert(document, _document_type())
-    except (msgspec.ValidationError, RecursionError):
-        return False
-    return True
-
-
-@cache
-def _document_type() -> Any:
-    """Return the schema as types. Imported here: only a run with baselines needs msgspec."""
-    from typing import Annotated, Literal
-
-    from msgspec import UNSET, Meta, UnsetType, defstruct
-
-    count = Annotated[int, Meta(ge=1, le=10**15)]
-    range_ = Annotated[list[Annotated[int, Meta(ge=0, le=10**15)]], Meta(min_length=2, max_length=2)]
-    varying = defstruct("Varying", [("varies", range_)], forbid_unknown_fields=True)
-    rounds = Annotated[list[Annotated[float, Meta(ge=0, le=1e15)]], Meta(min_length=1)]
-    processes = Annotated[list[rounds], Meta(min_length=1)]
-    times = defstruct(
-        "Times",
-        [
-            ("ops_us", dict[str, processes]),
-            ("threads", Annotated[int, Meta(ge=0, le=10**6)]),
-            ("total_us", processes),
-            ("wait_us", processes | UnsetType, UNSET),
-            ("yardstick_us", processes | UnsetType, UNSET),
-        ],
-        forbid_unknown_fields=True,
-    )
-    window = defstruct(
-        "Window",
-        [("calls", dict[str, count | range_ | varying]), ("times", dict[str, times], {})],  # type: ignore[valid-type]
-        forbid_unknown_fields=True,
-    )
-    environment = defstruct(
-        "Environment",
-        [
-            ("arch", str),
-            ("device", Annotated[str, Meta(min_length=1)]),
-            ("frameworks", Annotated[dict[str, str], Meta(min_length=1)]),
-            ("timing", Literal["", "async", "sync"]),
-        ],
-        forbid_unknown_fields=True,
-    )
-    tests = dict[str, Annotated[dict[str, window], Meta(min_length=1)]]  # type: ignore[valid-type]
-    fields = [("environment", environment), ("schema", Literal[2]), ("tests", tests)]
-    return defstruct("Document", fields, forbid_unknown_fields=True)
-
-
-@cache
-def _validator() -> Any:
-    # Imported here: 50 ms that only a run with baselines should pay.
-    from jsonschema import Draft202012Validator
-
-    schema = Path(__file__).parents[1] / "schema" / f"baseline-{SCHEMA}.json"
-    return Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))

@@ -1,4 +1,7 @@
-"""The baselines of one run: files read once, entries looked up and replaced, changed files written at the end."""
+"""The baselines of one run: files read once, entries looked up and replaced, changed files written at the end.
+
+A path here is that of a file of calls; the times beside it come and go with it.
+"""
 
 from __future__ import annotations
 
@@ -81,8 +84,12 @@ class Store:
         return self._read[path]
 
     def drop_tests(self, path: Path, tests: Iterable[str]) -> None:
-        """Remove all that a file has of *tests*; `save` writes it. Raises BaselineError for a file that is broken."""
+        """Remove all that a file has of *tests*, and times that nothing is judged by; `save` writes it.
+
+        Raises BaselineError for a file that is broken.
+        """
         content, module = self._loaded(path), place.module_of(self.root, path)
+        self._changes.setdefault(path, (content.environment, []))
         for test in tests:
             for window in content.tests[test]:
                 self.drop(content.environment, module, test, window)
@@ -118,16 +125,19 @@ class Store:
         return len({(target_module, target) for *_, target_module, target, _ in found})
 
     def save(self) -> list[Path]:
-        """Write the changed files and return them. Raises BaselineError at the first that cannot be written."""
+        """Write or remove the changed files, and return them.
+
+        Raises BaselineError at the first that cannot be written.
+        """
         if not self._changes:
             return []
+        changed = []
         with _locked(self.root):
             for path, (environment, changes) in self._changes.items():
                 # Read again: another run may have written other tests of the module meanwhile.
                 self._read.pop(path, None)
                 written = self._read[path] = _with(self._own(path, environment), changes)
-                _write(path, written)
-        changed = list(self._changes)
+                changed += file.save(path, written)
         self._changes.clear()
         return changed
 
@@ -204,13 +214,6 @@ def _with(content: Baselines, changes: list[_Change]) -> Baselines:
         if entry is not None:
             tests[test][window] = entry
     return Baselines(content.environment, {test: windows for test, windows in tests.items() if windows})
-
-
-def _write(path: Path, content: Baselines) -> None:
-    if content.tests:
-        file.save(path, content)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _loaded(path: Path) -> Baselines | BaselineError:

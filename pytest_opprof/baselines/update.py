@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..measure.plan import Settings
-from ..profile.environment import Environment, environment_of
+from ..profile.environment import Environment
 from ..profile.timings import Run
-from ..results.run import Plain, TestRecord
+from ..results.run import TestRecord
 from ..results.test_id import split_id
-from ..results.window import BODY
+from ..results.window import BODY, WindowResult
 from ..verdict.stored_rule import STORED_RULE, clean_processes, has_lone_best
 from ..verdict.tolerances import LEAST_ROUNDS
 from .entry import Entry, entry_of
@@ -37,16 +37,16 @@ class Updates:
         """Tell whether `write` would change the calls that are kept of *test*."""
         return any(self._changes_calls(_where(test.id, window), window) for window in _compared(test))
 
-    def _changes_calls(self, where: _Where, window: Plain) -> bool:
+    def _changes_calls(self, where: _Where, window: WindowResult) -> bool:
         base = self._store.entry(*where)
         return base is None or (self._settings.update == "all" and not base.allows(entry_of(window).calls))
 
-    def lacks_times(self, node_id: str, window: Plain) -> bool:
+    def lacks_times(self, node_id: str, window: WindowResult) -> bool:
         """Tell whether the baseline of a window needs times that more processes have to give."""
-        if window["runs"]:
+        if window.runs:
             return self._entry_to_put(_where(node_id, window), window) is not None
         base = self._store.entry(*_where(node_id, window))
-        runs = base.times.get(window["machine"], ()) if base else ()
+        runs = base.times.get(window.machine, ()) if base else ()
         return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
 
     def write(self, tests: Iterable[TestRecord], times: bool) -> tuple[dict[str, int], list[Path]]:
@@ -75,7 +75,7 @@ class Updates:
             self._store.drop(environment, *split_id(record.id), window)
         return bool(gone)
 
-    def _put(self, where: _Where, window: Plain, times: bool) -> str:
+    def _put(self, where: _Where, window: WindowResult, times: bool) -> str:
         entry = self._entry_to_put(where, window, times)
         if entry is None:
             return "unchanged"
@@ -85,17 +85,17 @@ class Updates:
         self._store.put(*where, entry)
         return word
 
-    def _entry_to_put(self, where: _Where, window: Plain, times: bool = True) -> Entry | None:
+    def _entry_to_put(self, where: _Where, window: WindowResult, times: bool = True) -> Entry | None:
         """Return the new baseline of a window, None if the old one stays."""
         base, now = self._store.entry(*where), entry_of(window)
-        if not times or window["rounds"] < LEAST_ROUNDS:
+        if not times or window.rounds < LEAST_ROUNDS:
             now = Entry(now.calls)  # times of so few rounds are never judged
         if base is None:
             return now
         if self._settings.update == "new" and where not in self._new:
             return None
-        noisy = self._is_noisy(base.times.get(window["machine"], ()))
-        entry = base.updated(now, window["machine"], window["times_changed"] or noisy)
+        noisy = self._is_noisy(base.times.get(window.machine, ()))
+        entry = base.updated(now, window.machine, window.times_changed or noisy)
         return None if entry == base else entry
 
     def _is_noisy(self, runs: Sequence[Run]) -> bool:
@@ -105,19 +105,19 @@ class Updates:
         return self._settings.noise != "ignore" and weak
 
 
-def _compared(test: TestRecord) -> list[Plain]:
+def _compared(test: TestRecord) -> list[WindowResult]:
     """Return the windows of a test that have baselines: none of one that failed."""
-    return [window for window in test.windows if window["verdict"] is not None] if test.outcome == "passed" else []
+    return [window for window in test.windows if window.verdict is not None] if test.outcome == "passed" else []
 
 
-def _where(node_id: str, window: Plain) -> _Where:
+def _where(node_id: str, window: WindowResult) -> _Where:
     """Return what finds the baseline of a window in the store."""
-    return (environment_of(window["environment"]), *split_id(node_id), window["name"])
+    return (window.environment.environment, *split_id(node_id), window.name)
 
 
 def by_environment(record: TestRecord) -> dict[Environment, set[str]]:
     """Return the names of the windows of a test that were measured, by what measured them."""
     found: dict[Environment, set[str]] = {}
     for window in record.windows:
-        found.setdefault(environment_of(window["environment"]), set()).add(window["name"])
+        found.setdefault(window.environment.environment, set()).add(window.name)
     return found

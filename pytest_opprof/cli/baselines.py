@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from ..baselines.store import Store
 from ..errors import BaselineError, UsageError
 from ..report.listing import clean
 from ..units import plural
+
+_LONE = "has times of a module without calls"
 
 
 def add(commands: Any) -> None:
@@ -53,10 +55,12 @@ def _list(arguments: argparse.Namespace) -> bool:
         print(clean(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
-                timed = "; ".join(
-                    f"{runs[0].rounds} rounds in {plural(len(runs), 'process')} on {machine}"
-                    for machine, runs in sorted(entry.times.items())
-                )
+                said = {
+                    machine: f"{runs[0].rounds} rounds in {plural(len(runs), 'process')} on {machine}"
+                    for machine, runs in entry.times.items()
+                }
+                said |= {machine: f"times of other calls on {machine}" for machine in entry.mismatched}
+                timed = "; ".join(said[machine] for machine in sorted(said))
                 calls = sum(calls.most for calls in entry.calls.values())
                 ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
                 print(clean(f"  {test}  {window}: {ops}"))
@@ -64,19 +68,36 @@ def _list(arguments: argparse.Namespace) -> bool:
 
 
 def _check(arguments: argparse.Namespace) -> bool:
-    wrong = 0
-    paths = _files(arguments.dir)
-    for path in paths:
-        try:
-            content = file.load(path)
-            expected = place.path_of(arguments.dir, content.environment, place.module_of(arguments.dir, path))
-            if expected != path:
-                raise BaselineError(f"{path}: is for {content.environment.full} and belongs in {expected.parent}")
-        except BaselineError as error:
-            print(error)
-            wrong += 1
-    print(f"{plural(len(paths), 'baseline file')}, {wrong} wrong")
+    paths, lone = _files(arguments.dir), list(place.lone_times(arguments.dir))
+    times = [beside for path in paths if (beside := place.times_of(path)).exists()]
+    found = [wrong for path in paths for wrong in _wrong(arguments.dir, path)]
+    found += [(path, f"{path}: {_LONE}. Restore them, or let opprof baselines prune remove it") for path in lone]
+    for _, said in found:
+        print(said)
+    wrong = len({path for path, _ in found})
+    print(f"{plural(len(paths) + len(times) + len(lone), 'baseline file')}, {wrong} wrong")
     return bool(wrong)
+
+
+def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what is wrong with the file of calls at *path* and that of times beside it, and in which of them."""
+    beside, said = place.times_of(path), ""
+    try:
+        if beside.exists():
+            file.load_times(beside)
+    except BaselineError as error:
+        said = str(error)
+        yield beside, said
+    try:
+        content = file.load(path)
+    except BaselineError as error:
+        if str(error) != said:
+            yield path, str(error)
+        return
+    expected = place.path_of(root, content.environment, place.module_of(root, path))
+    if expected != path:
+        yield path, f"{path}: is for {content.environment.full} and belongs in {expected.parent}"
+    yield from ((beside, f"{beside}: {unused}") for unused in content.unused_times)
 
 
 def _prune(arguments: argparse.Namespace) -> bool:
@@ -89,10 +110,12 @@ def _prune(arguments: argparse.Namespace) -> bool:
             " was removed. Run this in the project whose baselines they are, with the same root directory"
         )
     store = Store(arguments.dir)
+    unused = []
     for path in paths:
         # One that is broken may hold what another test needs: nothing is removed before it is mended.
         if isinstance(content := store.at(path), BaselineError):
             raise content
+        unused += [(path, said) for said in content.unused_times]
     folders = {path.relative_to(arguments.dir).parts[0] for path in paths}
     gone: dict[Path, list[str]] = {}
     for path, test in stale(arguments.dir, folders, collected, store.at, arguments.all_devices):
@@ -104,9 +127,17 @@ def _prune(arguments: argparse.Namespace) -> bool:
         for test in tests:
             print(clean(f"{path}: {test}"))
         store.drop_tests(path, tests)
+    for path, said in unused:
+        print(clean(f"{place.times_of(path)}: {said}"))
+        store.drop_tests(path, [])
+    lone = list(place.lone_times(arguments.dir))
+    for path in lone:
+        print(clean(f"{path}: {_LONE}"))
     if not arguments.dry_run:
         store.save()
-    total = sum(map(len, gone.values()))
+        for path in lone:
+            path.unlink()
+    total = sum(map(len, gone.values())) + len(unused) + len(lone)
     print(f"{plural(total, 'stale baseline')}{' would be' if arguments.dry_run else ''} removed")
     return False
 

@@ -63,7 +63,8 @@ def _run(arguments: argparse.Namespace) -> bool:
 def _judged(found: formats.Found, trace: OpTrace, budget: Budget, arguments: argparse.Namespace) -> tuple[str, bool]:
     """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for what cannot be judged."""
     from ..report.failure import failure
-    from ..results.window import BODY, WindowReport
+    from ..results.judged import JudgedWindow
+    from ..results.window import BODY, WindowNumbers
 
     named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
     if named and trace.inferred_types and not arguments.allow_inferred:
@@ -79,7 +80,7 @@ def _judged(found: formats.Found, trace: OpTrace, budget: Budget, arguments: arg
     findings = budget.check(profile)
     if not findings:
         return _kept(found, trace, profile, arguments), False
-    window = WindowReport(BODY, profile, findings)
+    window = JudgedWindow(WindowNumbers.of(BODY, profile), findings)
     text = failure(str(found), [window], 5, False, "", "opprof show -t 0 lists them")
     if profile.steps > 1:
         text += f"\nlimits hold{_each(profile.steps)}; --steps chooses some"

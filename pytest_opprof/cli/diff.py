@@ -1,100 +1,130 @@
-"""``opprof diff``: a saved profile against another one."""
+"""``opprof diff``: any two of saved profile, run (``--opprof-json``) and baseline file."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
-from ..profile.saved import OpTrace
 from ..report import listing
-from ..units import parse_duration, parse_share
+from ..units import parse_duration, parse_share, plural
 from . import read
 
 if TYPE_CHECKING:
-    from ..profile.timings import Run
+    from ..results.judged import JudgedWindow
+    from ..verdict.compare import Diff
+    from ..verdict.judgement import Judgement
+    from ..verdict.tolerances import Limits
+    from .sides import Kept, Side
+
+_WHAT = (
+    "compare two of saved profiles, runs (--opprof-json) and baseline files; exit 1 when the second is worse, 2 when"
+    " nobody can tell"
+)
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser's *commands*."""
-    diff = commands.add_parser("diff", help="compare two saved profiles; exit 1 when the second is worse")
-    diff.add_argument("base", type=Path, help="the profile before")
-    diff.add_argument("now", type=Path, help="the profile after")
-    read.add_source(diff)
-    diff.add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
-    diff.add_argument("--base-rank", metavar="N", help="another rank of the profile before")
-    diff.add_argument("--tolerance", default="10%", help="how much slower is slower (default: 10%%)")
-    diff.add_argument("--floor", default="20 us", help="a smaller change of time is none (default: 20 us)")
-    diff.add_argument("--by", choices=("type", "name", "shape"), default="type", help="what an op is (default: type)")
-    diff.add_argument("-t", "--top", type=int, default=10, metavar="K", help="unchanged ops to show (default: 10)")
-    diff.add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    diff.set_defaults(run=_run)
+    """Add the command to the parser's *commands*, and the name that it had for runs."""
+    for name, text in (("diff", _WHAT), ("judge", "the old name of diff, for two runs")):
+        parser = commands.add_parser(name, help=text, description=_WHAT)
+        parser.add_argument("base", type=Path, help="what was before")
+        parser.add_argument("now", type=Path, help="what is now")
+        read.add_source(parser)
+        add_argument = parser.add_argument
+        add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
+        add_argument("--base-rank", metavar="N", help="another rank of the profile before")
+        add_argument("--test", metavar="ID", help="which test of a run or baseline to compare with a profile")
+        add_argument("--window", metavar="NAME", default="body", help="which of its windows (default: body)")
+        add_argument("--tolerance", metavar="PERCENT", help="how much slower is slower (default: 13%%, profiles 10%%)")
+        add_argument("--op-tolerance", metavar="PERCENT", help="the same of a single op (default: 25%%, profiles 10%%)")
+        add_argument("--floor", metavar="TIME", help="a smaller change is none (default: 2 us, profiles 20 us)")
+        add_argument("--ignore-noise", action="store_true", help="let rounds of a run that waited for a CPU count, too")
+        add_argument("--by", choices=("type", "name", "shape"), default="type", help="what an op is (default: type)")
+        add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
+        add_argument("--format", choices=("table", "markdown", "json"), default="table")
+        parser.set_defaults(run=_run, name=name)
 
 
 def _run(arguments: argparse.Namespace) -> bool:
-    """Compare two profiles; return whether the second is worse."""
-    # Imported here, with NumPy behind them: to show a profile needs neither.
-    from ..profile.calls import calls_of
-    from ..profile.timings import run_of
-    from ..results.window import BODY, WindowReport
+    """Compare the two; return whether the second is worse."""
+    # Imported here, with NumPy behind it: to show a profile needs none of it.
+    from .sides import side
+
+    if arguments.name == "judge":
+        print("opprof: judge is called diff now, and compares more than runs", file=sys.stderr)
+    rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
+    base = side(arguments, arguments.base, rank, steps)
+    now = side(arguments, arguments.now, arguments.rank, arguments.steps)
+    if "profile" in (base.kind, now.kind):
+        return _profiles(arguments, base, now)
+    return _windows(arguments, base, now)
+
+
+def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
+    """Compare a profile with another one, or with a window of a run or baseline."""
+    from ..results.judged import JudgedWindow
     from ..verdict.compare import compare
     from ..verdict.judgement import Judgement, Verdict
     from ..verdict.stored_rule import Rule, judge, unjudged
     from ..verdict.tolerances import Limits
 
-    base_rank, base_steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
-    base = read.read_one(arguments, arguments.base, base_rank, base_steps, "diff")
-    now = read.read_one(arguments, arguments.now, arguments.rank, arguments.steps, "diff")
-    floor = parse_duration(arguments.floor, "--floor")
-    tolerance = parse_share(arguments.tolerance, "--tolerance")
-    limits = Limits(tolerance, floor, tolerance, floor, 0.0025)
-    profiles = [trace.profile(by=arguments.by) for trace in (base, now)]
-    before, after = map(calls_of, profiles)
-    base_run, now_run = ([run] if (run := run_of(profile, wall=False)) else [] for profile in profiles)
-    if not base_run and not now_run:
+    before, after = (each.only(arguments.test, arguments.window) for each in (base, now))
+    floor_ns = parse_duration(arguments.floor or "20 us", "--floor")
+    tolerance = parse_share(arguments.tolerance or "10%", "--tolerance")
+    op_tolerance = parse_share(arguments.op_tolerance, "--op-tolerance") if arguments.op_tolerance else tolerance
+    limits = Limits(tolerance, floor_ns, op_tolerance, floor_ns, 0.0025)
+    old, new = before.entry.runs, after.entry.runs
+    if not old and not new:
         timing = Judgement(Verdict.OK)  # there are calls alone, and they are compared
-    elif why := _no_times(base_run, now_run) or _other_steps(profiles[0].steps, profiles[1].steps):
-        timing = unjudged(why, now_run, base_run)
+    elif not old or not new:
+        timing = unjudged(f"the profile {'after' if old else 'before'} has no times", new, old)
+    elif old[0].rounds != new[0].rounds:
+        why = f"the fastest of {old[0].rounds} steps is not that of {new[0].rounds}"
+        timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     else:
-        timing = judge(base_run, now_run, Rule(limits, 1, 1, 1))
-    diff = compare(before, after, timing, limits)
-    window = WindowReport(BODY, profiles[1], diff=diff)
+        timing = judge(old, new, Rule(limits, 1, 1, 1))
+    window = JudgedWindow(after.numbers, diff=compare(before.entry.calls, after.entry.calls, timing, limits))
+    assert window.diff is not None
     if arguments.format == "json":
-        print(listing.document(_diff_document(base, now, diff)))
+        print(listing.document({**_both(base, before, now, after), **_plain(window.diff)}))
     else:
         style = "github" if arguments.format == "markdown" else "simple"
-        print("\n".join(map(listing.clean, _diff_text(base, now, window, arguments.top, style))))
-    worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
+        top = 10 if arguments.top is None else arguments.top
+        text = _text(
+            _both(base, before, now, after), window, max(before.numbers.rounds, after.numbers.rounds), top, style
+        )
+        print("\n".join(map(listing.clean, text)))
+    worse = any(row.verdict.is_regression for row in (*window.diff.rows, window.diff.total))
     if base.is_cut or (now.is_cut and not worse):
         raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
-    if diff.times and not worse:
-        raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
+    if window.diff.times and not worse:
+        why = window.diff.times
+        raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {why}")
     return worse
 
 
-def _no_times(base: Sequence[Run], now: Sequence[Run]) -> str:
-    return "" if base and now else f"the profile {'after' if base else 'before'} has no times"
+def _both(base: Side, before: Kept, now: Side, after: Kept) -> dict[str, Any]:
+    return {
+        key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
+        for key, side, kept in (("base", base, before), ("now", now, after))
+    }
 
 
-def _other_steps(base: int, now: int) -> str:
-    """Return why the fastest of some steps is not compared with that of others."""
-    if base == now:
-        return ""
-    return f"the fastest of {base} steps is not that of {now}; --base-steps and --steps choose as many of each"
-
-
-def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -> Iterator[str]:
+def _text(both: dict[str, Any], window: JudgedWindow, steps: int, top: int, style: str) -> Iterator[str]:
     from ..report.table import table
 
-    yield f"{base.source}  [{base.environment}] -> {now.source}  [{now.environment}]"
-    if base.environment != now.environment:
+    assert window.diff is not None
+    base, now = both["base"], both["now"]
+    yield f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]"
+    if base["environment"] != now["environment"]:
         yield "the environments differ: so may ops and times, for no fault of the program"
     yield from (f"  {finding}" for finding in window.regressions)
     yield from (f"  {improvement}" for improvement in window.diff.improvements())
     yield ""
-    if max(len(base.steps), len(now.steps)) > 1:
+    if steps > 1:
         yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
     yield from "\n".join(table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
     yield f"verdict: {window.diff.verdict.value}"
@@ -102,7 +132,91 @@ def _diff_text(base: OpTrace, now: OpTrace, window: Any, top: int, style: str) -
         yield "(of calls: neither profile has times)"
 
 
-def _diff_document(base: OpTrace, now: OpTrace, diff: Any) -> dict[str, Any]:
+def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
+    """Compare the windows that two runs or baselines have in common."""
+    from ..results.judged import JudgedWindow
+    from ..results.run import WORDS, status
+    from ..results.window import titled
+    from ..verdict.compare import compare_counts_first
+    from ..verdict.judgement import Verdict
+    from ..verdict.tolerances import STORED
+
+    top = 5 if arguments.top is None else arguments.top
+    limits = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
+    base, now = base.beside(now), now.beside(base)
+    windows: dict[tuple[str, str], JudgedWindow] = {}
+    for key in (key for key in now.windows if key in base.windows):
+        before, after = base.windows[key], now.windows[key]
+        timing = _timing(before, after, limits, arguments.ignore_noise)
+        diff = compare_counts_first(before.entry.calls, after.entry.calls, timing, limits, top)
+        windows[key] = JudgedWindow(after.numbers, diff=diff)
+    if not windows:
+        raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
+    if arguments.format == "json":
+        found = [{"test": test, "window": name, **_plain(window.diff)} for (test, name), window in windows.items()]
+        print(listing.document({"base": str(base.path), "now": str(now.path), "windows": found}))
+    else:
+        style = "github" if arguments.format == "markdown" else "simple"
+        for line in _report(windows, top, style):
+            print(listing.clean(line))
+        for side, others in ((base, base.windows.keys() - now.windows), (now, now.windows.keys() - base.windows)):
+            for key in sorted(others):
+                print(listing.clean(f"only in {side.path}: {titled(*key)}"))
+        words = [status([window]) for window in windows.values()]
+        counted = [f"{words.count(word)} {said}" for word, said in WORDS.items() if word in words]
+        judged = sum(window.times_judged for window in windows.values())
+        total = f"{plural(len(windows), 'window')} compared, {judged} by time, {words.count('ok')} ok"
+        print(f"opprof: {', '.join([total, *counted])}")
+    worse = any(window.findings for window in windows.values())
+    if not worse and all(window.untimed and window.verdict is Verdict.INCOMPARABLE for window in windows.values()):
+        raise UsageError("no times could be compared, so that nobody can tell whether the second run is slower")
+    return worse
+
+
+def _timing(before: Kept, after: Kept, limits: Limits, ignore_noise: bool) -> Judgement:
+    from ..profile.timings import without_noise
+    from ..verdict.judgement import Verdict, undecided
+    from ..verdict.stored_rule import Rule, judge, unjudged
+    from ..verdict.tolerances import MOST_PROCESSES, PROCESSES
+
+    common = next((machine for machine in after.machines if machine in before.machines), None)
+    environments = [kept.numbers.environment.environment.full for kept in (before, after)]
+    differ = {"environment": environments} if environments[0] != environments[1] else {}
+    if common is None and before.machines and after.machines:
+        differ = differ or {"machine": [before.machines[0], after.machines[0]]}
+    for what, (one, other) in differ.items():
+        why = f"the runs differ in their {what}: {one}, then {other}"
+        return unjudged(why, after.runs(after.machines[0]) if after.machines else [])
+    old, new = before.runs(common or ""), after.runs(common or "")
+    if ignore_noise:
+        old, new = list(map(without_noise, old)), list(map(without_noise, new))
+    found = judge(old, new, Rule(limits))
+    if not found.settled and found.verdict is Verdict.SLOWER:
+        needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
+        why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
+        return undecided(found, why)
+    return found
+
+
+def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: str) -> Iterator[str]:
+    from ..report.failure import failure
+    from ..results.window import titled
+    from ..verdict.judgement import Verdict
+
+    for (test, _), window in windows.items():
+        title = titled(test, window.name)
+        if window.findings:
+            yield from [*failure(test, [window], top, top == 0, "", "-t 0 shows them", style).splitlines(), ""]
+        elif window.verdict is Verdict.NOISY:
+            yield f"{title}: {window.verdict.value}: {window.untimed}"
+        elif window.untimed:
+            yield f"{title}: times not compared: {window.untimed}"
+        yield from (f"{title}: {line}" for line in window.remarks)
+
+
+def _plain(diff: Diff | None) -> dict[str, Any]:
+    assert diff is not None
+
     def plain(row: Any) -> dict[str, Any]:
         return {
             "op": row.op,
@@ -114,8 +228,6 @@ def _diff_document(base: OpTrace, now: OpTrace, diff: Any) -> dict[str, Any]:
         }
 
     return {
-        "base": {"source": base.source, "environment": base.environment.full},
-        "now": {"source": now.source, "environment": now.environment.full},
         "verdict": diff.verdict.value,
         "times_not_judged": diff.times or None,
         "total": plain(diff.total),

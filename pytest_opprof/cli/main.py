@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from pathlib import Path
 
 from .. import __version__
 from ..errors import OpprofError
@@ -51,26 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"opprof {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    for command in (ops, backends, selfcheck, show, diff, check, convert, formats):
+    for command in (ops, backends, selfcheck, show, diff, check, convert, formats, baselines):
         command.add(commands)
-
-    text = "compare two --opprof-json files; exit 1 when the second is worse, 2 when they cannot be compared"
-    judge = commands.add_parser("judge", help=text, description=text)
-    judge.add_argument("base", type=Path, help="the run before, measured with --opprof-processes=5")
-    judge.add_argument("now", type=Path, help="the run after, measured with --opprof-processes=6")
-    judge.add_argument("--tolerance", metavar="PERCENT", help="how much slower a window may be (default: 13%%)")
-    judge.add_argument("--op-tolerance", metavar="PERCENT", help="how much slower a single op may be (default: 25%%)")
-    judge.add_argument("--floor", metavar="TIME", help="what a window has to be slower by to count (default: 2 us)")
-    judge.add_argument("--ignore-noise", action="store_true", help="let rounds that waited for a CPU count, too")
-    judge.add_argument("-t", "--top", type=int, default=5, metavar="K", help="unchanged ops to show (default: 5)")
-    judge.set_defaults(run=_judge)
-
-    baselines.add(commands)
     return parser
-
-
-def _judge(arguments: argparse.Namespace) -> bool:
-    # Imported here, with NumPy behind it.
-    from .runs import judge_runs
-
-    return judge_runs(arguments)

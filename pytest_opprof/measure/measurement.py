@@ -78,3 +78,13 @@ class Measurement:
         """Drop the windows but for the first *kept*: they were warm-up."""
         del self.windows[kept:]
         self.rounds = [window for window in self.rounds if window in self.windows]
+
+    @contextmanager
+    def repeated(self) -> Iterator[list[Window]]:
+        """Keep what was measured so far; yield where the windows are that are opened until the context ends."""
+        kept = self.windows, self.rounds
+        self.windows, self.rounds = [], []
+        try:
+            yield self.windows
+        finally:
+            self.windows, self.rounds = kept

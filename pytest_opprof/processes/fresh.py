@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
+from msgspec import Struct, convert, to_builtins
 
 from ..machine.core import LOOKING_PATIENCE_S, Core
+from ..results.run import TestRecord
 from ..results.test_id import id_of
+from ..results.window import WindowResult
 from .parent import Parent, why
 from .this_run import CORE
+
+
+class Measured(Struct):
+    """What such a run measured of a test."""
+
+    windows: list[WindowResult] = []
+    why: str = ""
+    """What went wrong; empty if nothing did."""
 
 
 class Fresh:
     """The hooks of such a run: it collects, then measures the tests that it is asked for, until that run has ended.
 
-    It answers with the plain windows of each test (`runs.plain_window`), or why there are none.
+    It answers with what it measured of each test.
     """
 
     def __init__(self, config: pytest.Config, parent: Parent) -> None:
@@ -26,7 +37,7 @@ class Fresh:
         self._files = {Path(file) for file in parent.told["files"]}
         """The files of the tests that it may be asked for."""
         self._errors: dict[str, str] = {}
-        self._answer: dict[str, Any] = {}
+        self._answer = Measured()
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Collect only what it may be asked for."""
@@ -41,26 +52,26 @@ class Fresh:
     def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
         """Run the tests that it is asked for; `Parent.ask` ends that."""
         items = {id_of(item): item for item in session.items}
-        answers: dict[str, Any] | None = None
+        answers: dict[str, Measured] = {}
         while True:
-            asked = self._parent.ask("ready", answers)
+            asked = self._parent.ask("ready", to_builtins(answers))
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
             # What a node below the item does not need stays: here the fixtures of its module, for the next time.
             last = found[-1].parent if found and asked["stays"] else None
             for item, following in zip(found, [*found[1:], last]):
-                self._answer = answers[id_of(item)] = {"windows": [], "why": ""}
+                self._answer = answers[id_of(item)] = Measured()
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def _missing(self, test: str) -> dict[str, Any]:
+    def _missing(self, test: str) -> Measured:
         errors = [f"{file}: {error}" for file, error in self._errors.items() if test.startswith(file)]
-        return {"windows": [], "why": "; ".join(errors) or "pytest did not collect it there"}
+        return Measured(why="; ".join(errors) or "pytest did not collect it there")
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what was measured, and what went wrong."""
         if report.when == "call" and hasattr(report, "opprof"):
-            self._answer["windows"] = report.opprof["windows"]
+            self._answer.windows = convert(report.opprof, TestRecord).windows
         if not report.passed:
-            self._answer["why"] = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"
+            self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
+from .fresh import Measured
 from .this_run import CORE, command
 
 _STAYING = PROCESSES - 1
@@ -106,6 +108,6 @@ def measured(
     child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays})
     _, answers = child.hear(patience_s)
     return {
-        test: Answer({window["name"]: entry_of(window) for window in answer["windows"]}, answer["why"])
-        for test, answer in answers.items()
+        test: Answer({window.name: entry_of(window) for window in answer.windows}, answer.why)
+        for test, answer in convert(answers, dict[str, Measured]).items()
     }

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 
 import pytest
+from msgspec.structs import replace
 
 from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError
 from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..profile.calls import in_all
-from ..profile.timings import disturbances
-from ..results.run import Plain, TestRecord, plain_run
-from ..results.window import titled
+from ..profile.timings import Run, disturbances
+from ..results.run import TestRecord
+from ..results.window import WindowResult, titled
 from ..units import plural
 from ..verdict.stored_rule import STORED_RULE, clean_processes, is_steady
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -34,9 +35,9 @@ ADAPTS = {
 """What makes a test do more or less in each run, and what to do about it."""
 
 
-def is_timed(window: Plain) -> bool:
+def is_timed(window: WindowResult) -> bool:
     """Tell whether a window has rounds enough to be judged."""
-    return window["rounds"] >= LEAST_ROUNDS and any(stats["device_ns"] for stats in window["ops"].values())
+    return window.rounds >= LEAST_ROUNDS and any(each.device_ns for each in window.ops.values())
 
 
 class Recording:
@@ -50,7 +51,7 @@ class Recording:
         self._settings = settings
         self._lines = lines
         self._errors = errors
-        self._windows: dict[int, _Window] = {}
+        self._windows: dict[tuple[str, str], _Window] = {}
         self._took_s = took_s
         self._watch = Watch()
         self._is_broken = False
@@ -58,14 +59,14 @@ class Recording:
 
     def calls(self, tests: Sequence[TestRecord], processes: int) -> None:
         """Measure *tests* in so many *processes* in all, this one included, and find the calls that vary."""
-        windows = [self._window(test, plain) for test in tests for plain in test.windows]
+        windows = [window for test in tests for window in self._of(test)]
         if windows and processes > 1:
             self._measure(windows, range(2, processes + 1), processes)
         for test in tests:
-            vary: dict[str, list[int]] = {}
+            vary: dict[str, tuple[int, int]] = {}
             for window in (window for window in windows if window.test is test):
                 vary |= window.keep_calls_that_vary()
-                known = window.plain["vary"] or self._is_broken or is_timed(window.plain)
+                known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
@@ -75,28 +76,30 @@ class Recording:
 
         The times of what goes wrong are gone then. Raises KeyboardInterrupt.
         """
-        windows = [self._window(test, plain) for test in tests for plain in test.windows if is_timed(plain)]
+        windows = [window for test in tests for window in self._of(test) if is_timed(window.result)]
         judged = bool(self._settings.update) and self._settings.noise != "ignore"
         said = False
         while lacking := [window for window in windows if not window.lost and window.lacks(processes, judged)]:
             if self._settings.update and not said:
                 said = True
                 say(self._config, f"opprof: calls are recorded; times of {plural(len(lacking), 'window')} follow")
-            first = 1 + min(len(window.plain["runs"]) for window in lacking)
+            first = 1 + min(len(window.result.runs) for window in lacking)
             if judged and first > processes and self._watch.busy():
                 break  # what more processes measure would be refused with the rest
             # One beyond *processes* makes up for another, and may be enough.
             self._measure(lacking, range(first, max(processes, first) + 1), processes)
         for window in windows:
             if window.lost:
-                window.plain["runs"].clear()
-                if not self._is_broken and not window.plain["vary"]:
+                window.keep(())
+                if not self._is_broken and not window.result.vary:
                     self._errors.append(f"{window.title}: its times were not recorded: {window.lost}")
         if judged:
             self._errors += _refused([window for window in windows if not window.lost], self._watch.busy())
 
-    def _window(self, test: TestRecord, plain: Plain) -> _Window:
-        return self._windows.setdefault(id(plain), _Window(test, plain))
+    def _of(self, test: TestRecord) -> list[_Window]:
+        for index, window in enumerate(test.windows):
+            self._windows.setdefault((test.id, window.name), _Window(test, index))
+        return [self._windows[test.id, window.name] for window in test.windows]
 
     def _measure(self, windows: Sequence[_Window], numbers: Sequence[int], processes: int) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other."""
@@ -125,21 +128,30 @@ class Recording:
 class _Window:
     """A window of a test, and what each process did in it."""
 
-    def __init__(self, test: TestRecord, plain: Plain) -> None:
+    def __init__(self, test: TestRecord, index: int) -> None:
         self.test = test
-        self.plain = plain
+        self._index = index
         self.lost = ""
         """Why what other processes did is of no use."""
-        self._seen = [entry_of(plain)]
+        self._seen = [entry_of(self.result)]
+
+    @property
+    def result(self) -> WindowResult:
+        """What is kept of it."""
+        return self.test.windows[self._index]
+
+    def keep(self, runs: Sequence[Run]) -> None:
+        """Keep what these processes timed, and nothing else."""
+        self.test.windows[self._index] = replace(self.result, runs=tuple(runs))
 
     @property
     def title(self) -> str:
         """How to name it."""
-        return titled(self.test.id, self.plain["name"])
+        return titled(self.test.id, self.result.name)
 
     def lacks(self, processes: int, judged: bool) -> bool:
         """Tell whether it needs one more process: of twice as many, where too few were left alone or are alike."""
-        runs = entry_of(self.plain).runs
+        runs = self.result.runs
         usable = [run for run in runs if not run.disturbed]
         few = len(usable) < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
         few = few or not is_steady(usable)
@@ -147,12 +159,12 @@ class _Window:
 
     def add(self, number: int, answer: Answer) -> None:
         """Add what a process did."""
-        entry = answer.windows.get(self.plain["name"])
+        entry = answer.windows.get(self.result.name)
         if entry is None:
             self.lost = self.lost or f"it was not measured in process {number} ({answer.why or 'nothing was recorded'})"
             return
         self._seen.append(entry)
-        if is_timed(self.plain) and not self.lost:
+        if is_timed(self.result) and not self.lost:
             self._add_times(number, entry)
 
     def _add_times(self, number: int, entry: Entry) -> None:
@@ -162,19 +174,19 @@ class _Window:
         elif not after or len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
             self.lost = f"other rounds or ops were timed in process {number}"
         else:
-            self.plain["runs"] += map(plain_run, after)
+            self.keep([*self.result.runs, *after])
 
-    def keep_calls_that_vary(self) -> dict[str, list[int]]:
+    def keep_calls_that_vary(self) -> dict[str, tuple[int, int]]:
         """Keep, and return, the fewest and the most calls of the ops whose calls differ between processes."""
-        vary = self.plain["vary"]
         calls = in_all([entry.calls for entry in self._seen])
-        vary |= {op: [each.least, each.most] for op, each in calls.items() if each.varies}
+        vary = self.result.vary | {op: (each.least, each.most) for op, each in calls.items() if each.varies}
+        self.test.windows[self._index] = replace(self.result, vary=vary)
         if vary:
             self.lost = "its calls vary from run to run"
-        return vary  # type: ignore[no-any-return]
+        return vary
 
 
-def _said_to_vary(test: TestRecord, vary: Mapping[str, Sequence[int]]) -> str:
+def _said_to_vary(test: TestRecord, vary: Mapping[str, tuple[int, int]]) -> str:
     ops = [f"{op} {least}..{most}" for op, (least, most) in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = ", times are not" if any(map(is_timed, test.windows)) else ""
@@ -187,10 +199,10 @@ def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:
     if busy and windows:
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
     for window in windows:
-        runs = entry_of(window.plain).runs
+        runs = window.result.runs
         clean = clean_processes(runs)
         if not busy and clean < STORED_RULE.least_base_processes:
             what = disturbances(runs) or "its rounds shared their core with others"
             yield f"{window.title}: in {len(runs) - clean} of {len(runs)} processes {what}. {_AGAIN}"
         is_refused = busy or clean < STORED_RULE.least_base_processes
-        window.plain["runs"] = [] if is_refused else [run for run in window.plain["runs"] if not run["disturbed"]]
+        window.keep([] if is_refused else [run for run in runs if not run.disturbed])

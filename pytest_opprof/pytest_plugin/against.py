@@ -7,17 +7,18 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import convert, structs, to_builtins
 
 from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError, OpprofError, UsageError
-from ..measure.plan import Plan, Settings
+from ..measure.plan import Plan
 from ..processes import pairs as turns
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.pairs import Answer, side_command
@@ -26,17 +27,18 @@ from ..processes.this_run import command, say
 from ..processes.worktree import Worktree, worktree
 from ..profile.calls import in_all
 from ..profile.timings import Run, without_noise
-from ..results.run import Plain, profile_of
+from ..results.judged import JudgedWindow
+from ..results.run import TestRecord
 from ..results.test_id import split_id
-from ..results.window import WindowReport
+from ..results.window import WindowResult
 from ..units import plural
 from ..verdict.compare import Diff, compare_counts_first
 from ..verdict.judgement import Judgement
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Limits
-from .fixture import settings_of
 from .marks import plan_of
+from .options import settings_of
 from .outcome import concluded
 
 _HERE = "the working tree"
@@ -55,11 +57,10 @@ class Against:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the tests that measure nothing."""
-        settings = settings_of(self._config)
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
         for item in items:
-            (measuring if "opprof" in _fixtures(item) or _is_measured(item, settings) else idle).append(item)
+            (measuring if "opprof" in _fixtures(item) or _is_measured(item) else idle).append(item)
         if idle:
             self._config.hook.pytest_deselected(items=idle)
             items[:] = measuring
@@ -130,9 +131,9 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
     return getattr(item, "fixturenames", ())
 
 
-def _is_measured(item: pytest.Item, settings: Settings) -> bool:
+def _is_measured(item: pytest.Item) -> bool:
     try:
-        return plan_of(item, settings).measured
+        return plan_of(item).measured
     except UsageError:
         return True  # the session says what is wrong with its marks
 
@@ -240,7 +241,7 @@ class Found:
 
     def is_open(self, item: pytest.Item) -> bool:
         """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
-        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item, self._settings)
+        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
         common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
         diffs = [self._diff(item.nodeid, name, plan) for name in common]
         more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
@@ -255,18 +256,17 @@ class Found:
             yield report
 
     def _conclude(self, item: pytest.Item, report: Any) -> None:
-        plan = plan_of(item, self._settings)
-        windows = [self._compared(item.nodeid, plain, plan) for plain in report.opprof["windows"]]
+        plan = plan_of(item)
+        windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
-        report.opprof = asdict(replace(record, outcome=report.outcome))
+        report.opprof = to_builtins(structs.replace(record, outcome=report.outcome))
 
-    def _compared(self, test: str, plain: Plain, plan: Plan) -> WindowReport:
-        """Return the report of a window."""
-        name = plain["name"]
-        window = WindowReport(name, profile_of(plain), runs=tuple(after for _, after in self._runs(test, name)))
+    def _compared(self, test: str, result: WindowResult, plan: Plan) -> JudgedWindow:
+        name = result.name
+        window = JudgedWindow(result, runs=tuple(after for _, after in self._runs(test, name)))
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
         return replace(window, diff=self._diff(test, name, plan))
@@ -317,6 +317,10 @@ class _Failure:
         writer.line(self._message)
 
 
+def _results(plain: object) -> list[WindowResult]:
+    return convert(plain, TestRecord).windows
+
+
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
-    windows = [window for report in reports for window in report.get("opprof", {}).get("windows", [])]
-    return {window["name"]: entry_of(window) for window in windows}
+    results = [window for report in reports if "opprof" in report for window in _results(report["opprof"])]
+    return {window.name: entry_of(window) for window in results}

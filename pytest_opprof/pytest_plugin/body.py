@@ -78,22 +78,19 @@ def measure_again(call: Call, measurement: Measurement) -> Sequence[Window]:
     What looks slower mostly was the moment, and a fresh process takes seconds. What comes of the test was decided
     before: a body that does not bear to run so often is no failure.
     """
-    kept = measurement.windows, measurement.rounds
-    measurement.windows, measurement.rounds = [], []
     if measurement.core:
         measurement.core.insist()
-    try:
-        for _ in _measure_rounds(call, measurement, again=True):
-            pass
-        return measurement.windows
-    except pytest.exit.Exception:
-        raise
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
-        if hasattr(call.item, "_excinfo"):
-            call.item._excinfo = None  # of a unittest.TestCase, for the report
-        return []
-    finally:
-        measurement.windows, measurement.rounds = kept
+    with measurement.repeated() as windows:
+        try:
+            for _ in _measure_rounds(call, measurement, again=True):
+                pass
+            return windows
+        except pytest.exit.Exception:
+            raise
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+            if hasattr(call.item, "_excinfo"):
+                call.item._excinfo = None  # of a unittest.TestCase, for the report
+            return []
 
 
 def _measure_rounds(call: Call, measurement: Measurement, again: bool = False) -> Generator[None, object, object]:
@@ -146,7 +143,7 @@ def check_finished(measurement: Measurement) -> None:
 
 def keep_unmeasured(item: pytest.Item, *remarks: str) -> None:
     """Keep the record of a test that has no numbers."""
-    item.stash[RECORD] = TestRecord(id_of(item), "not measured", str(item.path), remarks=list(remarks))
+    item.stash[RECORD] = TestRecord(id=id_of(item), status="not measured", file=str(item.path), remarks=list(remarks))
 
 
 def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:

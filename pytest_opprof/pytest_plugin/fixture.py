@@ -10,55 +10,45 @@ import pytest
 
 from ..backends.contract import Backend
 from ..backends.failures import failures_of
-from ..backends.registry import learn_names, load_all
+from ..backends.registry import load_all
 from ..errors import BackendError, UsageError
 from ..measure.measurement import Measurement
-from ..measure.plan import Settings
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
 from ..processes.this_run import CORE
 from ..results.window import BODY
 from .marks import plan_of
-from .options import default_warmup, settings_from
+from .options import default_warmup, settings_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ..backends.numpy.arrays import WatchedArray
 
-SETTINGS = pytest.StashKey[Settings]()
+
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
-MEASUREMENT = pytest.StashKey["Measurement"]()
+MEASUREMENT = pytest.StashKey[Measurement]()
 TURN = pytest.StashKey[Callable[[], None]]()
 """Where two versions take turns: what waits for this one's turn to run a round."""
-SESSION = "opprof-session"
-"""The name under which the plugin that judges is registered."""
+MEASURING = "opprof-measuring"
+"""The name under which what measures and judges is registered."""
 
 
 def measurement_of(item: pytest.Item) -> Measurement:
     """Return the measurement of *item*, made at the first call. Raises UsageError and BackendError."""
     if MEASUREMENT not in item.stash:
-        settings = settings_of(item.config)
-        plan = plan_of(item, settings)
+        settings, plan = settings_of(item.config), plan_of(item)
         cache = item.config.stash.setdefault(BACKENDS, {})
         if plan.backends not in cache:
             cache[plan.backends] = load_all(plan.backends)
         for backend in cache[plan.backends]:
             with failures_of(backend):
                 backend.begin_test()
-        judges = item.config.pluginmanager.hasplugin(SESSION)
+        judges = item.config.pluginmanager.hasplugin(MEASURING)
         measurement = item.stash[MEASUREMENT] = Measurement(plan, cache[plan.backends], settings.aliases, judges)
         measurement.recorder.turn = item.config.stash.get(TURN, None)
         measurement.core = item.config.stash.get(CORE, None)
     return item.stash[MEASUREMENT]
-
-
-def settings_of(config: pytest.Config) -> Settings:
-    """Return the settings of *config*, read at the first call."""
-    if SETTINGS not in config.stash:
-        config.stash[SETTINGS] = settings_from(config)
-        learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
-    return config.stash[SETTINGS]
 
 
 class Opprof:

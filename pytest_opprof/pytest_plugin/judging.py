@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -25,12 +25,14 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.timings import Run, run_of, without_noise, works_on_host
 from ..report import failure
+from ..results.judged import JudgedWindow
 from ..results.test_id import id_of, split_id
-from ..results.window import BODY, WindowReport
+from ..results.window import BODY, WindowNumbers
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.judgement import Judgement, undecided
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
+from .marks import plan_of
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
@@ -48,38 +50,55 @@ def _nothing_recorded(measurement: Measurement) -> str:
     )
 
 
-class Stored:
+class Judging:
     """Judges the windows of tests, in more processes where one is not enough."""
 
     def __init__(
-        self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, *, parallel: bool, apart: bool
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        store: Store,
+        pool: Pool,
+        errors: list[str],
+        *,
+        is_parallel: bool,
+        is_apart: bool,
     ) -> None:
-        """*parallel*: whether other tests run at the same time; *apart*: whether another run judges these."""
-        self.errors: list[str] = []
-        """What is wrong with baseline files; the run names each once."""
+        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests."""
+        self.is_parallel = is_parallel
+        """Whether other tests run at the same time."""
+        self._errors = errors
         self._config = config
         self._pool = pool
         self._settings = settings
         self._store = store
-        self._parallel = parallel
-        self._apart = apart
+        self._apart = is_apart
         self._looking_s = 0.0
         self._confirming_s = 0.0
 
-    def reports(
-        self, item: pytest.Item, measurement: Measurement, again: Callable[[], Sequence[Window]] | None = None
-    ) -> list[WindowReport]:
-        """Return the report of each window. Raises what makes judging impossible.
+    def first(self, item: pytest.Item, measurement: Measurement) -> list[JudgedWindow]:
+        """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
+        return self._confirmed(item, list(self._judge(item, measurement)))
 
-        *again* measures the body once more in this process, if that can be done, and returns its windows.
+    def retimed(
+        self, item: pytest.Item, windows: Sequence[JudgedWindow], again: Sequence[Window]
+    ) -> list[JudgedWindow]:
+        """Judge what looks slower by the times of another moment, when the body ran *again* in this process.
+
+        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
         """
-        windows = self._confirmed(item, list(self._judge(item, measurement)))
-        if again and any(map(_unsettled, windows)) and not _fails_already(windows):
-            others = _profiles(again())
-            windows = self._each(item, windows, _unsettled, partial(self._retimed, measurement.plan, others))
-        return self._looked_again(item, measurement.plan, windows)
+        plan, others = plan_of(item), _profiles(again)
 
-    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[WindowReport]:
+        def with_other_times(window: JudgedWindow, base: Entry) -> JudgedWindow:
+            other = others.get(window.name)
+            if other is None or calls_of(other) != window.numbers.calls:
+                return window
+            run = run_of(other, window.runs[0].threads)
+            return self._compared(replace(window, runs=(run,)), base, plan) if run else window
+
+        return self._each(item, windows, _unsettled, with_other_times)
+
+    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
         plan, profiles = measurement.plan, _profiles(measurement.windows)
         threads = {window.name: window.threads for window in measurement.windows}
@@ -101,36 +120,23 @@ class Stored:
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
 
-    def _retimed(self, plan: Plan, others: Mapping[str, OpProfile], window: WindowReport, base: Entry) -> WindowReport:
-        """Return the report of a window that looks slower with the times of another moment.
-
-        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
-        """
-        other = others.get(window.name)
-        if other is None or calls_of(other) != calls_of(window.profile):
-            return window
-        run = run_of(other, window.runs[0].threads)
-        return self._compared(replace(window, runs=(run,)), base, plan) if run else window
-
     def _each(
         self,
         item: pytest.Item,
-        windows: Iterable[WindowReport],
-        concerns: Callable[[WindowReport], bool],
-        change: Callable[[WindowReport, Entry], WindowReport],
-    ) -> list[WindowReport]:
+        windows: Iterable[JudgedWindow],
+        concerns: Callable[[JudgedWindow], bool],
+        change: Callable[[JudgedWindow, Entry], JudgedWindow],
+    ) -> list[JudgedWindow]:
         """Return the reports, those of windows that it *concerns* changed, given their baselines."""
         found = []
         for window in windows:
-            base = concerns(window) and self._store.entry(
-                window.profile.environment, *split_id(id_of(item)), window.name
-            )
+            base = concerns(window) and self._store.entry(window.environment, *split_id(id_of(item)), window.name)
             found.append(change(window, base) if base else window)
         return found
 
     def _report(
         self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
-    ) -> WindowReport:
+    ) -> JudgedWindow:
         where = (profile.environment, *split_id(id_of(item)))
         base, broken_file = None, ""
         if plan.baseline and not self._apart:
@@ -138,12 +144,13 @@ class Stored:
                 base = self._store.entry(*where, name)
             except BaselineError as error:
                 broken_file = "its baseline file cannot be used"
-                self.errors.append(str(error))
+                self._errors.append(str(error))
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
         run = run_of(profile, threads)
         runs = (run,) if run else ()
-        report = WindowReport(name, profile, broken, accepted=self._settings.update == "all", runs=runs)
+        numbers = WindowNumbers.of(name, profile)
+        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", runs=runs)
         if base:
             lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
@@ -152,24 +159,28 @@ class Stored:
         missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
         return replace(report, no_baseline=missing)
 
-    def _compared(self, report: WindowReport, base: Entry, plan: Plan) -> WindowReport:
+    def _compared(self, report: JudgedWindow, base: Entry, plan: Plan) -> JudgedWindow:
         return _with_timing(report, base, plan, self._timing(base, report.runs, plan))
 
     def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
         before = base.times.get(machine(), ())
-        if self._parallel:
+        if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
-        if base.times and not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
-            here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
-            return unjudged(here, runs)
+        if not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
+            if machine() in base.mismatched:
+                why = "the baseline's times are of other calls (pytest --opprof-update records them again)"
+                return unjudged(why, runs)
+            if base.times:
+                here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
+                return unjudged(here, runs)
         if any(calls.varies for calls in base.calls.values()):
             return unjudged("its calls vary from run to run", runs)
         if self._settings.noise == "ignore":
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
         return judge(before, runs, Rule(plan.limits))
 
-    def _confirmed(self, item: pytest.Item, windows: list[WindowReport]) -> list[WindowReport]:
+    def _confirmed(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports: of windows with more calls with what a fresh process says of them.
 
         What the first use in a process does depends on the tests before it, as do caches that they fill.
@@ -184,7 +195,7 @@ class Stored:
         try:
             base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
         except BaselineError as error:
-            self.errors.append(str(error))
+            self._errors.append(str(error))
             return False
         if base is None or self._apart:
             return False
@@ -205,16 +216,17 @@ class Stored:
         finally:
             self._confirming_s += monotonic() - begin
 
-    def _looked_again(self, item: pytest.Item, plan: Plan, windows: list[WindowReport]) -> list[WindowReport]:
-        """Return the reports after measuring the test in fresh processes, if it is slower in some and no worse.
+    def settled(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Judge what still looks slower by what fresh processes measure.
 
         It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
         """
+        plan = plan_of(item)
         if _fails_already(windows):
             why = "the test fails whatever its times are"
             return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
         # A process holds its memory of a device as long as it lives.
-        stays = not self._settings.serialize and all(works_on_host(window.profile.environment) for window in windows)
+        stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
             if self._looking_s > LOOKING_S:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
@@ -231,13 +243,13 @@ class Stored:
             windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
         return windows
 
-    def _with(self, plan: Plan, again: Answer, window: WindowReport, base: Entry) -> WindowReport:
+    def _with(self, plan: Plan, again: Answer, window: JudgedWindow, base: Entry) -> JudgedWindow:
         """Return the report of a window that looks slower with what one more process timed."""
         entry = again.windows.get(window.name)
         if entry is None:
             said = f" ({again.why})" if again.why else ""
             return _undecided(plan, f"a fresh process did not measure it{said}", window, base)
-        if entry.calls != calls_of(window.profile):
+        if entry.calls != window.numbers.calls:
             return _undecided(plan, "a fresh process ran other ops", window, base)
         runs = (*window.runs, *entry.times.get(machine(), ()))
         if len(runs) == len(window.runs):
@@ -245,31 +257,31 @@ class Stored:
         return self._compared(replace(window, runs=runs), base, plan)
 
 
-def _with_looks(looks: Sequence[Answer], why: str, window: WindowReport, base: Entry) -> WindowReport:
+def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: Entry) -> JudgedWindow:
     """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
     seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    if excused := excuse(base.calls, calls_of(window.profile), seen):
+    if excused := excuse(base.calls, window.numbers.calls, seen):
         return replace(window, excused=excused)
     there = {op: seen[0].get(op, Calls(0, 0)) for op in window.more_calls}
-    now = calls_of(window.profile)
+    now = window.numbers.calls
     if all(there[op].most == now[op].most for op in there):
         return replace(window, looked="the same alone in a fresh process")
     varied = ", ".join(f"{op} {calls}" for op, calls in there.items())
     return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
 
 
-def _undecided(plan: Plan, why: str, window: WindowReport, base: Entry) -> WindowReport:
+def _undecided(plan: Plan, why: str, window: JudgedWindow, base: Entry) -> JudgedWindow:
     """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
     assert window.diff is not None  # or it would not look slower
     why = f"looks slower, and could not be measured again: {why}"
     return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
 
-def _with_timing(window: WindowReport, base: Entry, plan: Plan, timing: Judgement) -> WindowReport:
-    diff = compare_counts_first(base.calls, calls_of(window.profile), timing, plan.limits, plan.top)
+def _with_timing(window: JudgedWindow, base: Entry, plan: Plan, timing: Judgement) -> JudgedWindow:
+    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.limits, plan.top)
     return replace(window, diff=diff)
 
 
@@ -282,10 +294,15 @@ def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
     return {name: joined(parts) for name, parts in by_name.items()}
 
 
-def _fails_already(windows: Sequence[WindowReport]) -> bool:
+def is_open(windows: Sequence[JudgedWindow]) -> bool:
+    """Tell whether one looks slower, and more times could change what becomes of the test."""
+    return any(map(_unsettled, windows)) and not _fails_already(windows)
+
+
+def _fails_already(windows: Sequence[JudgedWindow]) -> bool:
     """Tell whether one fails whatever its times are: then nobody waits for a verdict on them."""
     return any(window.budget or window.more_calls for window in windows)
 
 
-def _unsettled(window: WindowReport) -> bool:
+def _unsettled(window: JudgedWindow) -> bool:
     return window.diff is not None and not window.accepted and not window.diff.timing.settled

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import pytest
@@ -12,26 +14,34 @@ from ..backends.contract import Options
 from ..errors import UsageError
 from ..measure.plan import Plan, Settings
 from ..verdict.budgets import Budget
-from .options import _LIMITS, _backends, _count, _threads, _timing, _watched, default_warmup
+from .options import _LIMITS, _backends, _count, _threads, _timing, _watched, default_warmup, settings_of
+
+_PLAN = pytest.StashKey[tuple[list[pytest.Mark], Plan]]()
+"""The plan of a test, and the marks that it is of: a fixture may add some."""
 
 
-def plan_of(item: pytest.Item, settings: Settings) -> Plan:
+def plan_of(item: pytest.Item) -> Plan:
     """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
+    budgets, marks = _marks(item, "op_budget"), _marks(item, "opprof")
+    known, plan = item.stash.get(_PLAN, ([], None))
+    if plan and len(known) == len(budgets) + len(marks) and all(map(is_, known, [*budgets, *marks])):
+        return plan
     try:
         budget = Budget()
-        for mark in _marks(item, "op_budget"):
+        for mark in budgets:
             if not mark.args and not mark.kwargs:
                 raise UsageError("op_budget() has no limit; write one, such as op_budget(Cast=10)")
             budget = budget.over(Budget.parse(mark.args, mark.kwargs))
-        return _with_marks(item, settings, budget)
+        plan = _with_marks(item, settings_of(item.config), budget, marks)
     except UsageError as error:
         path, line, _ = item.location
         raise UsageError(f"{path}:{(line or 0) + 1}: {item.name}: {error}") from error
+    item.stash[_PLAN] = ([*budgets, *marks], plan)
+    return plan
 
 
-def _with_marks(item: pytest.Item, settings: Settings, budget: Budget) -> Plan:
+def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> Plan:
     given: dict[str, Any] = {}
-    marks = _marks(item, "opprof")
     for mark in marks:
         if mark.args not in ((), (False,)):
             raise UsageError(

@@ -9,14 +9,21 @@ import pytest
 
 from .. import errors
 from ..backends.contract import Timing, Watched
-from ..backends.registry import find
+from ..backends.registry import find, learn_names
 from ..errors import UsageError
 from ..measure.plan import Noise, Settings
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
 
-def settings_from(config: pytest.Config) -> Settings:
-    """Read *config*. Raises UsageError, naming the flag, for a value that means nothing."""
+def settings_of(config: pytest.Config) -> Settings:
+    """Return the settings of *config*. Raises UsageError, naming the flag, for a value that means nothing."""
+    if _SETTINGS not in config.stash:
+        config.stash[_SETTINGS] = _settings(config)
+        learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
+    return config.stash[_SETTINGS]
+
+
+def _settings(config: pytest.Config) -> Settings:
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     return Settings(
@@ -42,6 +49,7 @@ def settings_from(config: pytest.Config) -> Settings:
     )
 
 
+_SETTINGS = pytest.StashKey[Settings]()
 _LIMITS = ("tolerance", "op_tolerance", "floor")
 
 
@@ -145,3 +153,8 @@ def _aliases(lines: list[str]) -> dict[str, str]:
             raise UsageError(f"opprof_aliases has {line!r}; write a line RAW_NAME = Op, such as mylib::fused_add = Add")
         aliases[raw] = op
     return aliases
+
+
+def shown(config: pytest.Config, path: Path) -> str:
+    """Return *path* as it is best read: relative to the root directory if it is below it."""
+    return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ..machine.cpu import machine
 from ..measure.plan import Plan, Settings
 from ..report.failure import cause, failure
 from ..report.table import kernels, table
-from ..results.run import TestRecord, plain_window, status
+from ..results.judged import JudgedWindow
+from ..results.run import TestRecord, status
 from ..results.test_id import command
-from ..results.window import WindowReport, titled
+from ..results.window import titled
 from ..units import format_share
 from ..verdict.judgement import Verdict
 from ..verdict.tolerances import LEAST_STORED
@@ -18,7 +21,7 @@ from ..verdict.tolerances import LEAST_STORED
 
 def concluded(
     test: str,
-    windows: Sequence[WindowReport],
+    windows: Sequence[JudgedWindow],
     plan: Plan,
     settings: Settings,
     verbosity: int,
@@ -35,7 +38,7 @@ def concluded(
     record = TestRecord(
         id=test,
         status=status(windows) if windows else "not measured",
-        windows=[plain_window(window, machine(), parallel, plan.baseline) for window in windows],
+        windows=[window.result(machine(), parallel, plan.baseline) for window in windows],
         remarks=[f"{title}: {remark}" for title, window in by_title.items() for remark in window.remarks],
         missing={title: window.no_baseline for title, window in by_title.items() if window.no_baseline},
         untimed={
@@ -58,8 +61,8 @@ def concluded(
     return record, "", ""
 
 
-def _tables(window: WindowReport, top: int) -> list[str]:
-    return [*table(window, 0, True), *kernels(window.profile.kernels or (), top)]
+def _tables(window: JudgedWindow, top: int) -> list[str]:
+    return [*table(window, 0, True), *kernels(window.numbers.kernels or (), top)]
 
 
 _NARROW = (
@@ -68,11 +71,11 @@ _NARROW = (
 )
 
 
-def _is_too_narrow(window: WindowReport, plan: Plan, settings: Settings) -> bool:
+def _is_too_narrow(window: JudgedWindow, plan: Plan, settings: Settings) -> bool:
     return window.times_judged and plan.limits.tolerance < LEAST_STORED and not settings.against
 
 
-def _needs_verdict(window: WindowReport, settings: Settings, update: str) -> str:
+def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str:
     """Return what to do about times without a verdict; empty where they pass with a warning."""
     noisy = window.diff is not None and window.diff.timing.verdict is Verdict.NOISY
     if noisy and settings.noise == "fail":
@@ -80,3 +83,10 @@ def _needs_verdict(window: WindowReport, settings: Settings, update: str) -> str
     if noisy or not settings.strict:
         return ""
     return "--opprof-strict wants a verdict" + ("" if settings.against else f"; {update} records them here")
+
+
+def defect(what: str, error: Exception) -> str:
+    """Return in a line what went wrong in this plugin, which is no matter of the test: *what* was not done for it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+    return f"{what}, by a defect of pytest-opprof: {type(error).__name__}: {error} ({where})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..profile.environment import Environment
-from ..results.window import WindowReport, titled
+from ..results.judged import JudgedWindow
+from ..results.window import titled
 from .table import table
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
@@ -14,7 +15,13 @@ _CAUSES = 3
 
 
 def failure(
-    test: str, windows: Sequence[WindowReport], top: int, every_op: bool, accept: str, more: str = "-v shows them"
+    test: str,
+    windows: Sequence[JudgedWindow],
+    top: int,
+    every_op: bool,
+    accept: str,
+    more: str = "-v shows them",
+    style: str = "simple",
 ) -> str:
     """Return the message of a failing test: what broke, then the table of each window that did.
 
@@ -25,13 +32,13 @@ def failure(
     lines = []
     for window in broken:
         what = "op budget exceeded" if window.budget else "op regression"
-        lines.append(f"{what}: {titled(test, window.name)}  [{window.profile.environment}]")
+        lines.append(f"{what}: {titled(test, window.name)}  [{window.environment}]")
         lines += [f"  {finding}" for finding in window.findings]
         lines += [f"  ({window.looked})"] if window.looked else []
-        if accept and window.profile.steps == 1 and any(finding.is_about_time for finding in window.budget):
+        if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
-        lines += ["", *table(window, top, every_op, more=more)]
+        lines += ["", *table(window, top, every_op, style, more)]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []
@@ -39,7 +46,7 @@ def failure(
     return "\n".join(lines)
 
 
-def cause(windows: Iterable[WindowReport]) -> str:
+def cause(windows: Iterable[JudgedWindow]) -> str:
     """Return in a few words why a test fails."""
     causes = list(dict.fromkeys(each.cause for window in windows for each in window.findings if each.cause))
     more = f" and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from ..profile.calls import Calls
 from ..profile.kernels import KernelStats
-from ..profile.op_profile import OpProfile
 from ..profile.timings import OUTSIDE
-from ..results.window import BODY, WindowReport
+from ..results.judged import JudgedWindow
+from ..results.window import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
 from ..verdict.compare import Diff, Row
 from ..verdict.judgement import Verdict
@@ -18,7 +18,7 @@ _ROUNDED = 0.05
 
 
 def table(
-    window: WindowReport, top: int, every_op: bool, style: str = "simple", more: str = "-v shows them"
+    window: JudgedWindow, top: int, every_op: bool, style: str = "simple", more: str = "-v shows them"
 ) -> list[str]:
     """Return the op table of a window, the most damaging first, with its total below.
 
@@ -26,7 +26,7 @@ def table(
     """
     rows = _rows(window)
     shown = [cells for index, (cells, told) in enumerate(rows) if every_op or index < top or told]
-    lines = [f"window {window.name}, {plural(window.profile.steps, 'round')}:"] if window.name != BODY else []
+    lines = [f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"] if window.name != BODY else []
     lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
@@ -57,7 +57,7 @@ def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
     return ["", *lines, *([f"... and {left_out} more kernels (--opprof-json has them)"] if left_out else [])]
 
 
-def _headers(window: WindowReport) -> list[str]:
+def _headers(window: JudgedWindow) -> list[str]:
     if window.diff is None:
         return ["op", "calls", "device time", "share", "verdict"]
     if window.diff.total.base_ns is None:
@@ -65,15 +65,15 @@ def _headers(window: WindowReport) -> list[str]:
     return ["op", "calls (base -> now)", "device time (base -> now)", "change", "verdict"]
 
 
-def _rows(window: WindowReport) -> list[tuple[list[str], bool]]:
+def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
     """Return the cells of each row, and whether something became of its op."""
     over = {finding.op for finding in window.budget}
     if window.diff:
         diff_rows = sorted(window.diff.rows, key=lambda row: row.op not in over)
         timed = window.diff.total.base_ns is not None
         return [(_diff_row(row, row.op in over, timed), row.op in over or row.verdict.is_change) for row in diff_rows]
-    total = window.profile.total.fastest_ns
-    ops = sorted(window.profile.ops, key=lambda stats: stats.op not in over)
+    total = window.numbers.fastest_ns
+    ops = sorted(window.numbers.stats, key=lambda stats: stats.op not in over)
     return [
         (
             [
@@ -102,17 +102,15 @@ def _diff_row(row: Row, over: bool, timed: bool) -> list[str]:
     ]
 
 
-def _total(window: WindowReport) -> list[str]:
+def _total(window: JudgedWindow) -> list[str]:
     """Return the lines about the whole window, with its change split into more calls and slower calls."""
     if not window.diff or window.diff.total.base_ns is None or window.diff.total.now_ns is None:
-        lines = [
-            f"total device time: {_time(window.profile.total.fastest_ns if window.profile.total.device_ns else None)}"
-        ]
+        lines = [f"total device time: {_time(window.numbers.fastest_ns)}"]
     else:
         total = window.diff.total
         what = "total time" if window.diff.wall else "total device time"
         lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
-    lines += _busy(window.profile)
+    lines += _busy(window.numbers)
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")
     if window.diff and window.diff.top_change:
@@ -120,11 +118,11 @@ def _total(window: WindowReport) -> list[str]:
     return lines
 
 
-def _busy(profile: OpProfile) -> list[str]:
+def _busy(numbers: WindowNumbers) -> list[str]:
     """Return the line about the fastest round of a device that did several things at once."""
-    if not profile.busy_ns or not profile.total.device_ns:
+    if not numbers.busy_ns or not numbers.total.device_ns:
         return []
-    total_ns, busy_ns = min(zip(profile.total.device_ns, profile.busy_ns))
+    total_ns, busy_ns = min(zip(numbers.total.device_ns, numbers.busy_ns))
     return [f"busy time: {format_ns(busy_ns)}, ops overlap"] if busy_ns < (1 - _ROUNDED) * total_ns else []
 
 

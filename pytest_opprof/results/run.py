@@ -1,32 +1,35 @@
-"""What a run measured, as plain data: it travels from worker processes to the controller, and into ``--opprof-json``.
-
-``schema/run-1.json`` is its published form.
-"""
+"""What a test and a run came to: it travels from workers and fresh processes, and into ``--opprof-json``."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
+import msgspec
+from msgspec import Meta, Struct
 
 from .. import __version__
-from ..errors import UsageError
+from ..errors import BaselineError, UsageError
 from ..machine.files import write_atomically
-from ..profile.environment import environment_of, plain_environment
-from ..profile.op_profile import ABSENT, OpProfile
-from ..profile.timings import Run
-from ..units import plural
 from ..verdict.judgement import Verdict
-from .window import WindowReport
+from .document import read_document
+from .judged import JudgedWindow
+from .window import OpResult, WindowResult, total_of
 
-SCHEMA = 1
-Plain = dict[str, Any]
-_STATUS_OF_VERDICT = {
+Status = Literal[
+    "ok",
+    "over budget",
+    "more calls",
+    "slower",
+    "not measured",
+    "no baseline",
+    "too noisy",
+    "not compared",
+    "improved",
+]
+_STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.NEW: "more calls",
     Verdict.MORE: "more calls",
     Verdict.SLOWER: "slower",
@@ -37,7 +40,7 @@ _STATUS_OF_VERDICT = {
     Verdict.GONE: "improved",
     Verdict.FASTER: "improved",
 }
-WORDS = {
+WORDS: Mapping[Status, str] = {
     "over budget": "over budget",
     "more calls": "with more calls",
     "slower": "slower",
@@ -50,131 +53,107 @@ WORDS = {
 """Statuses, the worst first, and how the summary line says them."""
 
 
-@dataclass(slots=True)
-class TestRecord:
+class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     """One measured test."""
 
     __test__ = False  # pytest: this is no test class
 
-    id: str
-    status: str
+    id: Annotated[str, Meta(description="The node id.")]
+    outcome: Literal["", "passed", "failed", "skipped"] = ""
+    status: Status
+    windows: list[WindowResult] = []
+
+
+class TestRecord(TestResult, kw_only=True):
+    """One measured test, with what the run says of it at its end."""
+
+    __test__ = False
+
     file: str = ""
     """The path of its file."""
     adapts: str = ""
     """What makes it do more or less in each run, as far as that is known by name."""
-    windows: list[Plain] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[str] = []
     """What to say about it at the end of the run."""
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = {}
     """The windows without a baseline, and why."""
-    untimed: dict[str, str] = field(default_factory=dict)
+    untimed: dict[str, str] = {}
     """The windows whose times were not judged, and why."""
-    table: list[str] = field(default_factory=list)
+    table: list[str] = []
     """Its op tables, where asked for."""
-    outcome: str = ""
 
 
-def status(windows: Sequence[WindowReport]) -> str:
+class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything one pytest run measured (pytest --opprof --opprof-json=FILE)."""
+
+    schema: Literal[2]
+    version: Annotated[str, Meta(description="Of pytest-opprof.")]
+    interrupted: Annotated[bool, Meta(description="Whether the run was cut short: tests may be missing.")]
+    summary: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Tests by status.")]
+    tests: list[TestResult]
+    stale: Annotated[list[str], Meta(description="Baselines whose test or window is gone.")]
+
+
+def status(windows: Sequence[JudgedWindow]) -> Status:
     """Return the status of a test: the worst of its windows'."""
-    present = {"over budget" for window in windows if window.budget}
+    present: set[Status] = {"over budget" for window in windows if window.budget}
     present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
     present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
     return next((word for word in WORDS if word in present), "ok")
 
 
-def plain_window(window: WindowReport, machine: str, parallel: bool, compared: bool) -> Plain:
-    """Return a window as the JSON of a run has it."""
-    profile = window.profile
-    return {
-        "name": window.name,
-        "environment": plain_environment(profile.environment),
-        "machine": machine,
-        "parallel": parallel,
-        "rounds": profile.steps,
-        "host_ns": list(profile.host_ns),
-        "peak_memory_bytes": _listed(profile.peak_memory),
-        "allocations": _listed(profile.allocations),
-        "busy_ns": _listed(profile.busy_ns),
-        "ops": {
-            stats.op: {
-                "calls": list(stats.calls),
-                "device_ns": _listed(stats.device_ns),
-                "bytes": _listed(stats.bytes),
-                "flops": _listed(stats.flops),
-            }
-            for stats in profile.ops
-        },
-        **({} if profile.kernels is None else {"kernels": [asdict(stats) for stats in profile.kernels]}),
-        "verdict": window.verdict.value if compared else None,
-        "findings": [str(finding) for finding in window.findings],
-        "times_changed": window.diff is not None and window.diff.times_changed,
-        "times_judged": window.times_judged if window.diff else None,
-        "vary": {},
-        "runs": [] if parallel else [plain_run(run) for run in window.runs],
-    }
-
-
-def profile_of(window: Plain) -> OpProfile:
-    """Return the profile that a plain window came of, as far as reports need it: an event an op and round."""
-    rounds, ops = window["rounds"], window["ops"]
-
-    def column(key: str) -> np.typing.NDArray[np.int64]:
-        return np.array([ops[op][key] or [ABSENT] * rounds for op in ops], np.int64).reshape(-1)
-
-    return OpProfile(
-        environment=environment_of(window["environment"]),
-        op_names=tuple(ops),
-        raw_names=tuple(ops),
-        op=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
-        raw=np.repeat(np.arange(len(ops), dtype=np.int32), rounds),
-        counted=column("calls"),
-        events=column("calls"),
-        device_ns=column("device_ns"),
-        bytes=column("bytes"),
-        flops=None,
-        step=np.tile(np.arange(rounds, dtype=np.int32), len(ops)),
-        host_ns=tuple(window["host_ns"]),
-        memory=None,
-        knows=lambda name: False,
-        busy_ns=None if window["busy_ns"] is None else tuple(window["busy_ns"]),
-    )
-
-
-def plain_run(run: Run) -> Plain:
-    """Return what a process timed as the JSON of a run has it."""
-    return asdict(run)
-
-
-def summary(records: Sequence[TestRecord]) -> str:
-    """Return the line that counts the tests by status, and says if all that was compared are counts."""
-    counts = Counter(record.status for record in records)
-    total = counts.total()
-    parts = [f"{plural(total, 'test')} measured", f"{counts['ok']} ok"]
-    parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
-    judged = {window["times_judged"] for record in records for window in record.windows}
-    if False in judged and True not in judged:
-        parts.append("no times judged")
-    return f"opprof: {', '.join(parts)}"
-
-
 def write(path: Path, records: Sequence[TestRecord], stale: Sequence[str], interrupted: bool) -> None:
     """Write the JSON of a run atomically. Raises UsageError when it cannot be written."""
-    document = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "interrupted": interrupted,
-        "summary": dict(sorted(Counter(record.status for record in records).items())),
-        "tests": [
-            {"id": record.id, "outcome": record.outcome, "status": record.status, "windows": record.windows}
-            for record in records
-        ],
-        "stale": list(stale),
-    }
+    tests = [TestResult(id=each.id, outcome=each.outcome, status=each.status, windows=each.windows) for each in records]
+    counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
+    run = RunResult(2, __version__, interrupted, counts, tests, list(stale))
     try:
-        write_atomically(path, json.dumps(document, indent=1) + "\n")
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
     except OSError as error:
         raise UsageError(f"--opprof-json: {path} cannot be written: {error.strerror or error}") from error
 
 
-def _listed(values: Sequence[int] | None) -> list[int] | None:
-    return None if values is None else list(values)
+def read(path: Path) -> RunResult:
+    """Read the JSON of a run, of this or an older schema version. Raises BaselineError for a file that is none."""
+    return run_of_document(read_document(path, "JSON of a run"), path)
+
+
+def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
+    """Return the run that *document*, read from *path*, holds. Raises BaselineError."""
+    version = document.get("schema")
+    try:
+        if version in _UPGRADES:
+            document = _UPGRADES[version](document)
+        run = msgspec.convert(document, RunResult)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BaselineError(f"{path}: is not what --opprof-json writes: {error}") from None
+    for test in run.tests:
+        for window in test.windows:
+            if what := next(window.misfits(), None):
+                raise BaselineError(f"{path}: {test.id}: {window.name}: {what}; the file is damaged")
+    return run
+
+
+class _Window1(Struct):
+    ops: dict[str, OpResult]
+    rounds: Annotated[int, Meta(ge=1, le=10**6)]
+
+
+class _Test1(Struct):
+    windows: list[_Window1]
+
+
+class _Run1(Struct):
+    tests: list[_Test1]
+
+
+def _with_totals(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of schema 1, which had no totals, as one of schema 2."""
+    for test, plain in zip(msgspec.convert(document, _Run1).tests, document["tests"]):
+        for window, fields in zip(test.windows, plain["windows"]):
+            fields["total"] = msgspec.to_builtins(total_of(list(window.ops.values()), window.rounds))
+    return {**document, "schema": 2}
+
+
+_UPGRADES: Mapping[object, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_totals}
+"""For each older schema version, what makes it this one."""

@@ -1,104 +1,151 @@
-"""What one window came to: what it did, which limits it broke, and what changed since its baseline."""
+"""What one window did, and what became of it: the numbers that travel, are written and are shown."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Annotated
 
-from ..profile.op_profile import ALWAYS, OpProfile
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..profile.calls import Calls
+from ..profile.kernels import KernelStats
+from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.timings import Run
-from ..verdict.compare import Diff
-from ..verdict.findings import Finding
 from ..verdict.judgement import Verdict
-from ..verdict.tolerances import LEAST_ROUNDS
+from .environment import EnvironmentResult
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
-DEPENDS = "so that depends on what ran before"
+Count = Annotated[int, Meta(ge=0, le=10**18)]
+PerRound = tuple[Count, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowReport:
-    """One measured window: what it did, which limits it broke, and what changed since its baseline."""
+class OpResult(Struct, frozen=True, forbid_unknown_fields=True):
+    """The numbers of an op, one a round; null where the backend does not know."""
+
+    calls: PerRound
+    device_ns: Annotated[PerRound | None, Meta(description="Self time on the device.")]
+    bytes: Annotated[PerRound | None, Meta(description="Bytes read and written.")]
+    flops: PerRound | None
+
+    @classmethod
+    def of(cls, stats: OpStats) -> OpResult:
+        """Return *stats* without its name."""
+        return cls(stats.calls, stats.device_ns, stats.bytes, stats.flops)
+
+
+class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a window did, in one process."""
 
     name: str
-    profile: OpProfile
-    budget: Sequence[Finding] = ()
-    diff: Diff | None = None
-    no_baseline: str = ""
-    """Why there is nothing to compare with; empty where there is, or where nobody asked."""
-    runs: tuple[Run, ...] = ()
-    """What each process timed: this one, and others if the test was measured again."""
-    accepted: bool = False
-    """Whether this run takes what it measured as the baseline: then no change is a regression."""
-    unseen: str = ""
-    """Why fewer calls than in the baseline may be calls that were not seen."""
-    looked: str = ""
-    """What a fresh process says of more calls than in the baseline, where it was asked."""
-    excused: str = ""
-    """Why more calls than in the baseline are no regression."""
+    environment: EnvironmentResult
+    rounds: Annotated[int, Meta(ge=1, le=10**6)]
+    host_ns: Annotated[PerRound, Meta(description="Wall time.")]
+    peak_memory_bytes: PerRound | None
+    allocations: Annotated[PerRound | None, Meta(description="How often memory was allocated.")]
+    busy_ns: Annotated[
+        PerRound | None, Meta(description="How long devices were busy, where ops that overlap count once.")
+    ]
+    ops: Annotated[dict[str, OpResult], Meta(description="By op, the most expensive first.")]
+    total: Annotated[OpResult, Meta(description="All ops together.")]
+    kernels: Annotated[
+        tuple[KernelStats, ...] | UnsetType,
+        Meta(
+            description="Kernels, copies and sets of devices, the most expensive first; absent where none ran or"
+            " nothing tells."
+        ),
+    ] = UNSET
+    remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
+
+    @classmethod
+    def of(cls, name: str, profile: OpProfile) -> WindowNumbers:
+        """Return the numbers of *profile*."""
+        return cls(
+            name=name,
+            environment=EnvironmentResult.of(profile.environment),
+            rounds=profile.steps,
+            host_ns=profile.host_ns,
+            peak_memory_bytes=profile.peak_memory,
+            allocations=profile.allocations,
+            busy_ns=profile.busy_ns,
+            ops={stats.op: OpResult.of(stats) for stats in profile.ops},
+            total=OpResult.of(profile.total),
+            kernels=profile.kernels or UNSET,
+            remarks=tuple(_of_rounds(profile)),
+        )
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict against the baseline."""
-        if self.diff is None:
-            return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
-        # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
-        few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
-        if self.unseen and not self.accepted:
-            return Verdict.UNSEEN
-        return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
+    def stats(self) -> list[OpStats]:
+        """The numbers of each op, with its name."""
+        return [OpStats(op, each.calls, each.device_ns, each.bytes, each.flops) for op, each in self.ops.items()]
 
     @property
-    def more_calls(self) -> list[str]:
-        """The ops with more calls than in the baseline, where that was neither accepted nor excused."""
-        return self.diff.more_calls if self.diff and not (self.accepted or self.excused) else []
+    def fastest_ns(self) -> int | None:
+        """Device time in the fastest round; None where it is not known."""
+        return min(self.total.device_ns, default=0) if self.total.device_ns is not None else None
 
     @property
-    def regressions(self) -> list[Finding]:
-        """What is worse than the baseline, and was not accepted."""
-        if self.diff is None or self.accepted:
-            return []
-        lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*lost, *([] if self.excused else self.diff.findings())]
+    def calls(self) -> dict[str, Calls]:
+        """The calls of each op."""
+        return {op: Calls(min(each.calls), max(each.calls)) for op, each in self.ops.items()}
 
-    @property
-    def remarks(self) -> list[str]:
-        """What to say of a test that passes: the backend's words, improvements, and changes that were accepted."""
-        of_rounds = list(_of_rounds(self.profile))
-        if self.diff is None:
-            return of_rounds
-        if self.excused:
-            said = "; ".join(map(str, self.diff.findings()))
-            return [*of_rounds, f"{said}; but {self.excused}, {DEPENDS}"]
-        return [*of_rounds, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
 
-    @property
-    def untimed(self) -> str:
-        """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
-        if self.diff is None or self.profile.steps < LEAST_ROUNDS:
-            return ""
-        if self.excused:
-            return "its calls changed"
-        if self.diff.verdict.is_regression:
-            return ""
-        return "; ".join(filter(None, [self.diff.times, self.diff.seen]))
+class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a window did, and what became of it."""
 
-    @property
-    def times_judged(self) -> bool:
-        """Whether times were compared with a baseline's."""
-        return self.diff is not None and not self.diff.times
+    machine: Annotated[str, Meta(description="What decides whether times may be compared.")]
+    parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
+    verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null where none was asked for.")]
+    findings: Annotated[tuple[str, ...], Meta(description="What fails the test, a line each.")]
+    times_changed: Annotated[bool, Meta(description="Whether a time is beyond its tolerance.")]
+    times_judged: Annotated[
+        bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")
+    ]
+    vary: Annotated[
+        dict[str, tuple[Count, Count]],
+        Meta(description="The ops whose calls differed between the processes that measured them: fewest and most."),
+    ] = {}
+    runs: Annotated[
+        tuple[Run, ...],
+        Meta(description="What each process timed, this one first; none where tests ran in parallel."),
+    ] = ()
 
-    @property
-    def findings(self) -> list[Finding]:
-        """Everything that fails the test."""
-        return [*self.budget, *self.regressions]
+    def misfits(self) -> Iterator[str]:
+        """Yield what has not one number for each round."""
+        columns: list[tuple[str, Sequence[int] | None]] = [("the wall time", self.host_ns)]
+        columns += [("the busy time", self.busy_ns)]
+        for op, each in [*self.ops.items(), ("total", self.total)]:
+            columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
+        for run in self.runs:
+            columns += [("a process", run.total_ns), *((f"op {op!r}", times) for op, times in run.ops_ns.items())]
+            columns += [("a process", column) for column in (run.wait_ns, run.yardstick_ns) if column]
+        for what, column in columns:
+            if column is not None and len(column) != self.rounds:
+                yield f"{what} has not a number for each of {self.rounds} rounds"
 
 
 def titled(test: str, window: str) -> str:
     """Return how to name a window of a test."""
     return test if window == BODY else f"{test} window {window}"
+
+
+def total_of(ops: Sequence[OpResult], rounds: int) -> OpResult:
+    """Return the sums over *ops*, for files that do not have them; times and bytes of those that know them."""
+
+    def summed(columns: Sequence[PerRound | None]) -> PerRound | None:
+        known = [column for column in columns if column is not None]
+        return tuple(reduce(add, numbers) for numbers in zip(*known)) if known else None
+
+    calls = summed([op.calls for op in ops]) or (0,) * rounds
+    return OpResult(
+        calls,
+        summed([op.device_ns for op in ops]),
+        summed([op.bytes for op in ops]),
+        summed([op.flops for op in ops]),
+    )
 
 
 def _of_rounds(profile: OpProfile) -> Iterator[str]:

@@ -16,7 +16,7 @@ from .tolerances import Limits, is_vague
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One op before and now; times in ns of what represents the rounds (`judge.Times`), None where not known."""
+    """One op before and now; times are of the round that stands for all (`Times`), None where not known."""
 
     op: str
     base_calls: Calls | None
@@ -25,7 +25,7 @@ class Row:
     now_ns: int | None
     verdict: Verdict
     why: str = ""
-    """In a word or two, why a change of its time that is beyond its tolerance, or may be, is no verdict."""
+    """In a word or two, why its time gets no verdict although it changed, or may have, by more than its tolerance."""
     change: str = "-"
     """How much its time changed, as people read it; in pairs with the interval."""
 
@@ -43,7 +43,7 @@ class Row:
 
     @property
     def from_calls_ns(self) -> int:
-        """The part of the change that comes of more (or fewer) calls, at the price each had before."""
+        """The part of the change that is due to more (or fewer) calls, each at its price before."""
         if self.op == OUTSIDE:
             return 0
         base = self.base_calls.most if self.base_calls else 0
@@ -87,7 +87,7 @@ class Diff:
 
     @property
     def culprits(self) -> list[Row]:
-        """The ops that made a slower whole slower, where none is beyond its own limits: those with half of it."""
+        """The ops behind half of the change of a slower whole, where no op is beyond its own tolerance."""
         if self.total.verdict is not Verdict.SLOWER or any(row.verdict.is_regression for row in self.rows):
             return []
         worse = sorted((row for row in self.rows if row.change_ns > 0), key=lambda row: -row.change_ns)
@@ -97,13 +97,13 @@ class Diff:
 
     @property
     def calls_vary(self) -> bool:
-        """Whether an op has more calls in one round than in another: then no one number goes with the fastest round."""
+        """Whether calls of an op differ between rounds: then no single number belongs to the fastest round."""
         calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
         return any(each.least != each.most for each in calls)
 
     @property
     def top_change(self) -> str:
-        """How the most expensive ops became others; empty where they did not, or times were not judged."""
+        """The most expensive ops now and before; empty where they are the same, or times were not judged."""
         base, now = self.timing.base, self.timing.now
         if self.timing.verdict in _UNJUDGED or base is None or now is None:
             return ""
@@ -114,7 +114,7 @@ class Diff:
 
     @property
     def seen(self) -> str:
-        """How the whole changed, where it did and nothing is said of it: without a verdict."""
+        """How the time of the whole changed, where there is no verdict on it."""
         return self._change(self.total) if self.timing.verdict is Verdict.NOISY and self.total.base_ns else ""
 
     @property
@@ -283,7 +283,7 @@ def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
 
 
 def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, str]:
-    """Order the causes first: what has no canonical name is often but a part of what has one."""
+    """Put causes first. An op without a canonical name is often only a part of one that has it."""
     is_raw = row.op not in canonical
     return (not row.verdict.is_regression, not row.verdict.is_improvement, is_raw, -row.change_ns, row.op)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken limit; its `str` is the line to print."""
+    """One broken limit or one regression; its `str` is the line to print."""
 
     rule: str
     op: str | None

@@ -60,7 +60,7 @@ class Judgement:
     base: Times | None = None
     now: Times | None = None
     processes: int = 0
-    """How many were taken into account: of the new code, or pairs of both."""
+    """How many processes of the new code were compared, or pairs of both."""
     settled: bool = True
     """Whether more processes would change nothing."""
     total: Verdict = Verdict.OK
@@ -70,7 +70,7 @@ class Judgement:
     clean: int = 0
     """How many of the processes had clean rounds; 0 where nobody looked."""
     intervals: Mapping[str | None, tuple[float, float]] = field(default_factory=dict)
-    """Of pairs: between what the change of each op lies, and of the window (None), as `change` has it; for 95 %."""
+    """In pairs: the 95 % interval of the change of each op, and of the window (None); 0.1 is 10 %."""
     agreeing: Mapping[str | None, int] = field(default_factory=dict)
     """How many of the pairs see the change of each op in `ops`, and of the window (None)."""
 

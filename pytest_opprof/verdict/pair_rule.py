@@ -79,7 +79,7 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of `hodges_lehmann`, whatever the distribution is that the values come of.
+    """Return the 95 % interval of `hodges_lehmann`; it assumes no distribution.
 
     It leaves out as many of the lowest and highest means of pairs as the signed-rank distribution lets it: of nine
     values five each (96 %); of five none (94 %).
@@ -102,7 +102,7 @@ def _walsh(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Ratios:
-    """Of one pair of processes: the logarithms of how much slower the later one is."""
+    """How much slower the second process of a pair is: logarithms of ratios."""
 
     total: float
     ops: Mapping[str, float]
@@ -115,7 +115,7 @@ class _Ratios:
         A slow core is slow for both, as is a slow GPU: their rounds are a few milliseconds apart.
         """
         rounds = sorted(before.clean(CLEAN_SHARE) & after.clean(CLEAN_SHARE))
-        clean = len(rounds) >= LEAST_CLEAN and not _differ_in_luck(before, after)
+        clean = len(rounds) >= LEAST_CLEAN and not _one_was_disturbed(before, after)
         rounds = rounds if clean else list(range(before.rounds))
         ops = before.ops_ns.keys() & after.ops_ns.keys()
         return cls(
@@ -125,7 +125,8 @@ class _Ratios:
         )
 
 
-def _differ_in_luck(before: Run, after: Run) -> bool:
+def _one_was_disturbed(before: Run, after: Run) -> bool:
+    """Tell whether one process was disturbed and the other was not."""
     return bool(before.disturbed) is not bool(after.disturbed)
 
 
@@ -154,7 +155,7 @@ def _typical(runs: Sequence[Run]) -> Times:
 
 def _why_unclean(pairs: Sequence[tuple[Run, Run]], clean: int) -> str:
     """Return why so few pairs are *clean*."""
-    unlike = [run for pair in pairs if _differ_in_luck(*pair) for run in pair]
+    unlike = [run for pair in pairs if _one_was_disturbed(*pair) for run in pair]
     if unlike:
         return f"{disturbances(unlike)}, in one process of a pair only; {clean} of {len(pairs)} pairs were clean"
     return f"{clean} of {len(pairs)} pairs had {LEAST_CLEAN} rounds in which neither waited for a CPU"

@@ -46,10 +46,10 @@ STORED_RULE = Rule()
 def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> Judgement:
     """Compare the fastest round of *now* with that of *base*, where each Run is a process.
 
-    Slower is only what is slower in the best of `Rule.processes` that had clean rounds, each of them slower than a
-    typical process of *base*: while the judgement is not settled, measure in one more. Since one within the limits is
-    enough for a pass, looking after each process is as good as looking once after the last. Noise only adds time: what
-    is fast enough all the same is.
+    A window is called slower when the best of `Rule.processes` with clean rounds is slower, and each of them is slower
+    than a typical process of *base*. Until then the judgement is not settled: measure in one more process. One process
+    within the limits is enough to pass, so it makes no difference whether we look after each or once after the last.
+    Noise only adds time: a process that is fast enough is evidence, whether it was disturbed or not.
     """
     if why := _too_little(base, now, rule) or incomparable([*base, *now]):
         return unjudged(why, now)
@@ -77,7 +77,7 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
 
 
 def _is_typical(run: Run, base: Sequence[Run], limits: Limits) -> bool:
-    """Tell whether a process is nearly as fast as the second one of *base*: the best of five may be so by luck."""
+    """Tell whether a process is nearly as fast as the second-best one of *base*: the best of five may be luck."""
     nearly = replace(
         limits,
         tolerance=TYPICAL * limits.tolerance,
@@ -88,7 +88,7 @@ def _is_typical(run: Run, base: Sequence[Run], limits: Limits) -> bool:
 
 
 def unjudged(why: str, now: Sequence[Run], base: Sequence[Run] = ()) -> Judgement:
-    """Return what there is to show of samples that are not judged; *base* only where it is to be shown beside them."""
+    """Return the times of samples that are not judged, to be shown; *base* is shown beside them if given."""
     before, after = (fastest(side) if side else None for side in (base, now))
     return Judgement(Verdict.INCOMPARABLE, why, before, after, len(now))
 
@@ -100,7 +100,7 @@ def clean_processes(runs: Sequence[Run], yardstick_ns: float | None = None) -> i
 
 
 def is_steady(runs: Sequence[Run]) -> bool:
-    """Tell whether the fastest processes took about as long: then one of them is as fast as this code can be."""
+    """Tell whether the fastest processes took about the same time: then the best of them is as fast as this code is."""
     fastest = sorted(min(run.total_ns) for run in runs)[:LEAST_PROCESSES] or [0]
     return fastest[-1] - fastest[0] <= max(STEADY * fastest[0], STORED.floor_ns)
 
@@ -142,7 +142,7 @@ def _too_little(base: Sequence[Run], now: Sequence[Run], rule: Rule) -> str:
 
 
 def _confirmed_by_ops(found: Judgement, limits: Limits) -> Judgement:
-    """Return *found* without a slower whole that no op shows: each was as fast as ever, though in different rounds.
+    """Return *found* without a slower whole where no op is slower: each op was as fast as before, in some round.
 
     Of a test whose processes differ by half, 18 % of unchanged runs were called slower without this, 6 % with it.
     """
@@ -155,7 +155,7 @@ def _confirmed_by_ops(found: Judgement, limits: Limits) -> Judgement:
 
 
 def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) -> Judgement:
-    """Return *found* without what the baseline's own second-best process would be called slower for.
+    """Return *found* without changes that would also call the second-best process of the baseline slower.
 
     Of tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and `_differs`,
     2 % with both; of the recorded samples no more than 0.07 % have no verdict for it.
@@ -172,7 +172,7 @@ def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) ->
 
 
 def has_lone_best(base: Sequence[Run], limits: Limits) -> bool:
-    """Tell whether a baseline can call nothing slower: its own second-best process would be."""
+    """Tell whether a baseline cannot be used to call anything slower: its own second-best process would be slower."""
     return len(base) > 1 and _second_best(base, limits).verdict is Verdict.SLOWER
 
 
@@ -181,12 +181,12 @@ def _second_best(base: Sequence[Run], limits: Limits) -> Judgement:
 
 
 def _differs(base: Sequence[Run], limits: Limits) -> bool:
-    """Tell whether one process of the baseline would be called slower than another: then it takes more of them now."""
+    """Tell whether a process of the baseline would be called slower than its best: then more are needed now."""
     return any(judged(fastest(base), fastest([run]), limits, 1).verdict is Verdict.SLOWER for run in base)
 
 
 def _why_noisy(runs: Sequence[Run], clean: int, yardstick_ns: float) -> str:
-    """Return why so few processes are *clean*: what there was of rounds that waited, and of a slow core."""
+    """Return why so few processes are *clean*: how many rounds waited, and how many had a slow core."""
     rounds = sum(run.rounds for run in runs)
     seen = {
         "waited for a CPU": rounds - sum(len(run.clean(CLEAN_SHARE)) for run in runs),

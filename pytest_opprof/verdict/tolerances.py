@@ -37,7 +37,7 @@ class Limits:
         return beyond(base_ns, now_ns, self.of(op), max(self.op_floor_ns, self.op_share * whole_ns))
 
     def excuse(self, op: str, base: Times, now: Times, between: tuple[float, float] | None = None) -> str:
-        """Return in words what lets a change of *op* pass that is beyond its tolerance; empty where none is.
+        """Return in words why a change of *op* passes though it is beyond its tolerance; empty where it is not.
 
         One that lies *between* bounds so wide apart that they leave it open whether it is beyond is "unclear".
         """

@@ -266,6 +266,7 @@ def test_nothing_is_known_to_be_loaded_where_there_is_no_proc(monkeypatch: pytes
     assert cupti.mapped() == []
 
 
+@pytest.mark.processes
 def test_the_real_library_loads_and_refuses_without_a_driver() -> None:
     paths = [path for path in cupti.candidates([], {}) if "/nvidia/" in path]
     if not paths or cuda_driver.opened():

@@ -157,6 +157,7 @@ def test_what_nvml_does_not_answer_is_a_remark_once_a_process(gpu: Gpu, said: Nv
 # --- who else
 
 
+@pytest.mark.processes
 def test_processes_of_another_run_share_the_gpu_and_our_own_do_not(gpu: Gpu, said: Nvml) -> None:
     alone = nvml.look(Driver(gpu))
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:

@@ -336,6 +336,7 @@ def test_a_frame_without_tensors_runs_no_graph() -> None:
 
 @compiles
 @pytest.mark.slow
+@pytest.mark.processes
 def test_what_inductor_compiles_is_the_same_ops_whether_its_caches_are_cold_or_warm() -> None:
     import shutil
 

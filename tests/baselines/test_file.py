@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,13 @@ from hypothesis import strategies as st
 from pytest_opprof.baselines import file as baselines_file
 from pytest_opprof.baselines import place
 from pytest_opprof.baselines.entry import Baselines, Entry
+from pytest_opprof.baselines.format import CallsFile, TimesFile
 from pytest_opprof.errors import BaselineError
 from pytest_opprof.profile.calls import Calls
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import OUTSIDE, Run, run_of
+from pytest_opprof.profile.timings import OUTSIDE, Run
 from pytest_opprof.results import document as results_document
-
-from ..conftest import ENVIRONMENT, profile_of
+from pytest_opprof.results.schema import problems
 
 HERE = "CPU, 2 cores"
 TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
@@ -53,7 +54,7 @@ SOME = Baselines(
     },
 )
 
-TEXT = """\
+HEAD = """\
 {
  "environment": {
   "arch": "x86_64",
@@ -63,298 +64,277 @@ TEXT = """\
   },
   "timing": ""
  },
- "schema": 2,
- "tests": {
-  "TestA::test_a": {
-   "prefill": {
-    "calls": {
+"""
+CALLS = f"""{HEAD}\
+ "schema": 3,
+ "tests": {{
+  "TestA::test_a": {{
+   "prefill": {{
+    "calls": {{
      "Add": 1
-    },
-    "times": {
-     "CPU, 2 cores": {
-      "ops_us": {
-       "(outside ops)": [[9.22, 9.45], [10, 12]],
-       "Add": [[41.2, 41], [41, 40]]
-      },
-      "threads": 1,
-      "total_us": [[50.4, 50.4], [51, 52]],
-      "wait_us": [[0, 7.12], [0, 0]],
-      "yardstick_us": [[30.1, 29], [31, 30]]
-     }
-    }
-   }
-  },
-  "test_b[fp16]": {
-   "body": {
-    "calls": {
+    }}
+   }}
+  }},
+  "test_b[fp16]": {{
+   "body": {{
+    "calls": {{
      "Cast": [10, 12],
      "MatMul": 3
-    }
-   }
-  }
- }
-}
+    }}
+   }}
+  }}
+ }}
+}}
 """
+TIMES = f"""{HEAD}\
+ "schema": 1,
+ "times": {{
+  "TestA::test_a": {{
+   "prefill": {{
+    "CPU, 2 cores": {{
+     "calls_digest": "ebdb25c3ad47",
+     "ops_us": {{
+      "(outside ops)": [[9.22, 9.45], [10, 12]],
+      "Add": [[41.2, 41], [41, 40]]
+     }},
+     "threads": 1,
+     "total_us": [[50.4, 50.4], [51, 52]],
+     "wait_us": [[0, 7.12], [0, 0]],
+     "yardstick_us": [[30.1, 29], [31, 30]]
+    }}
+   }}
+  }}
+ }}
+}}
+"""
+TEST_A, TEST_B = SOME.tests["TestA::test_a"], SOME.tests["test_b[fp16]"]
+MORE_MATMUL = Entry({"MatMul": Calls(4, 4), "Cast": Calls(10, 12)})
 
 
-def test_a_file_is_sorted_with_one_op_a_line_and_times_rounded_to_what_is_meaningful() -> None:
-    assert baselines_file.dump(SOME) == TEXT
-
-
-def test_a_file_that_was_written_is_read_back(tmp_path: Path) -> None:
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """Return the file of calls of SOME."""
     path = place.path_of(tmp_path, TORCH, "tests/test_model.py")
-    assert path == tmp_path / "torch-2.13.0-cpu-x86_64" / "tests" / "test_model.py.json"
     baselines_file.save(path, SOME)
-    assert baselines_file.dump(baselines_file.load(path)) == TEXT
-    assert list(place.files(tmp_path)) == [path]
-    assert place.module_of(tmp_path, path) == "tests/test_model.py"
+    return path
 
 
-@pytest.mark.parametrize("module", ["test_a.py", "a/b/test_c.py", "../up/test_d.py", "../../test_e.py", "README.md"])
-def test_a_module_outside_the_root_directory_does_not_lead_out_of_the_folder(tmp_path: Path, module: str) -> None:
-    path = place.path_of(tmp_path, TORCH, module)
-    assert path.resolve().is_relative_to(tmp_path.resolve())
-    assert place.module_of(tmp_path, path) == module
+def texts(path: Path) -> list[str]:
+    """Return what the files of calls and of times hold."""
+    return [each.read_text(encoding="utf-8") for each in (path, place.times_of(path)) if each.exists()]
 
 
-def test_only_the_file_itself_is_left_behind(tmp_path: Path) -> None:
-    path = tmp_path / "env" / "test_a.py.json"
-    baselines_file.save(path, SOME)
-    baselines_file.save(path, Baselines(TORCH))
-    assert os.listdir(path.parent) == ["test_a.py.json"]
+def test_files_are_sorted_with_one_op_a_line_and_times_rounded_to_what_is_meaningful(saved: Path) -> None:
+    assert texts(saved) == [CALLS, TIMES]
 
 
-def test_a_file_that_cannot_be_written_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "env" / "test_a.py.json"
-    baselines_file.save(path, SOME)
+def test_files_that_were_written_are_read_back_and_would_be_written_alike(saved: Path) -> None:
+    content = baselines_file.load(saved)
+    assert content.unused_times == ()
+    assert baselines_file.save(saved, content) == []
+    for each in (saved, place.times_of(saved)):
+        each.unlink()
+    assert baselines_file.save(saved, content) == [saved, place.times_of(saved)]
+    assert texts(saved) == [CALLS, TIMES]
 
+
+def test_only_the_files_themselves_are_left_behind_and_none_with_nothing_in_it(saved: Path) -> None:
+    assert sorted(os.listdir(saved.parent)) == ["test_model.py.json", "test_model.py.times.json"]
+    assert baselines_file.save(saved, Baselines(TORCH, {"test_b[fp16]": TEST_B})) == [saved, place.times_of(saved)]
+    assert os.listdir(saved.parent) == ["test_model.py.json"]
+    assert baselines_file.save(saved, Baselines(TORCH)) == [saved]
+    assert os.listdir(saved.parent) == []
+
+
+def test_a_changed_count_is_one_changed_line_of_the_file_that_is_reviewed(saved: Path) -> None:
+    new = Baselines(TORCH, {**SOME.tests, "test_b[fp16]": {"body": MORE_MATMUL}})
+    assert baselines_file.save(saved, new) == [saved]
+    assert texts(saved) == [CALLS.replace('"MatMul": 3', '"MatMul": 4'), TIMES]
+
+
+def test_calls_in_a_layout_of_somebodys_own_stay_as_they_are_where_only_times_change(saved: Path) -> None:
+    text = json.dumps(json.loads(CALLS), indent=4)
+    saved.write_text(text)
+    place.times_of(saved).unlink()
+    assert baselines_file.save(saved, SOME) == [place.times_of(saved)]
+    assert texts(saved) == [text, TIMES]
+
+
+def test_a_file_that_cannot_be_written_is_left_as_it_was(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(BaselineError, match=r"test_a.py.json: cannot be written: No space left on device"):
-        baselines_file.save(path, Baselines(TORCH))
-    assert path.read_text() == TEXT
-    assert os.listdir(path.parent) == ["test_a.py.json"]
+    with pytest.raises(BaselineError, match=r"test_model.py.json: cannot be written: No space left on device"):
+        baselines_file.save(saved, Baselines(TORCH, {**SOME.tests, "test_b[fp16]": {"body": MORE_MATMUL}}))
+    assert texts(saved) == [CALLS, TIMES]
+    assert sorted(os.listdir(saved.parent)) == ["test_model.py.json", "test_model.py.times.json"]
 
 
-def edited(edit: Callable[[dict[str, object]], object]) -> bytes:
-    document = json.loads(TEXT)
-    edit(document)
+def test_an_interruption_between_both_files_leaves_times_that_are_not_used(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        if target == saved:
+            raise KeyboardInterrupt
+        replace_file(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        baselines_file.save(saved, Baselines(TORCH, {"TestA::test_a": {"prefill": MORE_CALLS}}))
+    assert texts(saved)[0] == CALLS
+    assert texts(saved)[1] != TIMES
+    left = baselines_file.load(saved)
+    assert left.tests["TestA::test_a"]["prefill"] == Entry({"Add": Calls(1, 1)}, mismatched=frozenset([HERE]))
+    assert len(left.unused_times) == 1
+
+
+MORE_CALLS = Entry({"Add": Calls(2, 2)}, TEST_A["prefill"].times)
+
+
+@pytest.mark.processes
+def test_sound_files_are_read_without_json_schema(saved: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from pytest_opprof.baselines import store
+assert "msgspec" not in sys.modules
+store.file.load(Path({str(saved)!r}))
+assert "jsonschema" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_missing_file_of_times_is_no_times(saved: Path) -> None:
+    place.times_of(saved).unlink()
+    content = baselines_file.load(saved)
+    assert content.unused_times == ()
+    assert content.tests == {"TestA::test_a": {"prefill": Entry({"Add": Calls(1, 1)})}, "test_b[fp16]": TEST_B}
+
+
+def test_times_of_other_calls_are_not_used_and_that_is_said(saved: Path) -> None:
+    saved.write_text(CALLS.replace('"Add": 1', '"Add": 2'))
+    content = baselines_file.load(saved)
+    assert content.tests["TestA::test_a"]["prefill"] == Entry({"Add": Calls(2, 2)}, mismatched=frozenset([HERE]))
+    assert content.unused_times == (
+        "['times']['TestA::test_a']['prefill']['CPU, 2 cores']: is of other calls; pytest --opprof-update records it;"
+        " opprof baselines prune removes it",
+    )
+
+
+def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(saved: Path) -> None:
+    # A merge can take one machine from each side.
+    document = json.loads(TIMES)
+    machines = document["times"]["TestA::test_a"]["prefill"]
+    machines["Other"] = {**machines[HERE], "calls_digest": "0"}
+    place.times_of(saved).write_text(json.dumps(document))
+    entry = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
+    assert (set(entry.times), entry.mismatched) == ({HERE}, {"Other"})
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"), [('"TestA::test_a"', '"test_c"'), ('"prefill"', '"decode"')], ids=["test", "window"]
+)
+def test_times_without_calls_are_not_used_and_that_is_said(saved: Path, there: str, instead: str) -> None:
+    place.times_of(saved).write_text(TIMES.replace(there, instead))
+    content = baselines_file.load(saved)
+    assert content.tests["TestA::test_a"]["prefill"] == Entry({"Add": Calls(1, 1)})
+    (unused,) = content.unused_times
+    assert unused.endswith("has no calls; opprof baselines prune removes it")
+
+
+def calls(edit: Callable[[dict[str, object]], object]) -> bytes:
+    document = json.loads(CALLS)
+    edit(document["tests"]["test_b[fp16]"]["body"]["calls"])
     return json.dumps(document).encode()
 
 
 def times(edit: Callable[[dict[str, list[object]]], object]) -> bytes:
-    return edited(lambda d: edit(d["tests"]["TestA::test_a"]["prefill"]["times"][HERE]))  # type: ignore[index]
+    document = json.loads(TIMES)
+    edit(document["times"]["TestA::test_a"]["prefill"][HERE])
+    return json.dumps(document).encode()
+
+
+BROKEN = [
+    (b"", r":1: is not JSON: Expecting value"),
+    (CALLS[:200].encode(), r":\d+: is not JSON"),
+    (b"\xff\xfe{}", r"is not UTF-8 text \(byte 0\)"),
+    ("\ufeff{}".encode(), r"is not JSON: Unexpected UTF-8 BOM"),
+    (b"[1]", r"is no (baseline file|file of baseline times): it holds a list"),
+    (b"{}", r"has no schema version; this is no baseline file"),
+    (b'{"schema": true}', r"has no schema version"),
+    (b'{"schema": 99}', r"has schema version 99, this pytest-opprof reads up to \d. Upgrade pytest-opprof"),
+    (b'{"schema": 2, "schema": 2}', r"the key 'schema' is there twice"),
+    (b'{"schema": NaN}', r"NaN is no number"),
+    (b"[" * 100_000, r"is not JSON"),
+    (b'{"schema": ' + b"9" * 10_000 + b"}", r"is not JSON|has schema version"),
+    (
+        b'{"a": 1,\n<<<<<<< HEAD\n"b": 2\n=======\n"b": 3\n>>>>>>> other\n}',
+        r":2: has git merge conflict markers",
+    ),
+]
+BROKEN_CALLS = [
+    (CALLS.replace("[10, 12]", "[12, 10]").encode(), r"\['Cast'\]: the range is empty"),
+    (CALLS.replace('"tests"', '"cases"').encode(), r"the file: "),
+    (calls(lambda c: c.update(Cast="x")), r"\['calls'\]\['Cast'\]: 'x' is not valid"),
+    (calls(lambda c: c.update(Cast=-1)), r"\['calls'\]\['Cast'\]"),
+    (calls(lambda c: c.update(Cast=[1, 2, 3])), r"\['calls'\]\['Cast'\]"),
+    (calls(lambda c: c.update(Cast=10**400)), r"\['calls'\]\['Cast'\]"),
+    (calls(lambda c: c.update(Cast=1.0)), r"Expected `.*`, got `float`"),  # which JSON Schema takes for an integer
+    (TIMES.encode(), r"\['schema'\]|the file: "),
+]
+BROKEN_TIMES = [
+    (TIMES.replace("41.2", "1e400").encode(), r"inf is greater than the maximum"),
+    (
+        TIMES.replace('"Add": [[41.2', '"Mul": [[41.2').encode(),
+        r"\['times'\]\['TestA::test_a'\]\['prefill'\]\['CPU, 2 cores'\]: 'Mul' is timed, but has no calls",
+    ),
+    (TIMES.replace("2.13.0", "2.14.0").encode(), r"\['environment'\]: is not that of the calls beside it"),
+    (times(lambda t: t["total_us"].pop()), r"\['CPU, 2 cores'\]: the numbers of processes or rounds differ"),
+    (times(lambda t: t["ops_us"]["Add"][1].pop()), r"the numbers of processes or rounds differ"),
+    (times(lambda t: t["ops_us"].update(Add=[[1]])), r"the numbers of processes or rounds differ"),
+    (times(lambda t: t["wait_us"].pop()), r"the numbers of processes or rounds differ"),
+    (times(lambda t: t["yardstick_us"].pop()), r"the numbers of processes or rounds differ"),
+    (times(lambda t: t.pop("threads")), r"'threads' is a required property"),
+    (times(lambda t: t.pop("calls_digest")), r"'calls_digest' is a required property"),
+    (times(lambda t: t.update(threads=-1)), r"\['threads'\]: -1 is less than the minimum"),
+    (times(lambda t: t.update(total_us=[])), r"\['total_us'\]: \[\] should be non-empty"),
+    (times(lambda t: t.update(total_us=[[], []])), r"\['total_us'\]\[0\]: \[\] should be non-empty"),
+    (times(lambda t: t["ops_us"].update(Add=[41.2, 41])), r"\['Add'\]\[0\]: 41.2 is not of type 'array'"),
+    (times(lambda t: t.update(wait_us=None)), r"\['wait_us'\]: None is not of type 'array'"),
+    (times(lambda t: t.update(device_us=[1])), r"'device_us' was unexpected"),
+    (CALLS.encode(), r"has schema version 3, this pytest-opprof reads up to 1"),
+]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"a.json:1: is not JSON: Expecting value"),
-        (TEXT[:200].encode(), r"a.json:\d+: is not JSON"),
-        (b"\xff\xfe{}", r"is not UTF-8 text \(byte 0\)"),
-        ("﻿{}".encode(), r"is not JSON: Unexpected UTF-8 BOM"),
-        (b"[1]", r"is no baseline file: it holds a list"),
-        (b"{}", r"has no schema version; this is no baseline file"),
-        (b'{"schema": true}', r"has no schema version"),
-        (b'{"schema": 99}', r"has schema version 99, this pytest-opprof reads up to 2. Upgrade pytest-opprof"),
-        (b'{"schema": 2, "schema": 2}', r"the key 'schema' is there twice"),
-        (b'{"schema": NaN}', r"NaN is no number"),
-        (b"[" * 100_000, r"is not JSON"),
-        (b'{"schema": ' + b"9" * 10_000 + b"}", r"is not JSON|has schema version"),
-        (
-            b'{"a": 1,\n<<<<<<< HEAD\n"b": 2\n=======\n"b": 3\n>>>>>>> other\n}',
-            r"a.json:2: has git merge conflict markers",
-        ),
-        (TEXT.replace("41.2", "1e400").encode(), r"inf is greater than the maximum"),
-        (TEXT.replace("[10, 12]", "[12, 10]").encode(), r"\['Cast'\]: the range is empty"),
-        (
-            TEXT.replace('"Add": [[41.2', '"Mul": [[41.2').encode(),
-            r"\['TestA::test_a'\]\['prefill'\]\['times'\]\['CPU, 2 cores'\]: 'Mul' is timed, but has no calls",
-        ),
-        (edited(lambda d: d.pop("tests")), r"the file: 'tests' is a required property"),
-        (edited(lambda d: d["tests"]["test_b[fp16]"]["body"]["calls"].update(Cast="x")), r"\['calls'\]\['Cast'\]"),  # type: ignore[index]
-        (edited(lambda d: d["tests"]["test_b[fp16]"]["body"]["calls"].update(Cast=-1)), r"\['calls'\]\['Cast'\]"),  # type: ignore[index]
-        (times(lambda t: t["total_us"].pop()), r"\['CPU, 2 cores'\]: the numbers of processes or rounds differ"),
-        (times(lambda t: t["ops_us"]["Add"][1].pop()), r"the numbers of processes or rounds differ"),
-        (times(lambda t: t["ops_us"].update(Add=[[1]])), r"the numbers of processes or rounds differ"),
-        (times(lambda t: t["wait_us"].pop()), r"the numbers of processes or rounds differ"),
-        (times(lambda t: t["yardstick_us"].pop()), r"the numbers of processes or rounds differ"),
-        (times(lambda t: t.pop("threads")), r"'threads' is a required property"),
-        (times(lambda t: t.update(threads=-1)), r"\['threads'\]: -1 is less than the minimum"),
-        (times(lambda t: t.update(total_us=[])), r"\['total_us'\]: \[\] should be non-empty"),
-        (times(lambda t: t.update(total_us=[[], []])), r"\['total_us'\]\[0\]: \[\] should be non-empty"),
-        (times(lambda t: t["ops_us"].update(Add=[41.2, 41])), r"\['Add'\]\[0\]: 41.2 is not of type 'array'"),
-        (times(lambda t: t.update(device_us=[1])), r"'device_us' was unexpected"),
-    ],
+    ("of_times", "content", "message"),
+    [*((False, *each) for each in BROKEN + BROKEN_CALLS), *((True, *each) for each in BROKEN + BROKEN_TIMES)],
 )
-def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(content)
+def test_a_broken_file_is_one_clear_error(saved: Path, of_times: bool, content: bytes, message: str) -> None:
+    broken = place.times_of(saved) if of_times else saved
+    broken.write_bytes(content)
     with pytest.raises(BaselineError, match=message) as error:
-        baselines_file.load(path)
-    assert str(path) in str(error.value)
+        baselines_file.load(saved)
+    assert str(error.value).startswith(f"{broken}:")
     assert "\n" not in str(error.value)
-    assert path.read_bytes() == content
+    assert broken.read_bytes() == content
 
 
-def test_a_file_of_any_size_is_refused_without_being_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    with path.open("wb") as file:
+@pytest.mark.parametrize("of_times", [False, True])
+def test_a_file_of_any_size_is_refused_without_being_read(saved: Path, of_times: bool) -> None:
+    with (place.times_of(saved) if of_times else saved).open("wb") as file:
         file.truncate(results_document.MAX_BYTES + 1)
     with pytest.raises(BaselineError, match="larger than 64 MiB"):
-        baselines_file.load(path)
+        baselines_file.load(saved)
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(BaselineError, match=r"a\.json: cannot be read: No such file"):
         baselines_file.load(tmp_path / "a.json")
-
-
-OLD_TEXT = """\
-{
- "environment": {"arch": "x86_64", "device": "cpu", "frameworks": {"torch": "2.13.0"}, "timing": ""},
- "schema": 1,
- "tests": {
-  "TestA::test_a": {"prefill": {"calls": {"Add": 1}, "device_us": {"CPU, 2 cores": {"Add": [41.2, 41]}}}},
-  "test_b[fp16]": {"body": {"calls": {"Cast": [10, 12], "MatMul": 3}}}
- }
-}
-"""
-
-
-def test_an_older_schema_keeps_its_calls_and_loses_the_times_of_its_one_process(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(OLD_TEXT)
-    content = baselines_file.load(path)
-    assert content.environment == SOME.environment
-    assert content.tests == {
-        test: {window: Entry(entry.calls) for window, entry in windows.items()} for test, windows in SOME.tests.items()
-    }
-    assert '"schema": 2' in baselines_file.dump(content)
-    assert path.read_text() == OLD_TEXT  # reading rewrites nothing
-
-
-@pytest.mark.parametrize(
-    ("there", "instead", "message"),
-    [
-        ('"calls": {"Add": 1}', '"calls": {"Add": 0}', r"\['calls'\]\['Add'\]"),
-        ('"tests": {', '"tests": 7, "x": {', r"the file: "),
-        ('"TestA::test_a": {', '"TestA::test_a": [], "x": {', r"\['tests'\]\['TestA::test_a'\]"),
-    ],
-)
-def test_an_older_file_that_is_broken_is_one_clear_error(
-    tmp_path: Path, there: str, instead: str, message: str
-) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(OLD_TEXT.replace(there, instead))
-    with pytest.raises(BaselineError, match=message):
-        baselines_file.load(path)
-
-
-def test_upgrades_go_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(OLD_TEXT.replace('"tests"', '"cases"'))
-    oldest = json.loads(path.read_text()) | {"schema": 1}
-    monkeypatch.setattr(baselines_file, "SCHEMA", 3)
-    monkeypatch.setattr(
-        baselines_file,
-        "_UPGRADES",
-        {1: lambda old: {**old, "second": old.pop("cases")}, 2: lambda old: {**old, "tests": old.pop("second")}},
-    )
-    assert baselines_file._upgraded(oldest, path)["schema"] == 3
-    assert "test_b[fp16]" in baselines_file._upgraded(json.loads(path.read_text()), path)["tests"]
-
-
-def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round() -> None:
-    profile = profile_of([("Cast", 5), ("Add", 7)], [("Cast", 6), ("Cast", 7), ("Add", 8)])
-    entry = Entry.of(replace(profile, yardstick_ns=(9, 8)), HERE, threads=1)
-    assert entry.calls == {"Cast": Calls(1, 2), "Add": Calls(1, 1)}
-    assert entry.times == {HERE: (Run((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, threads=1),)}
-    assert str(entry.calls["Cast"]) == "1..2"
-
-
-CPU = replace(ENVIRONMENT, device="cpu")
-
-
-def test_what_the_host_waited_for_is_kept_for_a_cpu_and_not_for_an_accelerator() -> None:
-    profile = replace(profile_of([("Add", 4_000)]), wait_ns=(3,), yardstick_ns=(9,))
-    on_accelerator, on_cpu = run_of(profile), run_of(replace(profile, environment=CPU))
-    assert on_accelerator == Run((4_000,), {"Add": (4_000,)})
-    assert on_cpu is not None
-    assert (on_cpu.wait_ns, on_cpu.yardstick_ns) == ((3,), (9,))
-
-
-def test_on_a_cpu_the_whole_is_wall_time_and_what_its_ops_do_not_take_is_outside() -> None:
-    profile = profile_of([("Add", 4_000)], [("Add", 11_000)], environment=CPU)  # of 10 us each
-    run = run_of(profile)
-    assert run is not None
-    assert run.total_ns == (10_000, 10_000)
-    assert run.ops_ns == {"Add": (4_000, 11_000), OUTSIDE: (6_000, 0)}
-    of_ops = run_of(profile, wall=False)
-    assert of_ops is not None
-    assert (of_ops.total_ns, set(of_ops.ops_ns)) == ((4_000, 11_000), {"Add"})
-
-
-def test_wall_time_that_is_not_known_is_no_whole() -> None:
-    run = run_of(replace(profile_of([("Add", 4_000)], environment=CPU), host_ns=(-1,)))
-    assert run is not None
-    assert (run.total_ns, set(run.ops_ns)) == ((4_000,), {"Add"})
-
-
-def test_a_profile_without_times_has_none_to_keep() -> None:
-    profile = profile_of([("Add", -1)])
-    assert run_of(profile) is None
-    assert Entry.of(profile, HERE).times == {}
-
-
-def runs(ns: int, rounds: int = 10, processes: int = 3, threads: int = 1) -> tuple[Run, ...]:
-    return (Run((ns,) * rounds, {"Add": (ns,) * rounds}, threads=threads),) * processes
-
-
-OLD = Entry({"Add": Calls(1, 1)}, {HERE: runs(10), "Other": runs(99)})
-
-
-def test_an_update_with_other_calls_drops_every_time() -> None:
-    now = Entry({"Add": Calls(2, 2)}, {HERE: runs(20)})
-    assert OLD.updated(now, HERE, times_changed=False) == now
-
-
-def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
-    assert OLD.updated(Entry(OLD.calls, {HERE: runs(11)}), HERE, times_changed=False) == OLD
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "changed"),
-    [
-        (runs(10), runs(30), True),
-        (runs(10), runs(10, rounds=30), False),
-        (runs(10), runs(10, threads=0), False),
-        (runs(10, processes=2), runs(10), False),
-        ((), runs(10), False),
-    ],
-    ids=["slower", "other rounds", "other threads", "too few processes", "none"],
-)
-def test_an_update_of_times_keeps_those_of_other_machines(
-    before: tuple[Run, ...], now: tuple[Run, ...], changed: bool
-) -> None:
-    old = Entry(OLD.calls, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
-    assert old.updated(Entry(OLD.calls, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
-
-
-def test_times_of_too_few_rounds_to_be_judged_are_not_taken_again_for_more_processes() -> None:
-    old = Entry(OLD.calls, {HERE: runs(10, rounds=9, processes=1)})
-    assert old.updated(Entry(OLD.calls, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False) == old
-
-
-def test_an_update_on_another_machine_is_kept_beside() -> None:
-    now = Entry(OLD.calls, {"Third": runs(5)})
-    assert set(OLD.updated(now, "Third", times_changed=False).times) == {HERE, "Other", "Third"}
-
-
-def test_an_update_without_times_keeps_those_there_are() -> None:
-    assert OLD.updated(Entry(OLD.calls), HERE, times_changed=True) == OLD
 
 
 names = st.text(max_size=12)
@@ -381,19 +361,23 @@ def entries(draw: st.DrawFn) -> Entry:
     return Entry(counted, {HERE: measured} if draw(st.booleans()) else {})
 
 
-@given(st.dictionaries(names, st.dictionaries(names, entries(), min_size=1, max_size=2), max_size=3))
-def test_any_baselines_survive_a_round_trip(tmp_path_factory: pytest.TempPathFactory, tests: dict[str, object]) -> None:
+@given(st.dictionaries(names, st.dictionaries(names, entries(), min_size=1, max_size=2), min_size=1, max_size=3))
+def test_any_baselines_survive_a_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, tests: dict[str, dict[str, Entry]]
+) -> None:
     path = tmp_path_factory.mktemp("round-trip") / "a.json"
-    baselines_file.save(path, Baselines(TORCH, tests))  # type: ignore[arg-type]
+    written = baselines_file.save(path, Baselines(TORCH, tests))
     once = baselines_file.load(path)
-    assert once.tests == tests
-    assert baselines_file.dump(once) == path.read_text(encoding="utf-8")
-    assert list(baselines_file.problems(json.loads(path.read_text(encoding="utf-8")))) == []
+    assert (once.tests, once.unused_times) == (tests, ())
+    assert baselines_file.save(path, once) == []
+    for each, kind in zip(written, (CallsFile, TimesFile)):
+        assert list(problems(json.loads(each.read_text(encoding="utf-8")), kind)) == []
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_baseline_or_a_baseline_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_any_bytes_are_a_baseline_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("bytes") / "a.json"
     path.write_bytes(content)
-    with pytest.raises(BaselineError):
-        baselines_file.load(path)
+    for load in (baselines_file.load, baselines_file.load_times):
+        with pytest.raises(BaselineError):
+            load(path)

@@ -13,11 +13,13 @@ from pytest_opprof.baselines.store import Store, _locked
 from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.profile.calls import Calls
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.timings import Run
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
 ONE = Entry({"Add": Calls(1, 1)})
 TWO = Entry({"Add": Calls(2, 2)})
+TIMED = Entry({"Add": Calls(1, 1)}, {"CPU, 2 cores": (Run((4_000, 6_000), {"Add": (1_000, 2_000)}),)})
 
 
 def test_an_entry_that_was_put_is_found_by_the_next_run(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_broken_file_is_the_same_error_for_each_test_that_needs_it(tmp_path: P
 
 
 def test_a_file_of_another_environment_in_this_folder_is_an_error(tmp_path: Path) -> None:
-    file.save(place.path_of(tmp_path, HERE, "test_a.py"), Baselines(THERE))
+    file.save(place.path_of(tmp_path, HERE, "test_a.py"), Baselines(THERE, {"test_x": {"body": ONE}}))
     with pytest.raises(BaselineError, match=r"holds baselines of torch 2.14.0.*its folder is that of torch 2.13.0"):
         Store(tmp_path).entry(HERE, "test_a.py", "test_x", "body")
 
@@ -100,6 +102,7 @@ for number in range(50):
 """
 
 
+@pytest.mark.processes
 def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_other(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITES, str(tmp_path)]
     writers = [subprocess.Popen([*command, each]) for each in ("x", "y")]
@@ -126,7 +129,7 @@ class TestMove:
         store = Store(tmp_path)
         for environment in (HERE, THERE):
             for test in ("test_x", "test_y[1]", "test_y[2]", "test_yz"):
-                store.put(environment, "old/test_a.py", test, "body", ONE)
+                store.put(environment, "old/test_a.py", test, "body", TIMED)
         store.put(HERE, "older/test_a.py", "test_x", "body", ONE)
         store.save()
         return store
@@ -136,15 +139,18 @@ class TestMove:
         found = []
         for environment in (HERE, THERE):
             folder = store.root / environment.folder
-            files = {path: file.load(path) for path in folder.rglob("*.json")}
+            files = {path: file.load(path) for path in place.files(store.root) if folder in path.parents}
+            assert not any(content.unused_times for content in files.values())
             modules = {place.module_of(store.root, path): content.tests for path, content in files.items()}
             found.append({f"{module}::{test}" for module, tests in modules.items() for test in tests})
+        assert list(place.lone_times(store.root)) == []
         return set.intersection(*found)
 
     @pytest.mark.parametrize(("old", "new"), [("old", "new"), ("old/test_a.py", "new/test_a.py")])
     def test_a_folder_or_a_module_takes_all_its_tests_along(self, store: Store, old: str, new: str) -> None:
         assert store.move(old, new) == 4
-        assert len(store.save()) == 4
+        assert len(store.save()) == 8  # of calls and of times, written and removed, in both environments
+        assert Store(store.root).entry(HERE, "new/test_a.py", "test_x", "body") == TIMED
         assert self.kept(store) == {
             f"new/test_a.py::{test}" for test in ("test_x", "test_y[1]", "test_y[2]", "test_yz")
         }
@@ -178,15 +184,39 @@ class TestMove:
 
 def test_tests_of_a_file_are_dropped_and_an_empty_file_is_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put(HERE, "test_a.py", "test_x", "body", ONE)
+    store.put(HERE, "test_a.py", "test_x", "body", TIMED)
     store.put(HERE, "test_a.py", "test_y", "body", ONE)
-    (path,) = store.save()
+    path, times = store.save()
     store.drop_tests(path, ["test_x"])
-    store.save()
+    assert store.save() == [path, times]
     assert file.load(path).tests.keys() == {"test_y"}
+    assert not times.exists()
     store.drop_tests(path, ["test_y"])
-    store.save()
+    assert store.save() == [path]
     assert not path.exists()
+
+
+def test_times_that_nothing_is_judged_by_go_when_their_module_is_written(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(HERE, "test_a.py", "test_x", "body", TIMED)
+    store.put(HERE, "test_a.py", "test_y", "body", ONE)
+    path, times = store.save()
+    path.write_text(path.read_text().replace('"Add": 1', '"Add": 2'))
+    store = Store(tmp_path)
+    store.put(HERE, "test_a.py", "test_z", "body", ONE)
+    assert store.save() == [path, times]
+    assert not times.exists()
+
+
+def test_a_file_of_times_is_no_module_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(HERE, "test_a.py", "test_x", "body", TIMED)
+    store.put(HERE, "test_a.py.times", "test_x", "body", TWO)
+    assert len(store.save()) == 3
+    again = Store(tmp_path)
+    assert again.entry(HERE, "test_a.py", "test_x", "body") == TIMED
+    assert again.entry(HERE, "test_a.py.times", "test_x", "body") == TWO
+    assert again.other_environments(THERE, "test_a.py.times", "test_x") == ["torch 2.13.0, cpu (x86_64)"]
 
 
 def test_a_baseline_moves_to_the_environment_that_replaces_it(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_list_shows_environments_tests_and_rounds(kept: Path, capsys: pytest.Cap
 
 def test_check_passes_what_the_schema_allows(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["baselines", "check"]) == 0
-    assert capsys.readouterr().out == "1 baseline file, 0 wrong\n"
+    assert capsys.readouterr().out == "2 baseline files, 0 wrong\n"
 
 
 def test_check_names_every_wrong_file_and_exits_with_1(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,36 @@ def test_check_names_every_wrong_file_and_exits_with_1(kept: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "test_n.py.json: the file: " in out
     assert "torch-9-cpu/test_m.py.json: is for torch 2.13.0, cpu (x86_64) and belongs in" in out.replace(os.sep, "/")
-    assert out.endswith("3 baseline files, 2 wrong\n")
+    assert out.endswith("4 baseline files, 2 wrong\n")
+
+
+@pytest.mark.parametrize("content", ["{", "<<<<<<< HEAD\n", '{"schema": 1}'])
+def test_check_names_both_files_of_a_module_where_both_are_wrong(
+    kept: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    folder = Path("baselines", HERE.folder)
+    for name in ("test_m.py.times.json", "test_m.py.json"):
+        (folder / name).write_text(content)
+        assert main.main(["baselines", "check"]) == 1
+        assert f"{folder / name}:" in capsys.readouterr().out
+    assert main.main(["baselines", "check"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("test_m.py.times.json") == 1
+    assert out.endswith("2 baseline files, 2 wrong\n")
+
+
+def test_check_and_list_tell_times_of_other_calls(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("baselines", HERE.folder, "test_m.py.json")
+    path.write_text(path.read_text().replace('"MatMul": 3', '"MatMul": 4'))
+    assert main.main(["baselines", "list"]) == 0
+    assert "6 calls of 2 ops; times of other calls on CPU, 2 cores; times of" in capsys.readouterr().out
+    assert main.main(["baselines", "check"]) == 1
+    *said, total = capsys.readouterr().out.splitlines()
+    assert [line.startswith(f"{path.with_name('test_m.py.times.json')}: ['times']['test_a']") for line in said] == [
+        True,
+        True,
+    ]
+    assert total == "2 baseline files, 1 wrong"
 
 
 @pytest.mark.parametrize("action", ["list", "check", "prune"])
@@ -131,7 +160,9 @@ def test_what_was_renamed_takes_its_baselines_along(kept: Path, capsys: pytest.C
     assert capsys.readouterr().out.splitlines() == [
         "1 test moved from test_m.py to sub/test_n.py",
         f"  wrote {folder / 'sub' / 'test_n.py.json'}",
+        f"  wrote {folder / 'sub' / 'test_n.py.times.json'}",
         f"  removed {folder / 'test_m.py.json'}",
+        f"  removed {folder / 'test_m.py.times.json'}",
     ]
     assert main.main(["baselines", "move", "test_m.py", "test_k.py"]) == 2
     assert "nothing in baselines is a baseline of test_m.py" in capsys.readouterr().err
@@ -155,12 +186,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
+@pytest.mark.processes
 def test_python_m_is_the_command() -> None:
     done = run("-m", "pytest_opprof", "ops", "Cast")
     assert done.returncode == 0
     assert done.stdout.startswith("Cast")
 
 
+@pytest.mark.processes
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m pytest_opprof ops | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
@@ -168,6 +201,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.processes
 def test_the_command_imports_neither_pytest_nor_numpy() -> None:
     code = "import sys; from pytest_opprof.cli.main import main; main(['ops', 'Cast']); "
     code += "print({'pytest', 'numpy'} & set(sys.modules))"

@@ -515,12 +515,14 @@ def test_formats_are_listed(run: Run) -> None:
     assert "ncu                 Nsight Compute table (ncu --csv); as documented, not tried on recordings\n" in out
 
 
+@pytest.mark.processes
 def test_a_reader_that_has_seen_enough_is_no_error(run: Run) -> None:
     command = f"{sys.executable} -m pytest_opprof show a.json -t0 --format csv | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=os.environ)
     assert done.stderr == ""
 
 
+@pytest.mark.processes
 def test_to_show_a_small_profile_needs_no_numpy_and_no_framework(run: Run) -> None:
     code = (
         "import sys; from pytest_opprof.cli.main import main; main(['show', 'a.json', '--format', 'json']);"
@@ -561,6 +563,7 @@ class TestWhatCannotBeSeen:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
+@pytest.mark.processes
 def test_a_profile_that_takes_more_memory_than_the_bound_is_one_error(run: Run) -> None:
     import resource
 
@@ -607,6 +610,7 @@ class TestWhereOutputGoes:
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
     @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+    @pytest.mark.processes
     def test_output_that_cannot_be_written_is_one_error(self, run: Run, redirect: str) -> None:
         command = f"{sys.executable} -m pytest_opprof show a.json -t0 --format csv {redirect}"
         done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)

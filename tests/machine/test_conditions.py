@@ -143,6 +143,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
+@pytest.mark.processes
 def test_memory_that_was_freed_is_kept() -> None:
     """In processes of their own: what this one did before would matter."""
     faults = [

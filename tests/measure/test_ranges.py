@@ -78,6 +78,7 @@ def test_without_a_range_there_is_no_profile_of_ranges() -> None:
 
 
 @pytest.mark.parametrize("module", ["numpy", "pytest", "pytest_opprof.recorder"])
+@pytest.mark.processes
 def test_library_code_that_has_ranges_imports_nothing_else(module: str) -> None:
     program = f"from pytest_opprof import op\nwith op('mine'): pass\nimport sys; print({module!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

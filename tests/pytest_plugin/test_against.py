@@ -77,6 +77,7 @@ def leftovers(pytester: pytest.Pytester) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> None:
     result = run(repository)
     result.assert_outcomes(passed=1, deselected=1)
@@ -94,6 +95,7 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: pytest.Pytester) -> None:
     model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Add', device_ns=30_000)")
     git(repository, "commit", "-qam", "two")
@@ -112,6 +114,7 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
     assert leftovers(repository) == []
 
 
+@pytest.mark.processes
 def test_more_calls_fail_after_three_pairs(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, "--junit-xml=junit.xml")
@@ -123,6 +126,7 @@ def test_more_calls_fail_after_three_pairs(repository: pytest.Pytester) -> None:
     assert "calls of MatMul: 2, 1 in HEAD" in junit
 
 
+@pytest.mark.processes
 def test_paths_in_the_repository_become_those_of_the_revision_and_others_stay(repository: pytest.Pytester) -> None:
     beside = repository.path.with_name(f"{repository.path.name}-config")
     beside.mkdir()
@@ -133,6 +137,7 @@ def test_paths_in_the_repository_become_those_of_the_revision_and_others_stay(re
     result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD"])
 
 
+@pytest.mark.processes
 def test_a_budget_is_enforced_on_the_working_tree(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     mark = "@pytest.mark.op_budget(MatMul=0)\ndef test_a"
@@ -142,6 +147,7 @@ def test_a_budget_is_enforced_on_the_working_tree(repository: pytest.Pytester) -
     result.stdout.fnmatch_lines(["op budget exceeded: test_m.py::test_a *", "opprof: 1 test measured*1 over budget"])
 
 
+@pytest.mark.processes
 def test_tests_of_one_side_only_are_named(repository: pytest.Pytester) -> None:
     (repository.path / "test_m.py").write_text(TEST.replace("test_a", "test_b"))
     result = run(repository)
@@ -156,6 +162,7 @@ def test_tests_of_one_side_only_are_named(repository: pytest.Pytester) -> None:
     run(repository, "--opprof-strict").assert_outcomes(failed=1, deselected=1)
 
 
+@pytest.mark.processes
 def test_a_test_that_fails_at_the_revision_has_nothing_to_compare_with(repository: pytest.Pytester) -> None:
     model(repository, "raise ValueError")
     git(repository, "commit", "-qam", "broken")
@@ -165,6 +172,7 @@ def test_a_test_that_fails_at_the_revision_has_nothing_to_compare_with(repositor
     result.stdout.fnmatch_lines(["nothing to compare with: HEAD has it failed: test_m.py::test_a"])
 
 
+@pytest.mark.processes
 def test_a_test_that_fails_in_the_working_tree_fails_as_ever(repository: pytest.Pytester) -> None:
     model(repository, "raise ValueError('mine')")
     result = run(repository)
@@ -179,6 +187,7 @@ def test_a_test_that_fails_in_the_working_tree_fails_as_ever(repository: pytest.
         ("import sys; sys.exit('garbage')", "*ERROR: the working tree ended early (*garbage*)"),
     ],
 )
+@pytest.mark.processes
 def test_a_side_that_dies_ends_the_run_with_a_message(repository: pytest.Pytester, broken: str, said: str) -> None:
     dies = f"import os\nif 'OPPROF_PARENT' in os.environ:\n    {broken}\n"
     (repository.path / "conftest.py").write_text(dies)
@@ -188,6 +197,7 @@ def test_a_side_that_dies_ends_the_run_with_a_message(repository: pytest.Pyteste
     assert leftovers(repository) == []
 
 
+@pytest.mark.processes
 def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pytest.Pytester) -> None:
     model(repository, "import os; os._exit(3)")
     result = run(repository)
@@ -196,6 +206,7 @@ def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pyt
     assert leftovers(repository) == []
 
 
+@pytest.mark.processes
 def test_a_side_that_hangs_ends_the_run_with_a_message(
     repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +218,7 @@ def test_a_side_that_hangs_ends_the_run_with_a_message(
     assert leftovers(repository) == []
 
 
+@pytest.mark.processes
 def test_files_that_the_revision_lacks_are_left_out_there(repository: pytest.Pytester) -> None:
     (repository.path / "test_new.py").write_text(TEST)
     none = run(repository, "test_new.py::test_a")
@@ -220,6 +232,7 @@ def test_files_that_the_revision_lacks_are_left_out_there(repository: pytest.Pyt
     both.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: test_new.py::test_a"])
 
 
+@pytest.mark.processes
 def test_a_test_that_the_revision_lacks_has_nothing_to_compare_with(repository: pytest.Pytester) -> None:
     (repository.path / "test_m.py").write_text(TEST.replace("test_a", "test_b"))
     result = run(repository, "test_m.py::test_b")
@@ -228,6 +241,7 @@ def test_a_test_that_the_revision_lacks_has_nothing_to_compare_with(repository: 
     result.stdout.no_fnmatch_line("*only HEAD has*")
 
 
+@pytest.mark.processes
 def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repository: pytest.Pytester) -> None:
     (repository.path / "test_fine.py").write_text(TEST)
     (repository.path / "test_m.py").write_text("import nosuchmodule\n" + TEST)
@@ -245,6 +259,7 @@ def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repo
     )
 
 
+@pytest.mark.processes
 def test_a_revision_to_compare_with_is_reason_enough_to_measure(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     options = [option for option in AGAINST if option != "--opprof"]
@@ -252,6 +267,7 @@ def test_a_revision_to_compare_with_is_reason_enough_to_measure(repository: pyte
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls, no times judged"])
 
 
+@pytest.mark.processes
 def test_a_package_that_both_sides_import_from_one_place_is_an_error(
     repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +282,7 @@ def test_a_package_that_both_sides_import_from_one_place_is_an_error(
     )
 
 
+@pytest.mark.processes
 def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, f"--opprof-against-python={sys.executable}")
@@ -285,12 +302,14 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
     ],
 )
+@pytest.mark.processes
 def test_what_cannot_be_compared_is_a_usage_error(repository: pytest.Pytester, arguments: list[str], said: str) -> None:
     result = run(repository, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([said])
 
 
+@pytest.mark.processes
 def test_outside_of_a_repository_is_a_usage_error(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(pytester.path.parent))
     pytester.makepyfile(test_m=TEST)
@@ -300,6 +319,7 @@ def test_outside_of_a_repository_is_a_usage_error(pytester: pytest.Pytester, mon
     result.stderr.fnmatch_lines(["ERROR: --opprof-against: git rev-parse in * failed: fatal: not a git repository*"])
 
 
+@pytest.mark.processes
 def test_a_bare_repository_is_a_usage_error(repository: pytest.Pytester) -> None:
     git(repository, "config", "core.bare", "true")
     result = run(repository)
@@ -307,6 +327,7 @@ def test_a_bare_repository_is_a_usage_error(repository: pytest.Pytester) -> None
     result.stderr.fnmatch_lines(["ERROR: --opprof-against: git rev-parse in * failed: fatal: this operation must be*"])
 
 
+@pytest.mark.processes
 def test_a_full_disk_is_a_usage_error(repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.which("git")
     shim = repository.mkdir("bin") / "git"
@@ -320,6 +341,7 @@ def test_a_full_disk_is_a_usage_error(repository: pytest.Pytester, monkeypatch: 
     assert leftovers(repository) == []
 
 
+@pytest.mark.processes
 def test_without_git_it_says_so(repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(repository.mkdir("empty")))
     result = run(repository)
@@ -327,6 +349,7 @@ def test_without_git_it_says_so(repository: pytest.Pytester, monkeypatch: pytest
     result.stderr.fnmatch_lines(["ERROR: --opprof-against needs git, which is not installed"])
 
 
+@pytest.mark.processes
 def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
     result = run(repository, "--co", "-q")
     result.stdout.fnmatch_lines(["test_m.py::test_a"])
@@ -335,6 +358,7 @@ def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.processes
 def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.Pytester, number: int) -> None:
     marker = Path(os.environ["TMPDIR"], "running")
     model(
@@ -359,6 +383,7 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.
         os.kill(int(pid), 0)
 
 
+@pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytester) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

@@ -34,6 +34,12 @@ def kept(pytester: pytest.Pytester) -> dict[str, dict[str, object]]:
     return {test: windows["body"]["calls"] for test, windows in tests.items()}
 
 
+def both(pytester: pytest.Pytester) -> tuple[Path, Path]:
+    """Return the files of calls and of times of the (only) environment."""
+    (calls,) = pytester.path.glob("baselines/*/test_m.py.json")
+    return calls, calls.with_name("test_m.py.times.json")
+
+
 def test_update_writes_what_the_next_run_compares_with(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, "Cast=10, MatMul=2")
     result = suite("--opprof-update")
@@ -198,7 +204,7 @@ def test_a_baseline_file_with_conflict_markers_fails_the_run_once_and_stays_as_i
     suite("--opprof-update")
     (path,) = pytester.path.glob("baselines/*/*.json")
     text = path.read_text().replace(
-        ' "schema": 2,', '<<<<<<< HEAD\n "schema": 2,\n=======\n "schema": 2,\n>>>>>>> other'
+        ' "schema": 3,', '<<<<<<< HEAD\n "schema": 3,\n=======\n "schema": 3,\n>>>>>>> other'
     )
     path.write_text(text)
     with pytester.path.joinpath("test_m.py").open("a") as file:
@@ -287,6 +293,7 @@ class TestStale:
             ["1 stale*", "  test_w.py::test_w window before [[]fake 1*"]
         )
 
+    @pytest.mark.processes
     def test_prune_removes_them_and_only_them(self, pytester: pytest.Pytester, suite: Suite) -> None:
         dry = pytester.run(*OPPROF, "baselines", "prune", "--dry-run", "--all-devices")
         dry.stdout.fnmatch_lines(["baselines*test_m.py.json: test_b[[]2[]]", "1 stale baseline would be removed"])
@@ -295,11 +302,13 @@ class TestStale:
         assert set(kept(pytester)) == {"test_a", "test_b[1]"}
         suite("--opprof").stdout.no_fnmatch_line("*stale*")
 
+    @pytest.mark.processes
     def test_prune_keeps_a_parameter_that_may_be_there_on_its_device(self, pytester: pytest.Pytester) -> None:
         result = pytester.run(*OPPROF, "baselines", "prune")
         result.stdout.fnmatch_lines(["kept 1 whose parameter was not collected here *", "0 stale baselines removed"])
         assert "test_b[2]" in kept(pytester)
 
+    @pytest.mark.processes
     def test_prune_removes_nothing_of_another_project(self, pytester: pytest.Pytester) -> None:
         other = pytester.mkdir("other")
         (other / "pytest.ini").write_text("[pytest]\n")
@@ -311,6 +320,7 @@ class TestStale:
         )
         assert set(kept(pytester)) == {"test_a", "test_b[1]", "test_b[2]"}
 
+    @pytest.mark.processes
     def test_prune_removes_nothing_where_pytest_cannot_collect(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(test_broken="import nothing_like_this")
         result = pytester.run(*OPPROF, "baselines", "prune")
@@ -328,6 +338,7 @@ class TestRenamedFile:
         suite("--opprof-update")
         pytester.path.joinpath("test_m.py").rename(pytester.path / "test_n.py")
 
+    @pytest.mark.processes
     def test_a_run_says_what_it_was_and_how_to_keep_its_baselines(
         self, pytester: pytest.Pytester, suite: Suite
     ) -> None:
@@ -377,17 +388,127 @@ class TestRenamedFile:
         result.stdout.fnmatch_lines(["baselines of 2 tests: 2 new, *", "2 stale baselines*"])
 
 
-def test_the_schema_is_shipped_and_every_written_file_keeps_to_it(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_the_schemas_are_shipped_and_every_written_file_keeps_to_its_own(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
     import jsonschema
 
     import pytest_opprof
 
     model(pytester, "Cast=2", mark="rounds=10")
     suite("--opprof-update")
-    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "baseline-2.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    jsonschema.validate(json.loads(path.read_text()), schema)
+    for path, name in zip(both(pytester), ("baseline-3.json", "baseline-times-1.json")):
+        schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / name).read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(json.loads(path.read_text()), schema)
+
+
+class TestTwoFiles:
+    """Calls are reviewed in one file, times lie beside them in another."""
+
+    @pytest.fixture(autouse=True)
+    def _recorded(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        model(pytester, "Cast=2", mark="rounds=10")
+        suite("--opprof-update")
+
+    def test_other_times_leave_the_calls_alone(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        calls, times = both(pytester)
+        calls.write_text(json.dumps(json.loads(calls.read_text())))  # in a layout of somebody's own
+        before = calls.read_bytes(), calls.stat().st_mtime_ns, times.read_bytes()
+        model(pytester, "Cast=2", mark="rounds=20")
+        result = suite("--opprof-update")
+        result.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 1 changed, 0 unchanged", "  wrote *m.py.times.json"])
+        result.stdout.no_fnmatch_line("  wrote *test_m.py.json")
+        assert (calls.read_bytes(), calls.stat().st_mtime_ns) == before[:2]
+        assert times.read_bytes() != before[2]
+
+    def test_a_test_that_is_timed_no_more_takes_its_times_with_its_old_calls(
+        self, pytester: pytest.Pytester, suite: Suite
+    ) -> None:
+        model(pytester, "Cast=3", mark="rounds=2")
+        suite("--opprof-update").stdout.fnmatch_lines(["  wrote *test_m.py.json", "  removed *test_m.py.times.json"])
+        assert [path.name for path in pytester.path.glob("baselines/*/*")] == ["test_m.py.json"]
+
+    @pytest.mark.parametrize("reverted", [0, 1], ids=["calls", "times"])
+    @pytest.mark.processes
+    def test_when_one_of_both_is_reverted_times_are_not_judged_and_that_is_said(
+        self, pytester: pytest.Pytester, suite: Suite, reverted: int
+    ) -> None:
+        path = both(pytester)[reverted]
+        before = path.read_text()
+        model(pytester, "Cast=3", mark="rounds=10")
+        suite("--opprof-update")
+        path.write_text(before)
+        model(pytester, f"Cast={3 - (reverted == 0)}", mark="rounds=10")  # what the calls say now
+        result = suite("--opprof")
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines(["times not judged, the baseline's times are of other calls (*: *::test_a"])
+        checked = pytester.run(*OPPROF, "baselines", "check")
+        assert checked.ret == 1
+        checked.stdout.fnmatch_lines(["*test_m.py.times.json: *'test_a'*'body'*: is of other calls; *"])
+        suite("--opprof-update")
+        assert pytester.run(*OPPROF, "baselines", "check").ret == 0
+
+    def test_a_broken_file_of_times_is_said_once_and_its_module_has_no_baseline(
+        self, pytester: pytest.Pytester, suite: Suite
+    ) -> None:
+        calls, times = both(pytester)
+        before = calls.read_text()
+        times.write_text("{")
+        for flag in ("--opprof", "--opprof-update"):
+            result = suite(flag)
+            result.assert_outcomes(passed=1)
+            assert result.ret == pytest.ExitCode.TESTS_FAILED
+            result.stdout.fnmatch_lines(["opprof: error: *test_m.py.times.json:1: is not JSON: *"])
+            assert result.stdout.str().count("is not JSON") == 1
+        assert (calls.read_text(), times.read_text()) == (before, "{")
+
+    def test_a_file_of_schema_2_is_read_as_it_is_and_split_by_the_update_that_writes_it(
+        self, pytester: pytest.Pytester, suite: Suite
+    ) -> None:
+        calls, times = both(pytester)
+        document, before = json.loads(calls.read_text()), times.read_text()
+        machines = json.loads(before)["times"]["test_a"]["body"]
+        document["tests"]["test_a"]["body"]["times"] = machines
+        for each in machines.values():
+            del each["calls_digest"]
+        text = json.dumps({**document, "schema": 2})
+        calls.write_text(text)
+        times.unlink()
+        nothing_new = suite("--opprof-update")
+        nothing_new.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 0 changed, 1 unchanged"])
+        suite("--opprof").stdout.fnmatch_lines(["times not judged, the baseline has the times of 1 of 3 processes: *"])
+        assert (calls.read_text(), times.exists()) == (text, False)
+        more = "@pytest.mark.opprof\ndef test_b(): fake.launch('Add')\n"
+        model(pytester, "Cast=2", mark="rounds=10", setup=more)
+        suite("--opprof-update").stdout.fnmatch_lines(["  wrote *test_m.py.json", "  wrote *test_m.py.times.json"])
+        assert kept(pytester) == {"test_a": {"Cast": 2}, "test_b": {"Add": 1}}
+        assert times.read_text() == before
+
+    @pytest.mark.processes
+    def test_prune_removes_times_that_have_no_calls(self, pytester: pytest.Pytester) -> None:
+        _, times = both(pytester)
+        document = json.loads(times.read_text())
+        document["times"]["test_renamed"] = document["times"]["test_a"]
+        times.write_text(json.dumps(document))
+        lone = times.with_name("test_gone.py.times.json")
+        lone.write_bytes(times.read_bytes())
+        checked = pytester.run(*OPPROF, "baselines", "check")
+        assert checked.ret == 1
+        checked.stdout.fnmatch_lines(
+            [
+                "*test_m.py.times.json: *'test_renamed'*: has no calls; opprof baselines prune removes it",
+                "*test_gone.py.times.json: has times of a module without calls. Restore them, or *",
+                "3 baseline files, 2 wrong",
+            ]
+        )
+        dry = pytester.run(*OPPROF, "baselines", "prune", "--dry-run")
+        dry.stdout.fnmatch_lines(["2 stale baselines would be removed"])
+        assert lone.exists()
+        assert pytester.run(*OPPROF, "baselines", "prune").ret == 0
+        assert not lone.exists()
+        assert json.loads(times.read_text())["times"].keys() == {"test_a"}
+        assert pytester.run(*OPPROF, "baselines", "check").ret == 0
 
 
 def test_an_op_of_another_framework_is_a_regression_not_another_environment(

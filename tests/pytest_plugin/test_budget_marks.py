@@ -243,6 +243,7 @@ MARKS = "@pytest.mark.opprof(rounds=4, warmup=2)\n{0}@pytest.mark.op_budget(Cast
     ],
     ids=["function", "method", "unittest", "parametrised", "asyncio", "anyio"],
 )
+@pytest.mark.processes
 def test_rounds_run_the_body_that_often_and_limits_hold_for_each(
     pytester: pytest.Pytester, suite: Suite, body: str
 ) -> None:

@@ -150,6 +150,7 @@ def test_b(model): library({used}); {more}
 
 @pytest.mark.parametrize("used", ["USED", "model"])
 @pytest.mark.parametrize(("more", "outcome"), [("pass", "passed"), ("fake.launch('Cast')", "failed")])
+@pytest.mark.processes
 def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, used: str, more: str, outcome: str
 ) -> None:
@@ -161,6 +162,7 @@ def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
     suite("--opprof", "test_m.py::test_b").assert_outcomes(**{outcome: 1})
 
 
+@pytest.mark.processes
 def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) -> None:
     """With real processes: of two workers each has a first use, where one process had one."""
     pytester.makepyfile(test_m=FIRST_USE.format(used="USED", more="pass"))
@@ -170,6 +172,7 @@ def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) ->
     result.stdout.fnmatch_lines(["test_m.py::test_b: calls of Cast: 2, none in the baseline; but the second time in *"])
 
 
+@pytest.mark.processes
 def test_what_is_excused_hides_no_other_window(pytester: pytest.Pytester, suite: Suite) -> None:
     """More calls that depend on what ran before take no verdict from a window that looks slower in this process."""
     text = """

@@ -68,6 +68,7 @@ def test_a_failure_elsewhere_names_the_module_and_the_command(package: pytest.Py
     )
 
 
+@pytest.mark.processes
 def test_workers_tell_modules_elsewhere_apart(package: pytest.Pytester, suite: Suite) -> None:
     suite("--opprof-update", "--pyargs", *MODULES)
     # In this process pytest-xdist would send the modules as it cannot find them.
@@ -88,9 +89,9 @@ def test_fails(): fake.launch("Add"); assert 1 == 2
 @pytest.mark.parametrize(
     "where",
     [
-        "pytest_opprof.pytest_plugin.session.measurement_of",  # before the body
-        "pytest_opprof.pytest_plugin.judging.Stored.reports",  # after it
-        "pytest_opprof.pytest_plugin.session.concluded",
+        "pytest_opprof.pytest_plugin.measuring.measurement_of",  # before the body
+        "pytest_opprof.pytest_plugin.judging.Judging.first",  # after it
+        "pytest_opprof.pytest_plugin.measuring.concluded",
         "pytest_opprof.measure.recorder.Recorder._profiles",
     ],
 )
@@ -113,8 +114,8 @@ def test_a_defect_of_the_plugin_is_a_line_and_leaves_the_outcome_of_tests_alone(
 @pytest.mark.parametrize(
     ("where", "what"),
     [
-        ("pytest_opprof.pytest_plugin.session.stale", "stale baselines were not looked for"),
-        ("pytest_opprof.pytest_plugin.session.write", "the JSON of the run was not written"),
+        ("pytest_opprof.pytest_plugin.closing.stale", "stale baselines were not looked for"),
+        ("pytest_opprof.pytest_plugin.closing.write", "the JSON of the run was not written"),
         ("pytest_opprof.baselines.update.Updates.write", "baselines were not written"),
     ],
 )

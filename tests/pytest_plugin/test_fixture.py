@@ -373,6 +373,7 @@ def test_b(opprof):
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.processes
 def test_an_idle_run_with_pytorch_prints_nothing_that_a_test_of_output_sees(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

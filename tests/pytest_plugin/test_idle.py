@@ -19,6 +19,7 @@ HEAVY = (
 PRINT = f"import sys; print([m for m in {HEAVY!r} if m in sys.modules])"
 
 
+@pytest.mark.processes
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"import pytest_opprof.plugin; {PRINT}"], capture_output=True, text=True, check=True
@@ -29,6 +30,7 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "body", ["def test_a(): pass", "import pytest\n@pytest.mark.op_budget(Cast=0)\ndef test_a(): pass"]
 )
+@pytest.mark.processes
 def test_a_run_that_does_not_measure_imports_nothing_heavy(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
@@ -41,6 +43,7 @@ def test_a_run_that_does_not_measure_imports_nothing_heavy(
     result.stdout.fnmatch_lines(["[[][]]"])
 
 
+@pytest.mark.processes
 def test_a_run_that_measures_imports_no_framework_that_the_tests_do_not(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +60,7 @@ def test_a_run_that_measures_imports_no_framework_that_the_tests_do_not(
     result.stdout.fnmatch_lines(["False False"])
 
 
+@pytest.mark.processes
 def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,5 +74,5 @@ def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
 
 
 def test_an_idle_run_registers_no_session(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_a(request): assert not request.config.pluginmanager.hasplugin('opprof-session')")
+    pytester.makepyfile("def test_a(request): assert not request.config.pluginmanager.hasplugin('opprof-measuring')")
     pytester.runpytest_inprocess("-p", "no:hypothesispytest", "-p", "no:asyncio").assert_outcomes(passed=1)

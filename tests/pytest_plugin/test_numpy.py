@@ -85,6 +85,7 @@ def test_a(opprof):
 
 
 @pytest.mark.parametrize(("ones", "outcome"), [("np.ones(3)", {"passed": 2}), ("[1.0]", {"passed": 1, "failed": 1})])
+@pytest.mark.processes
 def test_what_shows_nothing_since_another_test_filled_a_cache_is_told_from_a_change(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, ones: str, outcome: dict[str, int]
 ) -> None:

@@ -113,6 +113,7 @@ def test_c(): fake.launch("Add")
 )
 
 
+@pytest.mark.processes
 def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(INTERRUPTED)
     flags = ("--opprof-backend=fake", "-p", "no:hypothesispytest", "-p", "no:cacheprovider")
@@ -125,6 +126,7 @@ def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pyt
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ there")
+@pytest.mark.processes
 def test_a_killed_run_leaves_the_old_baselines(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(test_m=HEAD + "@pytest.mark.opprof\ndef test_a(): fake.launch('Add')\n")
     suite("--opprof-update")

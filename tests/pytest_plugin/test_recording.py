@@ -46,8 +46,10 @@ def kept(pytester: pytest.Pytester) -> dict[str, dict[str, object]]:
 
 def processes(pytester: pytest.Pytester, test: str = "test_a") -> list[list[float]]:
     """Return the times of the whole by process."""
-    (times,) = kept(pytester)[test].get("times", {"": {"total_us": []}}).values()  # type: ignore[attr-defined]
-    return times["total_us"]  # type: ignore[no-any-return]
+    assert test in kept(pytester)
+    found = list(pytester.path.glob("baselines/*/test_m.py.times.json"))
+    times = json.loads(found[0].read_text())["times"] if found else {}
+    return [process for times in times.get(test, {"body": {}})["body"].values() for process in times["total_us"]]
 
 
 class Fresh:
@@ -107,6 +109,7 @@ def raises(error: BaseException, at: int = 1) -> Callable[[int], None]:
     return measured
 
 
+@pytest.mark.processes
 def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     result = suite("--opprof-update", "--opprof-processes=3")
@@ -118,7 +121,7 @@ def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pyt
             "baselines of 2 tests: 2 new, 0 changed, 0 unchanged",
             "  wrote *test_m.py.json",
             "times of 1 test were recorded",
-            "  wrote *test_m.py.json",
+            "  wrote *test_m.py.times.json",
         ]
     )
     assert processes(pytester) == [[100] * 10] * 3
@@ -331,6 +334,7 @@ def test_ctrl_c_while_times_are_recorded_leaves_the_calls(
     assert json.loads((pytester.path / "run.json").read_text())["interrupted"]
 
 
+@pytest.mark.processes
 def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +347,7 @@ def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.processes
 def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +368,7 @@ def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
         ("assert 0", f"{NO_TIMES} it was not measured in process 2 (failed: assert 0)"),
     ],
 )
+@pytest.mark.processes
 def test_when_a_fresh_process_goes_wrong_counts_are_kept_and_times_are_not(
     pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, error: str
 ) -> None:
@@ -370,6 +376,7 @@ def test_when_a_fresh_process_goes_wrong_counts_are_kept_and_times_are_not(
     only_counts_are_kept(pytester, suite("--opprof-update", "--opprof-processes=2"), error)
 
 
+@pytest.mark.processes
 def test_a_fresh_process_that_collects_nothing_measured_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         test_m="import os, pytest\n"

@@ -42,14 +42,15 @@ def recorded(pytester: pytest.Pytester, suite: Suite, us: int = 200, mark: str =
 
 
 def kept(pytester: pytest.Pytester) -> dict[str, object]:
-    """Return the only baseline window."""
-    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
-    return json.loads(path.read_text())["tests"]["test_a"]["body"]  # type: ignore[no-any-return]
+    """Return the times of the only baseline window, by machine."""
+    (path,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    return json.loads(path.read_text())["times"]["test_a"]["body"]  # type: ignore[no-any-return]
 
 
 # --- looked at again
 
 
+@pytest.mark.processes
 def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     model(pytester, 320)
@@ -67,6 +68,7 @@ def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite:
     result.stdout.fnmatch_lines(told)
 
 
+@pytest.mark.processes
 def test_what_looked_slower_in_one_process_only_passes(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     model(pytester, 900, again_us=210)
@@ -134,6 +136,7 @@ def test_a():
 
 
 @pytest.mark.parametrize("end", ["assert False", "self.skipTest('enough')", "raise KeyError", "pytest.xfail('enough')"])
+@pytest.mark.processes
 def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
     pytester: pytest.Pytester, suite: Suite, end: str
 ) -> None:
@@ -150,6 +153,7 @@ def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
 
 
 @pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="pytest has subtests from 9.0 on")
+@pytest.mark.processes
 def test_subtests_are_not_run_once_more_in_this_process(pytester: pytest.Pytester, suite: Suite) -> None:
     """One that fails is reported at once, whatever becomes of the test."""
     text = """
@@ -172,6 +176,7 @@ def test_a(subtests):
     result.stdout.fnmatch_lines(["opprof: *looks slower; measuring it in process 2", "opprof: 1 test measured, 1 ok"])
 
 
+@pytest.mark.processes
 def test_what_is_measured_once_more_changes_no_counts(pytester: pytest.Pytester, suite: Suite) -> None:
     """A body whose later calls do more is no other one because it looked slower."""
     body = "fake.launch('MatMul', device_ns={ns}); [fake.launch('Add', device_ns=10) for _ in range(len(RAN))]"
@@ -227,6 +232,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
         ("fake.launch('Exp')", "a fresh process ran other ops"),
     ],
 )
+@pytest.mark.processes
 def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(
     pytester: pytest.Pytester, suite: Suite, in_the_fresh_process: str, reason: str
 ) -> None:
@@ -262,6 +268,7 @@ def test_a_run_looks_again_for_so_long_and_no_longer(
 @pytest.mark.parametrize(
     "arguments", [["test_a", "-k", "test_a"], ["../sub", "-k", "test_a", "-c", "../alt.ini", "--rootdir=.."]]
 )
+@pytest.mark.processes
 def test_a_fresh_process_gets_the_arguments_as_they_are(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
@@ -284,6 +291,7 @@ def test_a_fresh_process_gets_the_arguments_as_they_are(
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
 
+@pytest.mark.processes
 def test_a_fresh_process_that_hangs_is_ended(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,17 +304,18 @@ def test_a_fresh_process_that_hangs_is_ended(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.processes
 def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    before = path.read_text()
+    paths = list(pytester.path.glob("baselines/*/*.json"))
+    before = [path.read_text() for path in paths]
     model(pytester, 320, again_us=210, more="def test_b(tmp_path): assert 1\n")
     flags = ("--junit-xml=junit.xml", f"--basetemp={pytester.path / 'tmp'}", "--opprof-json=run.json", "test_m.py")
     suite("--opprof-update-new", *flags).assert_outcomes(passed=2)
     assert 'tests="2"' in (pytester.path / "junit.xml").read_text()
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
     assert [run["total_ns"][0] for run in test["windows"][0]["runs"]] == [320_000, 210_000]
-    assert path.read_text() == before
+    assert [path.read_text() for path in paths] == before
 
 
 # --- limits
@@ -386,8 +395,8 @@ def test_a_limit_that_means_nothing_stops_the_run(
 
 def test_times_of_fewer_than_ten_rounds_are_shown_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite, mark="warmup=0")
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    path.unlink()
+    for path in pytester.path.glob("baselines/*/*.json"):
+        path.unlink()
     nine = (pytester.path / "test_m.py").read_text().replace("rounds=10", "rounds=9")
     pytester.makepyfile(test_m=nine)
     suite("--opprof-update")
@@ -406,9 +415,9 @@ def test_times_of_fewer_than_ten_rounds_are_shown_and_not_judged(pytester: pytes
 
 def changed(pytester: pytest.Pytester, change: Callable[[dict[str, dict[str, object]]], object]) -> None:
     """Change the times of the only baseline window."""
-    (path,) = pytester.path.glob("baselines/*/*.json")
+    (path,) = pytester.path.glob("baselines/*/*.times.json")
     document = json.loads(path.read_text())
-    change(document["tests"]["test_a"]["body"]["times"])
+    change(document["times"]["test_a"]["body"])
     path.write_text(json.dumps(document))
 
 
@@ -418,7 +427,7 @@ def elsewhere(times: dict[str, dict[str, object]]) -> None:
 
 def test_times_of_another_machine_are_not_judged_and_not_overwritten(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
-    (here,) = kept(pytester)["times"]  # type: ignore[misc]
+    (here,) = kept(pytester)
     changed(pytester, elsewhere)
     model(pytester, 900)
     result = suite("--opprof")
@@ -430,12 +439,16 @@ def test_times_of_another_machine_are_not_judged_and_not_overwritten(pytester: p
         ]
     )
     suite("--opprof-update")
-    assert set(kept(pytester)["times"]) == {"Another CPU, 64 cores", here}  # type: ignore[call-overload]
+    assert set(kept(pytester)) == {"Another CPU, 64 cores", here}
 
 
 NOT_COMPARED = [
     (elsewhere, "the baseline was timed on Another CPU, 64 cores, this is *"),
     (lambda times: times.clear(), "the baseline has no times"),
+    (
+        lambda times: [each.update(calls_digest="0") for each in times.values()],
+        "the baseline's times are of other calls (pytest --opprof-update records them again)",
+    ),
     (lambda times: [each.update(threads=4) for each in times.values()], "threads differ: 4 before, 1 now"),
 ]
 
@@ -577,7 +590,7 @@ def test_memory_is_kept_where_times_can_be_judged(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, test: str, flag: str, kept: bool
 ) -> None:
     calls: list[bool] = []
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.session.keep_memory", lambda: calls.append(True))
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.measuring.keep_memory", lambda: calls.append(True))
     pytester.makepyfile(f"import pytest\n{test}\n")
     suite("--opprof", flag)
     assert calls == [True] * kept
@@ -644,6 +657,7 @@ def test_a(n):
 """
 
 
+@pytest.mark.processes
 def test_processes_stay_for_the_next_test_that_looks_slower(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(test_m=TWO.format(ns=200_000))
     suite("--opprof-update")

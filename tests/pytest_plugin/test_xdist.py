@@ -37,18 +37,19 @@ def summary(result: pytest.RunResult) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     updated = suite("--opprof-update", "-n2", "--opprof-processes=2")
     assert summary(updated) == "opprof: 7 tests measured, 6 ok, 1 over budget"
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    parallel = json.loads(path.read_text())["tests"]
+    path, times_path = sorted(pytester.path.glob("baselines/*/*.json"))
+    parallel, times = json.loads(path.read_text())["tests"], json.loads(times_path.read_text())["times"]
     path.unlink()
     suite("--opprof-update")
     alone = json.loads(path.read_text())["tests"]
     assert {t: w["body"]["calls"] for t, w in parallel.items()} == {t: w["body"]["calls"] for t, w in alone.items()}
     # Times are measured after the tests, in processes that have the machine to themselves.
-    assert [len(t["total_us"]) for t in parallel["test_a[0]"]["body"]["times"].values()] == [2]
+    assert [len(t["total_us"]) for t in times["test_a[0]"]["body"].values()] == [2]
     model(pytester, more=1)
     for flags in ((), ("-n2",)):
         assert summary(suite("--opprof", *flags)) == (
@@ -56,6 +57,7 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
         )
 
 
+@pytest.mark.processes
 def test_times_measured_in_parallel_are_marked_and_not_judged(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,16 +77,18 @@ def test_times_measured_in_parallel_are_marked_and_not_judged(
     assert summary(suite("--opprof")) == "opprof: 3 tests measured, 1 ok, 1 over budget, 1 slower"
 
 
+@pytest.mark.processes
 def test_an_update_in_parallel_keeps_the_times_there_are(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     suite("--opprof-update")
     thrice(pytester)
-    (path,) = pytester.path.glob("baselines/*/*.json")
-    before = path.read_text()
+    paths = list(pytester.path.glob("baselines/*/*.json"))
+    before = [path.read_text() for path in paths]
     suite("--opprof-update", "-n2").stdout.fnmatch_lines(["baselines of 6 tests: 0 new, 0 changed, 6 unchanged"])
-    assert path.read_text() == before
+    assert [path.read_text() for path in paths] == before
 
 
+@pytest.mark.processes
 def test_stale_baselines_are_named_once(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, tests=6)
     suite("--opprof-update")
@@ -93,6 +97,7 @@ def test_stale_baselines_are_named_once(pytester: pytest.Pytester, suite: Suite)
     result.stdout.fnmatch_lines(["1 stale baseline (*", "  *test_m.py.json: test_a[[]5[]]"])
 
 
+@pytest.mark.processes
 def test_a_wrong_mark_stops_the_run(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(test_m="import pytest\n@pytest.mark.op_budget(Cast=-1)\ndef test_a(): pass\n")
     result = suite("--opprof", "-n2")
@@ -100,6 +105,7 @@ def test_a_wrong_mark_stops_the_run(pytester: pytest.Pytester, suite: Suite) -> 
     assert "op_budget(Cast=-1): write a number of calls" in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.processes
 def test_a_crashed_worker_loses_only_its_test(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     pytester.makepyfile(test_crash="import os\ndef test_crash(): os._exit(1)\n")
@@ -108,6 +114,7 @@ def test_a_crashed_worker_loses_only_its_test(pytester: pytest.Pytester, suite: 
     result.stdout.fnmatch_lines(["baselines of 6 tests: 6 new, *"])
 
 
+@pytest.mark.processes
 def test_without_the_flag_budgets_that_are_not_enforced_are_counted(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)
     result = suite("-n2")
@@ -116,6 +123,7 @@ def test_without_the_flag_budgets_that_are_not_enforced_are_counted(pytester: py
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_serialized_workers_measure_one_at_a_time_and_times_are_judged(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, tests=1, more=1, ns=100_000)
     suite("--opprof-update")
@@ -128,6 +136,7 @@ def test_serialized_workers_measure_one_at_a_time_and_times_are_judged(pytester:
     assert not any(window["parallel"] for test in run["tests"] for window in test["windows"])
 
 
+@pytest.mark.processes
 def test_serialized_workers_hold_one_lock(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         test_m="""

@@ -644,6 +644,7 @@ class TestDatabases:
             ascend_profile.read(Place(file), Options())
 
 
+@pytest.mark.processes
 def test_a_csv_file_is_read_without_sqlite_and_numpy(tmp_path: Path) -> None:
     code = """
 import sys

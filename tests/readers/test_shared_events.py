@@ -261,6 +261,7 @@ except TraceError as error:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is set from /proc")
 @pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.processes
 def test_memory_is_bounded_whatever_the_file(tmp_path: Path, what: str) -> None:
     where = place(tmp_path, HOSTILE[what]())
     done = subprocess.run([sys.executable, "-c", CHILD, str(where)], capture_output=True, text=True, timeout=300)

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from pytest_opprof.baselines.entry import Entry
 from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
 from pytest_opprof.profile.timings import Run, run_of
 from pytest_opprof.report import failure, table
-from pytest_opprof.results.window import WindowReport
+from pytest_opprof.results.judged import JudgedWindow
+from pytest_opprof.results.window import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import Diff, compare
 from pytest_opprof.verdict.judgement import Verdict
@@ -32,10 +35,10 @@ def diff_of(base: OpProfile, now: OpProfile) -> Diff:
 
 def report(
     base: list[Launch] | None, now: list[Launch], rounds: int = 1, name: str = "body", **limits: object
-) -> WindowReport:
+) -> JudgedWindow:
     profile = profile_of(*[now] * rounds)
     diff = None if base is None else diff_of(profile_of(*[base] * rounds), profile)
-    return WindowReport(name, profile, Budget.parse([], limits).check(profile), diff)
+    return JudgedWindow(WindowNumbers.of(name, profile), Budget.parse([], limits).check(profile), diff)
 
 
 def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
@@ -65,7 +68,7 @@ def test_a_change_is_not_split_where_the_number_of_calls_varies() -> None:
     before = profile_of(*([("Cast", 10)] * 2, [("Cast", 10)] * 4) * 5)
     now = profile_of(*([("Cast", 20)] * 2, [("Cast", 20)] * 4) * 5)
     diff = diff_of(before, now)
-    *_, total = table.table(WindowReport("body", now, diff=diff), 5, True)
+    *_, total = table.table(JudgedWindow(WindowNumbers.of("body", now), diff=diff), 5, True)
     assert total == (
         "total device time: 20 ns -> 40 ns (+100%), not split into more and slower calls: their number varies"
     )
@@ -128,10 +131,10 @@ def test_times_that_were_not_judged_say_why() -> None:
     assert "times are shown, not judged: 1 of 10 rounds measured" in text
 
 
-def verdicts(window: WindowReport) -> dict[str, str]:
+def verdicts(window: JudgedWindow) -> dict[str, str]:
     """Return the last column of the table by op."""
     header, _, *lines = table.table(window, 0, every_op=True)
-    return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.profile.ops)]}
+    return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.numbers.ops)]}
 
 
 def test_a_change_beyond_its_limit_that_is_no_verdict_says_why() -> None:
@@ -155,7 +158,7 @@ def test_what_was_not_judged_is_not_ok() -> None:
     noisy = report([("Cast", 1_000), ("Mul", 40)], [("Cast", 1_020), ("Mul", 90_000)], rounds=10)
     assert noisy.diff
     timing = replace(noisy.diff.timing, verdict=Verdict.NOISY, why="noise", ops={})
-    calls = Entry.of(noisy.profile, "").calls
+    calls = noisy.numbers.calls
     assert verdicts(replace(noisy, diff=compare(calls, calls, timing, STORED))) == {"Mul": "not judged", "Cast": ""}
 
 
@@ -167,9 +170,9 @@ def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
 
 def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
     window = report(None, BASE, rounds=2)
-    together = replace(window, profile=replace(window.profile, busy_ns=(300_000, 390_000)))
+    together = replace(window, numbers=structs.replace(window.numbers, busy_ns=(300_000, 390_000)))
     assert table.table(together, 5, False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
-    apart = replace(window, profile=replace(window.profile, busy_ns=(410_000, 410_000)))
+    apart = replace(window, numbers=structs.replace(window.numbers, busy_ns=(410_000, 410_000)))
     assert table.table(apart, 5, False) == table.table(window, 5, False)
 
 
@@ -183,7 +186,7 @@ def test_a_change_that_no_op_explains_is_named() -> None:
 
 def test_times_that_are_not_known_are_a_dash() -> None:
     unknown = profile_of([("Cast", -1)])
-    text = "\n".join(table.table(WindowReport("body", unknown), 5, True))
+    text = "\n".join(table.table(JudgedWindow(WindowNumbers.of("body", unknown)), 5, True))
     assert "total device time: -" in text
 
 
@@ -192,7 +195,7 @@ def test_an_improvement_is_remarked_and_an_accepted_change_is_no_finding() -> No
     assert better.remarks[:2] == ["calls of Cast: 10, 12 in the baseline", "calls of Exp: none, 1 in the baseline"]
     assert better.verdict is Verdict.GONE
     worse = report(BASE, WORSE, name="prefill")
-    accepted = WindowReport("prefill", worse.profile, diff=worse.diff, accepted=True)
+    accepted = replace(worse, accepted=True)
     assert accepted.findings == []
     assert accepted.verdict is Verdict.OK
     assert "calls of Exp: 1, none in the baseline" in accepted.remarks
@@ -202,15 +205,16 @@ def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
     remarks = ((0, "compiled"), (ALWAYS, "no kernels"), (2, "compiled"), (ALWAYS, "no kernels"))
     rounds = replace(profile_of(*[BASE] * 3), remarks=remarks)
     said = "in 2 of 3 rounds (first in round 1) compiled"
-    assert WindowReport("body", rounds).remarks == ["no kernels", said]
-    assert WindowReport("body", replace(profile_of(BASE), remarks=remarks[:2])).remarks == ["no kernels"]
+    assert JudgedWindow(WindowNumbers.of("body", rounds)).remarks == ["no kernels", said]
+    once = replace(profile_of(BASE), remarks=remarks[:2])
+    assert JudgedWindow(WindowNumbers.of("body", once)).remarks == ["no kernels"]
 
 
 def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
     profile = profile_of(*[BASE] * 10)
     calls = Entry.of(profile, "").calls
     diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
-    window = WindowReport("body", profile, diff=diff)
+    window = JudgedWindow(WindowNumbers.of("body", profile), diff=diff)
     assert (window.untimed, window.times_judged) == ("the baseline has no times", False)
     assert window.verdict is Verdict.INCOMPARABLE
     once = report(BASE, BASE)  # nobody expects its times to be judged
@@ -225,7 +229,9 @@ def test_on_a_cpu_the_whole_is_wall_time_and_what_ops_do_not_take_of_it_a_row() 
         replace(profile_of(*[[("Add", ns)]] * 10, environment=cpu), host_ns=(wall,) * 10)
         for ns, wall in ((400_000, 1_000_000), (410_000, 1_200_000))
     )
-    text = failure.failure("t", [WindowReport("body", now, diff=diff_of(base, now))], 5, False, ACCEPT)
+    text = failure.failure(
+        "t", [JudgedWindow(WindowNumbers.of("body", now), diff=diff_of(base, now))], 5, False, ACCEPT
+    )
     assert (
         text
         == """\

@@ -1,4 +1,4 @@
-"""``opprof judge``: two runs that were measured apart."""
+"""``opprof diff``: runs and baseline files, with each other and with profiles. Two profiles: `test_saved`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import jsonschema
 import pytest
 
 import pytest_opprof
+from pytest_opprof.baselines import place
+from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
+from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.timings import Run
 
 MACHINE = "CPU, 2 cores"
 ENVIRONMENT = {"arch": "x86_64", "device": "fake", "frameworks": {"fake": "1"}, "timing": "async"}
-SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-1.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-2.json").read_text(encoding="utf-8"))
 
 
 def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: Any) -> dict[str, Any]:
@@ -26,6 +32,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
         "yardstick_ns": [],
         "threads": 1,
     }
+    op = {"calls": [calls] * 10, "device_ns": ns, "bytes": None, "flops": None}
     return {
         "name": "body",
         "environment": ENVIRONMENT,
@@ -36,7 +43,8 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
         "peak_memory_bytes": None,
         "busy_ns": None,
         "allocations": None,
-        "ops": {"MatMul": {"calls": [calls] * 10, "device_ns": ns, "bytes": None, "flops": None}},
+        "ops": {"MatMul": op},
+        "total": op,
         "verdict": "ok",
         "findings": [],
         "times_changed": False,
@@ -48,7 +56,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
 
 def write(path: Path, **tests: dict[str, Any]) -> Path:
     document = {
-        "schema": 1,
+        "schema": 2,
         "version": "0",
         "interrupted": False,
         "summary": {},
@@ -65,7 +73,7 @@ def write(path: Path, **tests: dict[str, Any]) -> Path:
 
 def judge(tmp_path: Path, base: dict[str, Any], now: dict[str, Any], *arguments: str) -> int:
     files = [write(tmp_path / "base.json", a=base), write(tmp_path / "now.json", a=now)]
-    return main(["judge", *map(str, files), *arguments])
+    return main(["diff", *map(str, files), *arguments])
 
 
 def test_the_same_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,36 +155,117 @@ def test_what_is_not_compared_says_why(
 def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = write(tmp_path / "base.json", a=window(1, 5), gone=window(1, 5))
     now = write(tmp_path / "now.json", a=window(1, 5), new=window(1, 5))
-    assert main(["judge", str(base), str(now)]) == 0
+    assert main(["diff", str(base), str(now)]) == 0
     out = capsys.readouterr().out
     assert f"only in {base}: t.py::gone\nonly in {now}: t.py::new\n" in out
     other = write(tmp_path / "other.json", other=window(1, 5))
-    assert main(["judge", str(base), str(other)]) == 2
+    assert main(["diff", str(base), str(other)]) == 2
     assert "have no window of any test in common" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is not JSON"),
-        (b"\xff\xfe{", "is not UTF-8 text"),
-        (b"[1]", "is no JSON of a run: it holds a list"),
-        (b"{}", "is not what --opprof-json writes: Object missing required field `schema`"),
-        (b'{"schema": 1, "tests": [{"id": 3, "windows": []}]}', "Expected `str`, got `int` - at `$.tests[0].id`"),
-        (b'{"schema": 1, "tests": ' + b"[" * 5_000, "is not JSON"),
-        (b'{"schema": 2, "tests": []}', "Invalid enum value 2 - at `$.schema`"),
+        (b"", "is no profile that opprof knows"),
+        (b"{}", "is no profile that opprof knows"),
+        (b'{"schema": 2, "tests": \xff', "is not UTF-8 text"),
+        (b'{"schema": 1, "tests": [{"id": 3, "windows": 4}]}', "Expected `array`, got `int` - at `$.tests[0].windows`"),
+        (b'{"schema": 1, "tests": [{"windows": [{"ops": {}, "rounds": 0}]}]}', "Expected `int` >= 1 - at"),
+        (b'{"schema": 2, "tests": ' + b"[" * 5_000, "is not JSON"),
+        (b'{"schema": 2, "tests": []}', "Object missing required field `version`"),
+        (b'{"schema": 3, "tests": []}', "Invalid enum value 3 - at `$.schema`"),
     ],
 )
-def test_a_file_that_is_no_run_is_one_error(
+def test_a_file_that_is_nothing_of_the_three_is_one_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
 ) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(content)
-    assert main(["judge", str(path), str(path)]) == 2
+    assert main(["diff", str(path), str(path)]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.startswith(f"opprof: {path}")
     assert error.count("\n") == 1
+
+
+def test_the_old_name_does_the_same_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "run.json", a=window(100, 5))
+    assert main(["judge", str(path), str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "opprof: 1 window compared, 1 by time, 1 ok\n"
+    assert err == "opprof: judge is called diff now, and compares more than runs\n"
+
+
+def baseline(root: Path, us: int, calls: int = 2, module: str = "t.py") -> Path:
+    """Write the baseline of one test, recorded in five processes."""
+    environment = Environment((("fake", "1"),), "fake", "x86_64", "async")
+    times = (Run((us * 1_000,) * 10, {"MatMul": (us * 1_000,) * 10}, threads=1),) * 5
+    store = Store(root)
+    store.put(environment, module, "a", "body", Entry({"MatMul": Calls(calls, calls)}, {MACHINE: times}))
+    store.save()
+    return place.path_of(root, environment, module)
+
+
+def test_a_run_is_compared_with_the_baseline_of_its_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = baseline(tmp_path / "baselines", us=100)
+    now = write(tmp_path / "run.json", a=window(130, 6, calls=3))
+    assert main(["diff", str(kept), str(now)]) == 1
+    out = capsys.readouterr().out
+    assert "  calls of MatMul: 3, 2 in the baseline\n" in out
+    assert out.endswith("opprof: 1 window compared, 0 by time, 0 ok, 1 with more calls\n")
+    assert main(["diff", str(now), str(kept)]) == 0
+    assert "a: calls of MatMul: 2, 3 in the baseline\n" in capsys.readouterr().out
+    assert main(["diff", str(baseline(tmp_path / "other", us=100, module="u.py")), str(now)]) == 2
+    assert "have no window of any test in common" in capsys.readouterr().err
+
+
+def test_two_baselines_are_compared_wherever_they_lie(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = baseline(tmp_path / "baselines", us=100)
+    beside = baseline(tmp_path / "older", us=130, calls=4)
+    assert main(["diff", str(beside), str(kept)]) == 0
+    assert "a: calls of MatMul: 2, 4 in the baseline\n" in capsys.readouterr().out
+    assert main(["diff", str(kept), str(beside), "--format", "json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["windows"]
+    assert (found["test"], found["window"], found["verdict"]) == ("a", "body", "more calls")
+    assert found["rows"][0]["now_calls"] == 4
+
+
+def test_of_the_two_files_of_a_baseline_that_of_calls_is_to_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = place.times_of(baseline(tmp_path, us=100))
+    assert main(["diff", str(times), str(times)]) == 2
+    assert "holds the times of baselines; name the file of their calls, t.py.json\n" in capsys.readouterr().err
+
+
+def test_a_baseline_of_no_known_place_takes_a_module_only_where_there_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = tmp_path / "old.json"
+    moved.write_bytes(baseline(tmp_path / "baselines", us=100).read_bytes())
+    now = json.loads(write(tmp_path / "run.json", a=window(100, 6)).read_text())
+    now["tests"].append({**now["tests"][0], "id": "u.py::a"})
+    (tmp_path / "run.json").write_text(json.dumps(now))
+    assert main(["diff", str(moved), str(tmp_path / "run.json")]) == 2
+    assert "several modules of" in capsys.readouterr().err
+
+
+PROFILE = """{"schemaVersion": 1, "traceEvents": [
+ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 50},
+ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 60, "dur": 50}]}"""
+
+
+def test_a_profile_is_compared_with_one_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved, run = tmp_path / "saved.json", write(tmp_path / "run.json", a=window(300, 6, calls=3), b=window(1, 1))
+    saved.write_text(PROFILE)
+    assert main(["diff", str(saved), str(run)]) == 2
+    assert "holds 2 windows; choose one by --test ID and --window NAME\n  t.py::a body\n" in capsys.readouterr().err
+    assert main(["diff", str(saved), str(run), "--test", "t.py::a"]) == 1
+    out = capsys.readouterr().out
+    assert "  calls of MatMul: 3, 2 in the baseline\n" in out
+    assert "the environments differ" in out
+    assert main(["diff", str(saved), str(run), "--test", "t.py::a", "--window", "w"]) == 2
+    assert "has no window w of t.py::a" in capsys.readouterr().err
 
 
 def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,96 @@
+"""What the two files of a module hold, as types: files are decoded into them, and their JSON Schemas are made of them.
+
+``python -m pytest_opprof.baselines.format`` (`make schemas`) writes the published schemas anew. Imported only where a
+baseline is read or written: it needs msgspec.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from ..results.environment import EnvironmentResult
+from ..results.run import RunResult
+from ..results.schema import published
+
+_Count = Annotated[int, Meta(ge=1, le=10**15)]
+_Range = Annotated[list[Annotated[int, Meta(ge=0, le=10**15)]], Meta(min_length=2, max_length=2)]
+_Rounds = Annotated[list[Annotated[float, Meta(ge=0, le=1e15)]], Meta(min_length=1)]
+_Processes = Annotated[list[_Rounds], Meta(min_length=1)]
+
+
+class Varying(Struct, frozen=True, forbid_unknown_fields=True):
+    """The fewest and the most calls, where processes differ."""
+
+    varies: _Range
+
+
+KeptCalls = _Count | _Range | Varying
+
+
+class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one window of a test did in one round."""
+
+    calls: Annotated[
+        dict[str, KeptCalls],
+        Meta(description="By op: its calls; [fewest, most] where rounds differ, varies where processes do."),
+    ]
+
+
+class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """``test_x.py.json``: what is reviewed."""
+
+    environment: EnvironmentResult
+    schema: Literal[3]
+    tests: Annotated[
+        dict[str, Annotated[dict[str, KeptWindow], Meta(min_length=1)]],
+        Meta(description="By test id (without the module), then by window."),
+    ]
+
+
+class KeptTimes(Struct, frozen=True, forbid_unknown_fields=True):
+    """What each process timed of a window on one machine, in microseconds: a list of rounds for each process."""
+
+    calls_digest: Annotated[str, Meta(description="Of the calls that were timed: beside others they are not used.")]
+    ops_us: Annotated[dict[str, _Processes], Meta(description="By op: its self time in each round.")]
+    threads: Annotated[
+        int, Meta(ge=0, le=10**6, description="How many threads an op might use; 0: as many as it likes.")
+    ]
+    total_us: Annotated[
+        _Processes, Meta(description="The whole round: wall time on a CPU, the sum of the ops on an accelerator.")
+    ]
+    wait_us: Annotated[
+        _Processes | UnsetType,
+        Meta(description="How long threads were ready to run in each round without getting a CPU."),
+    ] = UNSET
+    yardstick_us: Annotated[
+        _Processes | UnsetType, Meta(description="How long a fixed piece of work took before each round.")
+    ] = UNSET
+
+
+class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """``test_x.py.times.json``: the samples that times are judged by."""
+
+    environment: EnvironmentResult
+    schema: Literal[1]
+    times: Annotated[
+        dict[str, dict[str, dict[str, KeptTimes]]],
+        Meta(description="By test id (without the module), then by window, then by machine."),
+    ]
+
+
+def schemas() -> dict[str, str]:
+    """Return the text of each published JSON Schema, by the name of its file."""
+    of = "of the tests of one module in one environment"
+    return {
+        "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
+        "run-2.json": published(RunResult, "run:2", "pytest-opprof: everything that one pytest run measured"),
+        "baseline-times-1.json": published(TimesFile, "baseline-times:1", f"pytest-opprof: times {of}"),
+    }
+
+
+if __name__ == "__main__":
+    for name, text in schemas().items():
+        Path(__file__).parents[1].joinpath("schema", name).write_text(text, encoding="utf-8")

@@ -1,0 +1,154 @@
+"""What ``opprof diff`` compares: a saved profile, the JSON of a run, or a baseline file, whatever its name is."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..baselines import file
+from ..baselines.entry import Entry, entry_of
+from ..errors import UsageError
+from ..profile.calls import calls_of
+from ..profile.timings import Run, run_of
+from ..results.document import read_document
+from ..results.environment import EnvironmentResult
+from ..results.run import run_of_document
+from ..results.test_id import split_id
+from ..results.window import BODY, OpResult, WindowNumbers, total_of
+from . import read
+
+_HEAD_BYTES = 4096
+_SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
+"""No profile has it: runs begin with it, baselines have it behind their environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one side has of a window."""
+
+    numbers: WindowNumbers
+    entry: Entry
+    machine: str = ""
+    """Where it was measured; empty where a baseline has several, or a profile does not say."""
+
+    @property
+    def machines(self) -> list[str]:
+        """Where it was timed."""
+        return [self.machine] if self.machine else list(self.entry.times)
+
+    def runs(self, machine: str) -> Sequence[Run]:
+        """Return what each process timed there."""
+        return self.entry.times.get(machine, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two."""
+
+    path: Path
+    kind: Literal["profile", "run", "baseline"]
+    windows: Mapping[tuple[str, str], Kept]
+    """By test and window; a profile is one."""
+    source: str = ""
+    """What wrote a profile."""
+    is_cut: bool = False
+    module: str = ""
+    """Whose baselines they are, where the path tells; tests of a baseline file are called without it."""
+
+    def beside(self, other: Side) -> Side:
+        """Return the side with its tests called as those of a baseline file *other*. Raises UsageError."""
+        if self.kind != "run" or other.kind != "baseline":
+            return self
+        windows: dict[tuple[str, str], Kept] = {}
+        for (test, window), kept in self.windows.items():
+            module, name = split_id(test)
+            if other.module in ("", module) and (name, window) in windows:
+                raise UsageError(
+                    f"{other.path}: several modules of {self.path} have a test {name}; give the file where it is kept,"
+                    " in the folder of its environment"
+                )
+            if other.module in ("", module):
+                windows[name, window] = kept
+        return replace(self, windows=windows)
+
+    def only(self, test: str | None, window: str) -> Kept:
+        """Return the one window to compare with a profile. Raises UsageError where there are several, or none."""
+        if self.kind == "profile" or (len(self.windows) == 1 and test is None):
+            return next(iter(self.windows.values()))
+        if test is None:
+            what = f"{self.path}: holds {len(self.windows)} windows; choose one by --test ID and --window NAME"
+        elif (test, window) in self.windows:
+            return self.windows[test, window]
+        else:
+            what = f"{self.path}: has no window {window} of {test}; name another by --test ID and --window NAME"
+        raise UsageError("".join([what, *(f"\n  {each} {name}" for each, name in sorted(self.windows)[:20])]))
+
+
+def side(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None) -> Side:
+    """Return what *path* holds, by its content. Raises TraceError, BaselineError and UsageError."""
+    document = _document(path) if arguments.source is None else None
+    if document is None:
+        return _profile(arguments, path, rank, steps)
+    if "environment" in document:
+        content = file.load(path)
+        environment = EnvironmentResult.of(content.environment)
+        kept = {
+            (test, window): Kept(_numbers(window, environment, entry), entry)
+            for test, windows in content.tests.items()
+            for window, entry in windows.items()
+        }
+        folder, parts = content.environment.folder, path.absolute().parts
+        inside = parts[parts.index(folder) + 1 :] if folder in parts else ()
+        return Side(path, "baseline", kept, module="/".join(inside).removesuffix(".json"))
+    run = run_of_document(document, path)
+    found = {
+        (test.id, window.name): Kept(window, entry_of(window), window.machine)
+        for test in run.tests
+        for window in test.windows
+    }
+    return Side(path, "run", found)
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    """Return the JSON of a run or a baseline; None for a file that is neither, and is taken for a profile."""
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(_HEAD_BYTES)
+    except OSError:
+        return None  # the readers of profiles say what is wrong with it
+    if not head.lstrip().startswith(b"{") or not _SCHEMA.search(head):
+        return None
+    document = read_document(path, "JSON of a run")
+    if "times" in document:
+        calls = path.name.replace(".times.json", ".json")
+        raise UsageError(f"{path}: holds the times of baselines; name the file of their calls, {calls}")
+    return document if "tests" in document else None
+
+
+def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None) -> Side:
+    trace = read.read_one(arguments, path, rank, steps, "diff")
+    profile = trace.profile(by=arguments.by)
+    run = run_of(profile, wall=False)
+    entry = Entry(calls_of(profile), {"": (run,)} if run else {})
+    kept = {("", BODY): Kept(WindowNumbers.of(BODY, profile), entry)}
+    return Side(path, "profile", kept, trace.source, trace.is_cut)
+
+
+def _numbers(window: str, environment: EnvironmentResult, entry: Entry) -> WindowNumbers:
+    """Return as numbers what a baseline keeps: the fewest and the most calls for those of all rounds."""
+    ops = {op: OpResult((calls.least, calls.most), None, None, None) for op, calls in entry.calls.items()}
+    return WindowNumbers(
+        name=window,
+        environment=environment,
+        rounds=max((run.rounds for run in entry.runs), default=1),
+        host_ns=(),
+        peak_memory_bytes=None,
+        allocations=None,
+        busy_ns=None,
+        ops=ops,
+        total=total_of(list(ops.values()), 2),
+    )

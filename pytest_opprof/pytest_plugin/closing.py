@@ -1,0 +1,224 @@
+"""The end of a run: what was measured is collected, baselines are written, and the summary is said."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from msgspec import convert
+
+from ..baselines.stale import Collected, renamed, stale
+from ..baselines.store import Store
+from ..baselines.update import Updates, by_environment
+from ..errors import BaselineError, OpprofError
+from ..measure.plan import Settings
+from ..processes.recording import CALL_PROCESSES, Recording, is_timed
+from ..report.summary import Summary
+from ..results.run import TestRecord, write
+from ..results.test_id import split_id
+from ..results.window import titled
+from ..units import plural
+from ..verdict.tolerances import BASE_PROCESSES
+from .options import shown
+from .outcome import defect
+
+
+class Closing:
+    """The hooks of the process that runs the tests, or starts the workers that do."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        store: Store,
+        collected: Collected,
+        summary: Summary,
+        keeps_baselines: bool,
+    ) -> None:
+        """*keeps_baselines*: whether this run is one to write them, and to say which are stale."""
+        self._config = config
+        self._settings = settings
+        self._store = store
+        self._collected = collected
+        self._summary = summary
+        self._keeps_baselines = keeps_baselines and not config.option.collectonly
+        self._updates = Updates(store, settings)
+        self._has_written = False
+        """Whether calls were written."""
+        self._failed: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Measure what is timed in further processes, for a baseline or because the user asks for it."""
+        begin = monotonic()
+        try:
+            result = yield
+        except pytest.Session.Failed:  # -x, --maxfail
+            self._record(monotonic() - begin)
+            raise
+        except BaseException:  # also of pytest.exit(), which may give any exit status
+            self._summary.is_cut = True
+            raise
+        self._record(monotonic() - begin)
+        return result
+
+    def _record(self, took_s: float) -> None:
+        """Measure in further processes what a baseline keeps, and write it: calls first, since times take longer."""
+        settings = self._settings
+        if not self._keeps_baselines:
+            return
+        with self._told_at_the_end("baselines were not written"):
+            recording = Recording(self._config, settings, self._summary.lines, self._summary.errors, took_s)
+            tests = [test for test, _ in self._looked_up()]
+            timed = [test for test in tests if self._wants_times(test)]
+            processes = settings.processes or (BASE_PROCESSES if settings.update else 1)
+            if settings.update:
+                self._move_renamed()
+                changed = [test for test in tests if self._updates.changes_calls(test)]
+                recording.calls(changed, min(processes, CALL_PROCESSES))
+                self._write_calls(tests, times=processes == 1)
+            if timed and processes > 1:
+                recording.times(timed, processes)
+                if settings.update:
+                    self._write_times(tests)
+
+    def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
+        """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""
+        for record in self._summary.records.values():
+            try:
+                yield record, self._updates.is_new(record)
+            except BaselineError as error:
+                self._summary.errors.append(str(error))
+
+    def _wants_times(self, record: TestRecord) -> bool:
+        """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
+        timed = [window for window in record.windows if is_timed(window) and window.verdict is not None]
+        if record.outcome != "passed" or not timed:
+            return False
+        return not self._settings.update or any(self._updates.lacks_times(record.id, window) for window in timed)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect what was measured; of a test that is run again, the last."""
+        test = getattr(report, "opprof_id", report.nodeid)
+        if report.when == "call":
+            self._summary.ran = True
+            self._summary.records.pop(test, None)
+            if hasattr(report, "opprof"):
+                self._summary.records[test] = convert(report.opprof, TestRecord)
+        # A failing subtest reports before its test, which "passed"; a failing teardown after it.
+        if report.failed and not hasattr(report, "opprof"):
+            self._failed.add(test)
+        elif report.when == "setup":
+            self._failed.discard(test)
+        if test in self._failed and test in self._summary.records:
+            self._summary.records[test].outcome = "failed"
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict."""
+        if self._config.option.collectonly:
+            return
+        summary, settings = self._summary, self._settings
+        interrupted = summary.is_cut = summary.is_cut or exitstatus == pytest.ExitCode.INTERRUPTED
+        with self._told_at_the_end("stale baselines were not looked for"):
+            if self._keeps_baselines and not interrupted:
+                summary.stale = sorted(self._stale())
+                summary.lines += self._renamed_lines()
+        with self._told_at_the_end("the JSON of the run was not written"):
+            if settings.json:
+                write(settings.json, list(summary.records.values()), summary.stale, interrupted)
+        if settings.update and interrupted:
+            what = "calls were recorded, times were not" if self._has_written else "no baseline was written"
+            summary.errors.append(f"interrupted: {what}")
+        summary.errors = list(dict.fromkeys(summary.errors))
+        failed = summary.errors or (summary.stale and settings.strict)
+        if failed and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @contextmanager
+    def _told_at_the_end(self, what: str) -> Iterator[None]:
+        """Keep an error for the end of the run; *what* did not happen for one that is no fault of the user."""
+        try:
+            yield
+        except OpprofError as error:
+            self._summary.errors.append(str(error))
+        except Exception as error:
+            self._summary.errors.append(defect(what, error))
+
+    def _stale(self) -> Iterator[str]:
+        folders = set()
+        for record in self._summary.records.values():
+            folders |= {environment.folder for environment in by_environment(record)}
+            if record.outcome == "passed":
+                for environment, window in self._updates.gone_windows(record):
+                    yield f"{titled(record.id, window)} [{environment}]"
+        for path, test in stale(self._store.root, folders, self._collected, self._store.at):
+            yield f"{shown(self._config, path)}: {test}"
+
+    def _renamed(self) -> list[tuple[str, str, int]]:
+        """Return the modules whose baselines seem to have another name: the old one, the new one, how many tests."""
+        lacking: dict[str, set[str]] = {}
+        for module, test in (split_id(record.id) for record, is_new in self._looked_up() if is_new):
+            lacking.setdefault(module, set()).add(test)
+        folders = {
+            environment.folder for record in self._summary.records.values() for environment in by_environment(record)
+        }
+        return list(renamed(self._store.root, folders, self._collected, self._store.at, lacking)) if lacking else []
+
+    def _renamed_lines(self) -> Iterator[str]:
+        for old, new, tests in self._renamed():
+            yield (
+                f"{old} is gone, and has baselines of {plural(tests, 'test')} that {new} has none of. If it was"
+                f" renamed: opprof baselines move {shlex.quote(old)} {shlex.quote(new)}"
+            )
+
+    def _move_renamed(self) -> None:
+        """Let an update compare what was renamed with the baselines of its old name, and keep them."""
+        if self._settings.update == "all":
+            for old, new, tests in self._renamed():
+                try:
+                    self._store.move(old, new)
+                except BaselineError as error:
+                    self._summary.lines.append(f"{old} is gone, and was it renamed to {new}? {error}")
+                    continue
+                self._store.save()
+                self._summary.lines.append(
+                    f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
+                )
+
+    def _write_calls(self, tests: Sequence[TestRecord], times: bool) -> None:
+        """Write the baselines of the tests that passed. Raises BaselineError."""
+        counts, paths = self._updates.write(tests, times)
+        said = ", ".join(f"{number} {word}" for word, number in counts.items())
+        self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
+        self._has_written = True
+
+    def _write_times(self, tests: Sequence[TestRecord]) -> None:
+        """Write the times that belong to them. Raises BaselineError."""
+        counts, paths = self._updates.write(tests, times=True)
+        if paths:
+            number = plural(counts["new"] + counts["changed"], "test")
+            self._summary.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
+
+    def _wrote(self, paths: Iterable[Path]) -> str:
+        return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths)
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+    ) -> None:
+        """Print what the tests did, and always the line that counts them."""
+        options = config.option
+        idle = (
+            options.collectonly or options.setuponly or options.setupplan or exitstatus == pytest.ExitCode.USAGE_ERROR
+        )
+        if idle or getattr(options, "no_summary", False):
+            return
+        lines = list(self._summary.told(self._settings, self._config.get_verbosity()))
+        terminalreporter.ensure_newline()
+        if len(lines) > 1:
+            terminalreporter.section("opprof", sep="-")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,207 @@
+"""Measuring a run's tests: each is measured, and judged, where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from ..baselines.stale import Collected
+from ..baselines.store import Store
+from ..errors import BackendError, OpprofError, UsageError
+from ..machine.allocator import keep_memory
+from ..machine.cpu import machine
+from ..measure.measurement import Measurement
+from ..measure.plan import Settings
+from ..processes.pool import Pool
+from ..processes.this_run import CORE
+from ..report.summary import Summary
+from ..results.judged import DEPENDS, JudgedWindow
+from ..results.test_id import id_of, split_id
+from ..units import plural
+from ..verdict.tolerances import LEAST_ROUNDS
+from . import body, xdist
+from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly, unmeasured
+from .fixture import MEASUREMENT, measurement_of
+from .judging import Judging, is_open
+from .marks import plan_of
+from .options import shown
+from .outcome import concluded, defect
+
+_WRONG_MARK = pytest.StashKey[UsageError]()
+
+
+class Measuring:
+    """The hooks of a process that runs tests."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        store: Store,
+        collected: Collected,
+        summary: Summary,
+        pool: Pool,
+        judging: Judging,
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._store = store
+        self._collected = collected
+        self._summary = summary
+        self._pool = pool
+        self._judging = judging
+        self._may_judge_times = False
+        """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
+        self._modules: set[str] = set()
+        """Those whose baselines said how fast a core can be."""
+
+    def pytest_report_header(self) -> str:
+        """Say what measures and what it is compared with."""
+        settings = self._settings
+        backends = ",".join(settings.backends) if settings.backends else "auto"
+        update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
+        root = shown(self._config, self._store.root)
+        compared = f"against {settings.against}" if settings.against else f"baselines in {root}"
+        threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
+        return f"opprof: backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
+        errors = []
+        for item in items:
+            try:
+                plan, has_fixture = plan_of(item), "opprof" in getattr(item, "fixturenames", ())
+                self._may_judge_times |= has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
+                if plan.measured or has_fixture:
+                    self._pool.files.add(str(item.path))
+            except UsageError as error:
+                errors.append(str(error))
+                item.stash[_WRONG_MARK] = error
+        # In a worker of pytest-xdist it would be an internal error: there each such test fails.
+        if errors and not xdist.is_worker(self._config):
+            raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Remember that these tests exist."""
+        self._collected.add(map(id_of, items))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember that these tests exist."""
+        self._collected.add(map(id_of, session.items))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Let the first test find the memory that those after it do."""
+        if self._may_judge_times and self._settings.noise != "ignore" and not self._config.option.collectonly:
+            keep_memory()
+        return (yield)
+
+    # Not pytest_pyfunc_call: unittest's methods never come through it.
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Measure the body of a marked test, and judge all its windows."""
+        if _WRONG_MARK in item.stash:
+            raise Failed(str(item.stash[_WRONG_MARK]))
+        call = Call(item)
+        try:
+            return (yield from self._measured(item, call))
+        except Failed as error:
+            if not (error.saw_nothing and call.is_over and self._judging.sees_alone(item)):
+                raise
+            excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+            keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
+        except Exception as error:
+            if isinstance(error, BackendError) and error is not call.raised:
+                raise unmeasured(item, error) from None
+            if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
+                raise  # the last: `Parent.ask` ends this process
+            self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))
+            keep_unmeasured(item)
+        return call.result if call.is_over else (yield)
+
+    def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
+        with told_plainly(item):
+            plan = plan_of(item)
+        if not plan.measured and MEASUREMENT not in item.stash:
+            return (yield from call.by_pytest())
+        with xdist.taking_turns(self._config, self._settings):
+            self._know_core(split_id(id_of(item))[0])
+            with told_plainly(item):
+                measurement = measurement_of(item)
+            try:
+                if plan.measured:
+                    with measurement.threads_for(plan.rounds):
+                        result = yield from body.measure(call, measurement)
+                        windows = self._judged(item, measurement, call)
+                else:
+                    result = yield from call.by_pytest()
+                    windows = self._judged(item, measurement)
+            finally:
+                measurement.is_over = True
+                measurement.recorder.abandon()
+                del item.stash[MEASUREMENT]
+            self._conclude(item, measurement, windows)
+            return result
+
+    def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
+        """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""
+        with told_plainly(item):
+            body.check_finished(measurement)
+            windows = self._judging.first(item, measurement)
+            # A subtest that fails is reported at once: what is measured again must not fail.
+            if call and is_open(windows) and "subtests" not in getattr(item, "fixturenames", ()):
+                windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
+            return self._judging.settled(item, windows)
+
+    def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
+        """Keep the record of a test, and fail it if it must. Raises Failed."""
+        broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
+        if not windows and not broken:
+            return
+        verbosity = getattr(self._config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
+        record, failure, cause = concluded(
+            id_of(item), windows, measurement.plan, self._settings, verbosity, broken, self._judging.is_parallel
+        )
+        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item))
+        if failure:
+            raise Failed(failure, cause)
+
+    def _know_core(self, module: str) -> None:
+        """Let rounds wait until the core is as fast as where the baselines of a module were recorded."""
+        core = self._config.stash.get(CORE, None)
+        if core and module not in self._modules:
+            self._modules.add(module)
+            known = [ns for run in self._store.runs(module, machine()) for ns in run.yardstick_ns]
+            core.best_ns = min([core.best_ns, *known])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Put what was measured on the report, which travels to the controller, unless the test failed by itself."""
+        report = yield
+        crash: Any = getattr(report.longrepr, "reprcrash", None)
+        if crash and call.excinfo and isinstance(call.excinfo.value, Failed):
+            # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of ours.
+            crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
+            crash.message = call.excinfo.value.cause
+        if id_of(item) != report.nodeid:
+            report.opprof_id = id_of(item)  # type: ignore[attr-defined]
+        record = item.stash.get(RECORD, None)
+        if call.when == "call" and record is not None:
+            del item.stash[RECORD]
+            if call.excinfo is None or isinstance(call.excinfo.value, Failed):
+                report.opprof = to_builtins(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
+        return report
+
+
+def _adapts(item: pytest.Item) -> str:
+    """Return what makes a test do more or less in each run, as far as it is known by name."""
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return "Hypothesis"
+    return "pytest-benchmark" if "benchmark" in getattr(item, "fixturenames", ()) else ""

@@ -1,0 +1,101 @@
+"""What a run says at its end, beside the messages of failing tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..backends.registry import hints, load_all
+from ..errors import OpprofError
+from ..measure.plan import Settings
+from ..results.run import WORDS, Status, TestRecord
+from ..units import plural
+
+_INTERRUPTED = "opprof: interrupted before a test was measured to its end"
+_NOTHING = (
+    "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
+    " its end (--opprof-all measures every test)"
+)
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was found in the run so far."""
+
+    records: dict[str, TestRecord] = field(default_factory=dict)
+    """By test; of one that ran again, the last."""
+    lines: list[str] = field(default_factory=list)
+    """What to say beside the tests' own remarks."""
+    errors: list[str] = field(default_factory=list)
+    """What fails the run, though no test of it may have failed; each is said once."""
+    stale: list[str] = field(default_factory=list)
+    """Baselines whose test or window is gone."""
+    ran: bool = False
+    """Whether any test ran."""
+    is_cut: bool = False
+    """Whether the run ended before its last test."""
+
+    def told(self, settings: Settings, verbosity: int) -> Iterator[str]:
+        """Yield the lines, the one that counts the tests last."""
+        records = list(self.records.values())
+        if verbosity >= 0:
+            for record in records:
+                if record.table:
+                    yield from ["", record.id, *record.table]
+                yield from record.remarks
+            keeps = not settings.update and not settings.against
+            if keeps and any(record.status == "improved" for record in records):
+                yield "keep what became cheaper: pytest --opprof-update"
+        if verbosity >= -1:
+            yield from _grouped([record.untimed for record in records], verbosity)
+        if verbosity >= 0:
+            if any(record.status == "too noisy" for record in records) and not settings.against:
+                yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
+            yield from _grouped([record.missing for record in records], verbosity)
+            if any(record.missing for record in records) and not settings.against:
+                yield "record them: pytest --opprof-update-new"
+        yield from self.lines
+        if self.stale and (verbosity >= 0 or settings.strict):
+            stale = plural(len(self.stale), "stale baseline")
+            yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
+            yield from (f"  {line}" for line in self.stale)
+        yield from (f"opprof: error: {error}" for error in self.errors)
+        nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
+        said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
+        yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
+
+
+def _nothing_seen(chosen: Iterable[str] | None) -> str:
+    """Return that nothing was measured, and what to do about it with the *chosen* backends."""
+    try:
+        hint = hints(load_all(chosen))
+    except OpprofError as error:
+        hint = str(error)
+    seen = f"{hint}; " if hint else ""
+    return (
+        "opprof: nothing was measured: no test ran an op that a backend sees"
+        f" ({seen}opprof backends says which can run here)"
+    )
+
+
+def _counted(records: Sequence[TestRecord]) -> str:
+    """Return the line that counts the tests by status, and says if all that was compared are counts."""
+    counts = Counter[Status](record.status for record in records)
+    parts = [f"{plural(len(records), 'test')} measured", f"{counts['ok']} ok"]
+    parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
+    judged = {window.times_judged for record in records for window in record.windows}
+    if False in judged and True not in judged:
+        parts.append("no times judged")
+    return f"opprof: {', '.join(parts)}"
+
+
+def _grouped(reasons: Iterable[Mapping[str, str]], verbosity: int) -> Iterator[str]:
+    """Yield a line for each reason, with the windows it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for title, reason in (item for each in reasons for item in each.items()):
+        by_reason.setdefault(reason, []).append(title)
+    for reason, titles in by_reason.items():
+        shown = titles if verbosity > 0 else titles[:3]
+        more = f" and {len(titles) - len(shown)} more" if len(titles) > len(shown) else ""
+        yield f"{reason}: {', '.join(shown)}{more}"

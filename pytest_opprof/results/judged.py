@@ -1,0 +1,116 @@
+"""A window as it was judged: which limits it broke, and what changed since its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..profile.environment import Environment
+from ..profile.timings import Run
+from ..verdict.compare import Diff
+from ..verdict.findings import Finding
+from ..verdict.judgement import Verdict
+from ..verdict.tolerances import LEAST_ROUNDS
+from .window import WindowNumbers, WindowResult
+
+DEPENDS = "so that depends on what ran before"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedWindow:
+    """One measured window: what it did, which limits it broke, and what changed since its baseline."""
+
+    numbers: WindowNumbers
+    budget: Sequence[Finding] = ()
+    diff: Diff | None = None
+    no_baseline: str = ""
+    """Why there is nothing to compare with; empty where there is, or where nobody asked."""
+    runs: tuple[Run, ...] = ()
+    """What each process timed: this one, and others if the test was measured again."""
+    accepted: bool = False
+    """Whether this run takes what it measured as the baseline: then no change is a regression."""
+    unseen: str = ""
+    """Why fewer calls than in the baseline may be calls that were not seen."""
+    looked: str = ""
+    """What a fresh process says of more calls than in the baseline, where it was asked."""
+    excused: str = ""
+    """Why more calls than in the baseline are no regression."""
+
+    @property
+    def name(self) -> str:
+        """The name of the window."""
+        return self.numbers.name
+
+    @property
+    def environment(self) -> Environment:
+        """Where it was measured."""
+        return self.numbers.environment.environment
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict against the baseline."""
+        if self.diff is None:
+            return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
+        # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
+        few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
+        if self.unseen and not self.accepted:
+            return Verdict.UNSEEN
+        return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
+
+    @property
+    def more_calls(self) -> list[str]:
+        """The ops with more calls than in the baseline, where that was neither accepted nor excused."""
+        return self.diff.more_calls if self.diff and not (self.accepted or self.excused) else []
+
+    @property
+    def regressions(self) -> list[Finding]:
+        """What is worse than the baseline, and was not accepted."""
+        if self.diff is None or self.accepted:
+            return []
+        lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
+        return [*lost, *([] if self.excused else self.diff.findings())]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to say of a test that passes: the backend's words, improvements, and changes that were accepted."""
+        said_by_backend = self.numbers.remarks
+        if self.diff is None:
+            return list(said_by_backend)
+        if self.excused:
+            said = "; ".join(map(str, self.diff.findings()))
+            return [*said_by_backend, f"{said}; but {self.excused}, {DEPENDS}"]
+        return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
+
+    @property
+    def untimed(self) -> str:
+        """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
+        if self.diff is None or self.numbers.rounds < LEAST_ROUNDS:
+            return ""
+        if self.excused:
+            return "its calls changed"
+        if self.diff.verdict.is_regression:
+            return ""
+        return "; ".join(filter(None, [self.diff.times, self.diff.seen]))
+
+    @property
+    def times_judged(self) -> bool:
+        """Whether times were compared with a baseline's."""
+        return self.diff is not None and not self.diff.times
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Everything that fails the test."""
+        return [*self.budget, *self.regressions]
+
+    def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:
+        """Return what is kept of it; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""
+        return WindowResult(
+            **{name: getattr(self.numbers, name) for name in WindowNumbers.__struct_fields__},
+            machine=machine,
+            parallel=parallel,
+            verdict=self.verdict if compared else None,
+            findings=tuple(map(str, self.findings)),
+            times_changed=self.diff is not None and self.diff.times_changed,
+            times_judged=self.times_judged if self.diff else None,
+            runs=() if parallel else self.runs,
+        )

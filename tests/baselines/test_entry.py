@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.timings import OUTSIDE, Run, run_of
+
+from ..conftest import ENVIRONMENT, profile_of
+
+HERE = "CPU, 2 cores"
+
+
+def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round() -> None:
+    profile = profile_of([("Cast", 5), ("Add", 7)], [("Cast", 6), ("Cast", 7), ("Add", 8)])
+    entry = Entry.of(replace(profile, yardstick_ns=(9, 8)), HERE, threads=1)
+    assert entry.calls == {"Cast": Calls(1, 2), "Add": Calls(1, 1)}
+    assert entry.times == {HERE: (Run((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, threads=1),)}
+    assert str(entry.calls["Cast"]) == "1..2"
+
+
+CPU = replace(ENVIRONMENT, device="cpu")
+
+
+def test_what_the_host_waited_for_is_kept_for_a_cpu_and_not_for_an_accelerator() -> None:
+    profile = replace(profile_of([("Add", 4_000)]), wait_ns=(3,), yardstick_ns=(9,))
+    on_accelerator, on_cpu = run_of(profile), run_of(replace(profile, environment=CPU))
+    assert on_accelerator == Run((4_000,), {"Add": (4_000,)})
+    assert on_cpu is not None
+    assert (on_cpu.wait_ns, on_cpu.yardstick_ns) == ((3,), (9,))
+
+
+def test_on_a_cpu_the_whole_is_wall_time_and_what_its_ops_do_not_take_is_outside() -> None:
+    profile = profile_of([("Add", 4_000)], [("Add", 11_000)], environment=CPU)  # of 10 us each
+    run = run_of(profile)
+    assert run is not None
+    assert run.total_ns == (10_000, 10_000)
+    assert run.ops_ns == {"Add": (4_000, 11_000), OUTSIDE: (6_000, 0)}
+    of_ops = run_of(profile, wall=False)
+    assert of_ops is not None
+    assert (of_ops.total_ns, set(of_ops.ops_ns)) == ((4_000, 11_000), {"Add"})
+
+
+def test_wall_time_that_is_not_known_is_no_whole() -> None:
+    run = run_of(replace(profile_of([("Add", 4_000)], environment=CPU), host_ns=(-1,)))
+    assert run is not None
+    assert (run.total_ns, set(run.ops_ns)) == ((4_000,), {"Add"})
+
+
+def test_a_profile_without_times_has_none_to_keep() -> None:
+    profile = profile_of([("Add", -1)])
+    assert run_of(profile) is None
+    assert Entry.of(profile, HERE).times == {}
+
+
+def runs(ns: int, rounds: int = 10, processes: int = 3, threads: int = 1) -> tuple[Run, ...]:
+    return (Run((ns,) * rounds, {"Add": (ns,) * rounds}, threads=threads),) * processes
+
+
+OLD = Entry({"Add": Calls(1, 1)}, {HERE: runs(10), "Other": runs(99)})
+
+
+def test_an_update_with_other_calls_drops_every_time() -> None:
+    now = Entry({"Add": Calls(2, 2)}, {HERE: runs(20)})
+    assert OLD.updated(now, HERE, times_changed=False) == now
+
+
+def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
+    assert OLD.updated(Entry(OLD.calls, {HERE: runs(11)}), HERE, times_changed=False) == OLD
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "changed"),
+    [
+        (runs(10), runs(30), True),
+        (runs(10), runs(10, rounds=30), False),
+        (runs(10), runs(10, threads=0), False),
+        (runs(10, processes=2), runs(10), False),
+        ((), runs(10), False),
+    ],
+    ids=["slower", "other rounds", "other threads", "too few processes", "none"],
+)
+def test_an_update_of_times_keeps_those_of_other_machines(
+    before: tuple[Run, ...], now: tuple[Run, ...], changed: bool
+) -> None:
+    old = Entry(OLD.calls, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
+    assert old.updated(Entry(OLD.calls, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
+
+
+def test_times_of_too_few_rounds_to_be_judged_are_not_taken_again_for_more_processes() -> None:
+    old = Entry(OLD.calls, {HERE: runs(10, rounds=9, processes=1)})
+    assert old.updated(Entry(OLD.calls, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False) == old
+
+
+def test_an_update_on_another_machine_is_kept_beside() -> None:
+    now = Entry(OLD.calls, {"Third": runs(5)})
+    assert set(OLD.updated(now, "Third", times_changed=False).times) == {HERE, "Other", "Third"}
+
+
+def test_an_update_without_times_keeps_those_there_are() -> None:
+    assert OLD.updated(Entry(OLD.calls), HERE, times_changed=True) == OLD
+
+
+def test_an_update_forgets_times_of_other_calls() -> None:
+    old = Entry(OLD.calls, {"Other": runs(99)}, frozenset([HERE]))
+    assert old.updated(Entry(OLD.calls), HERE, times_changed=False) == Entry(OLD.calls, {"Other": runs(99)})
+    assert old.updated(Entry(OLD.calls, {HERE: runs(10)}), HERE, times_changed=False) == OLD

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from msgspec import convert, to_builtins
+
+import pytest_opprof
+from pytest_opprof.errors import BaselineError, UsageError
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.timings import Run
+from pytest_opprof.results import run
+from pytest_opprof.results.environment import EnvironmentResult
+from pytest_opprof.results.judged import JudgedWindow
+from pytest_opprof.results.run import TestRecord
+from pytest_opprof.results.window import OpResult, WindowNumbers, WindowResult, total_of
+from pytest_opprof.verdict.budgets import Budget
+
+from ..conftest import profile_of
+
+SCHEMAS = Path(pytest_opprof.__file__).parent / "schema"
+PROFILE = profile_of([("Cast", 5), ("Cast", 6), ("Add", 70)], [("Cast", 4), ("Add", -1)])
+
+
+def window(**limits: object) -> WindowResult:
+    numbers = WindowNumbers.of("body", PROFILE)
+    judged = JudgedWindow(numbers, Budget.parse([], limits).check(PROFILE), runs=(Run((81, 4), {"Cast": (11, 4)}),))
+    return judged.result("CPU, 2 cores", parallel=False, compared=True)
+
+
+def record(**limits: object) -> TestRecord:
+    return TestRecord(id="t.py::a", outcome="failed", status="over budget", windows=[window(**limits)], table=["x"])
+
+
+def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
+    sent = record(Cast=1)
+    travelled = json.loads(json.dumps(to_builtins(sent)))
+    assert convert(travelled, TestRecord) == sent
+    assert sent.windows[0].findings == ("calls of Cast: 1..2, over the budget of 1",)
+
+
+def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    run.write(path, [record(Cast=1)], ["a::b"], interrupted=True)
+    document = json.loads(path.read_text())
+    jsonschema.validate(document, json.loads((SCHEMAS / "run-2.json").read_text()))
+    assert "table" not in document["tests"][0]  # what the terminal shows is no result
+    found = run.read(path)
+    assert found.tests[0].windows == record(Cast=1).windows
+    assert (found.summary, found.stale, found.interrupted) == ({"over budget": 1}, ["a::b"], True)
+
+
+def test_a_run_of_schema_1_has_its_totals_added(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    run.write(path, [record()], [], interrupted=False)
+    document = json.loads(path.read_text())
+    (old,) = document["tests"][0]["windows"]
+    del old["total"], old["remarks"], old["vary"]  # what it did not have
+    path.write_text(json.dumps({**document, "schema": 1}))
+    (found,) = run.read(path).tests[0].windows
+    assert found.total.calls == PROFILE.total.calls
+    assert found.total.device_ns == (11, 4)  # of the op that knows all of its times
+    with pytest.raises(BaselineError, match="is not what --opprof-json writes: Invalid enum value 7"):
+        path.write_text(json.dumps({**document, "schema": 7}))
+        run.read(path)
+
+
+def test_a_file_that_cannot_be_written_is_the_users_matter(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"--opprof-json: .* cannot be written: Not a directory"):
+        run.write(tmp_path / "file" / "run.json", [], [], interrupted=False)
+
+
+def test_an_environment_is_the_same_again() -> None:
+    given = Environment((("numpy", "2.4"), ("torch", "2.13")), "cpu+H100", "x86_64", "sync")
+    assert EnvironmentResult.of(given).environment == given
+
+
+def test_totals_are_of_what_is_known() -> None:
+    ops = [OpResult((1, 2), (10, 20), None, None), OpResult((3, 4), None, (5, 6), None)]
+    assert total_of(ops, 2) == OpResult((4, 6), (10, 20), (5, 6), None)
+    assert total_of([], 2) == OpResult((0, 0), None, None, None)
