@@ -42,6 +42,7 @@ def checked(name: str) -> list[str]:
     return check_backend(backend, work)
 
 
+@pytest.mark.processes
 def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
     backend = ToyBackend()
     assert check_backend(backend, backend.selfcheck_work()) == []
@@ -68,6 +69,7 @@ def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
         (toy_backend.AlwaysInUse, {"first use inside the window": "in_use() is true before"}),
     ],
 )
+@pytest.mark.processes
 def test_each_broken_promise_is_found(
     backend: type[ToyBackend], found: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_class_that_no_other_process_can_import_leaves_the_first_use_out() -> 
     assert left_out.startswith(f"first use inside the window: no other process can import {__name__}.test_a_class")
 
 
+@pytest.mark.processes
 def test_a_first_use_that_ends_the_process_is_said() -> None:
     work = replace(ToyBackend().selfcheck_work(), first_use="import os; os._exit(3)")
     with pytest.raises(BackendError, match=r"first use inside the window: its process ended"):
@@ -138,6 +141,7 @@ def test_numpy_passes() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.processes
 def test_torch_passes() -> None:
     assert checked("torch") == [NO_THREADS]
 
@@ -175,6 +179,7 @@ def selfcheck(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return run
 
 
+@pytest.mark.processes
 def test_the_command_says_of_each_promise_whether_it_is_kept(selfcheck: Command) -> None:
     code, lines = selfcheck("ToyBackend")
     assert (code, lines[0], lines[-1]) == (0, "opprof selfcheck of backend toy", "opprof: 14 ok")

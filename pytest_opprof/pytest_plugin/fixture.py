@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ..backends.numpy.arrays import WatchedArray
 
-
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey[Measurement]()
 TURN = pytest.StashKey[Callable[[], None]]()
