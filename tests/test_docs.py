@@ -47,14 +47,12 @@ def opprof(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.processes
-@pytest.mark.processes
 def test_the_example_passes_its_own_test(example: pytest.Pytester) -> None:
     example.makepyfile(test_opprof_zlib=TEST)
     result = run(example, "--opprof", "-rA")
     result.assert_outcomes(passed=2)
 
 
-@pytest.mark.processes
 @pytest.mark.processes
 def test_its_ops_are_known_to_marks_and_commands(example: pytest.Pytester) -> None:
     example.makepyfile(TEST.replace("Decompress=0", "Decompres=0"))
@@ -64,7 +62,6 @@ def test_its_ops_are_known_to_marks_and_commands(example: pytest.Pytester) -> No
     assert opprof("selfcheck", "--backend", "zlib").stdout.splitlines()[-1] == "opprof: 11 ok, 3 left out"
 
 
-@pytest.mark.processes
 @pytest.mark.processes
 def test_where_nothing_was_recorded_the_hint_is_the_backends(example: pytest.Pytester) -> None:
     example.makepyfile("import pytest\n@pytest.mark.op_budget(Compress=1)\ndef test_a(): pass\n")
@@ -77,7 +74,6 @@ def test_where_nothing_was_recorded_the_hint_is_the_backends(example: pytest.Pyt
     result.stdout.fnmatch_lines([f"*no test ran an op that a backend sees {hint[:-1]}; opprof backends says*"])
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     ("where", "broken"),
     [
@@ -109,14 +105,12 @@ def test_what_breaks_in_a_backend_is_told_as_its_failure_and_no_traceback_is_sho
 
 
 @pytest.mark.processes
-@pytest.mark.processes
 def test_a_run_that_does_not_measure_does_not_import_it(example: pytest.Pytester) -> None:
     (example.path / "opprof_zlib.py").write_text("raise SystemExit('imported')", encoding="utf-8")
     example.makepyfile("import pytest\n@pytest.mark.op_budget(Compress=1)\ndef test_a(): pass\n")
     run(example).assert_outcomes(passed=1)
 
 
-@pytest.mark.processes
 @pytest.mark.processes
 def test_one_that_does_not_load_breaks_no_command_and_no_run_that_chose_another(example: pytest.Pytester) -> None:
     (example.path / "opprof_zlib.py").write_text("import no_such_framework", encoding="utf-8")

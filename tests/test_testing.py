@@ -43,7 +43,6 @@ def checked(name: str) -> list[str]:
 
 
 @pytest.mark.processes
-@pytest.mark.processes
 def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
     backend = ToyBackend()
     assert check_backend(backend, backend.selfcheck_work()) == []
@@ -66,16 +65,8 @@ def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
         (toy_backend.CountsMarks, {"steps": "found 18+0+0+0 Cast", "nested windows": "in the inner window, expected"}),
         (toy_backend.Steals, {"two collections at once": "expected 2 Cast, 1 Relu; found nothing"}),
         (toy_backend.CannotLimit, {"limited threads": "failed: AttributeError: no set_threads (toy_backend.py:"}),
-        pytest.param(
-            toy_backend.NeverInUse,
-            {"first use inside the window": "in_use() is still false after 'import tests."},
-            marks=pytest.mark.processes,
-        ),
-        pytest.param(
-            toy_backend.AlwaysInUse,
-            {"first use inside the window": "in_use() is true before"},
-            marks=pytest.mark.processes,
-        ),
+        (toy_backend.NeverInUse, {"first use inside the window": "in_use() is still false after 'import tests."}),
+        (toy_backend.AlwaysInUse, {"first use inside the window": "in_use() is true before"}),
     ],
 )
 @pytest.mark.processes
@@ -135,7 +126,6 @@ def test_a_class_that_no_other_process_can_import_leaves_the_first_use_out() -> 
 
 
 @pytest.mark.processes
-@pytest.mark.processes
 def test_a_first_use_that_ends_the_process_is_said() -> None:
     work = replace(ToyBackend().selfcheck_work(), first_use="import os; os._exit(3)")
     with pytest.raises(BackendError, match=r"first use inside the window: its process ended"):
@@ -189,7 +179,6 @@ def selfcheck(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return run
 
 
-@pytest.mark.processes
 @pytest.mark.processes
 def test_the_command_says_of_each_promise_whether_it_is_kept(selfcheck: Command) -> None:
     code, lines = selfcheck("ToyBackend")
