@@ -22,7 +22,7 @@ from importlib import import_module
 from threading import Thread
 
 from .backends.contract import Backend, KnownWork, Options
-from .backends.failures import collecting, failures_of
+from .backends.failures import entered, failures_of
 from .backends.registry import threads_limited
 from .errors import BackendError, NothingMeasured, UsageError
 from .measure.recorder import Recorder
@@ -276,7 +276,7 @@ def _two_collections(subject: _Subject) -> str:
     try:
         with recorder.open(window), recorder.step(window):
             try:
-                with collecting(subject.backend, Options()) as log:
+                with entered(subject.backend, lambda: subject.backend.collect(Options())) as log:
                     log.mark()
                     subject.run()
             except BackendError:

@@ -50,8 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"opprof {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    for command in (ops, backends, selfcheck, show, diff, check, convert, formats):
+    for command in (ops, backends, selfcheck, show, diff, check, convert, formats, baselines):
         command.add(commands)
-
-    baselines.add(commands)
     return parser

@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
 
 from ..backends.contract import Backend, Options
-from ..backends.failures import collecting, failure, failures_of, noted_on
+from ..backends.failures import entered, failure, failures_of, noted_on
 from ..errors import BackendError, NothingMeasured, OpprofError, UsageError
 from ..machine.core import Core, yardstick_ns
 from ..machine.load import waited_ns
@@ -47,7 +48,7 @@ class Recorder:
         self._open: list[Window] = []
         self._active: dict[Window, int] = {}
         self._live: ExitStack | None = None
-        self._logs: list[EventLog] = []
+        self._recording: list[tuple[Backend, EventLog]] = []
         self._intervals: list[dict[Window, int]] = []
         self._ranges = Ranges()
         self._range_names: set[str] = set()
@@ -135,7 +136,7 @@ class Recorder:
         if get_ident() != self._thread:
             return
         if not isinstance(name, str) or name not in self._range_names:
-            check_name(name, self._logs)
+            check_name(name, [log for _, log in self._recording])
             self._range_names.add(name)
         self._mark(of_range=True)
         self._ranges.enter(name, len(self._intervals) - 1)
@@ -155,14 +156,15 @@ class Recorder:
 
     def _mark(self, of_range: bool = False) -> None:
         self._ranges.interval_ends(perf_counter_ns() - self._marked_ns)
-        for backend, log in zip(self._started, self._logs):
-            try:
+        try:  # costs nothing, and ranges may be many
+            for backend, log in self._recording:  # noqa: B007  # the last one is blamed
                 log.mark(of_range)
-            except OpprofError:
+        except Exception as error:
+            self._drop()  # some logs are in the next interval, others are not
+            if isinstance(error, OpprofError):
                 raise
-            except Exception as error:
-                raise failure(backend, error) from error
-        # Ranges may be many, and change nothing in what is active.
+            raise failure(backend, error) from error
+        # A range changes nothing in what is active.
         self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
         self._marked_ns = perf_counter_ns()
 
@@ -171,18 +173,21 @@ class Recorder:
         with ExitStack() as stack:
             self._started = [backend for backend in self._backends if self._explicit or is_in_use(backend)]
             self._unsettled = [backend for backend in self._started if type(backend).settle is not Backend.settle]
-            self._logs = [stack.enter_context(collecting(backend, self._options)) for backend in self._started]
+            self._recording = []
+            for backend in self._started:
+                log = stack.enter_context(entered(backend, partial(backend.collect, self._options)))
+                self._recording.append((backend, _checked(backend, log)))
             self._live = stack.pop_all()
         self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
-        self._mark()
         self._around, user_ops.recording = user_ops.recording, self
+        self._mark()
         self._paused_ns += perf_counter_ns() - begin
 
     def _stop(self) -> None:
         begin = perf_counter_ns()
         live, self._live = self._live, None
         if live is None:
-            raise BackendError("the profiler could not be started again after an inner window closed")
+            raise BackendError("the profiler failed where an inner window began or ended, and recorded no more")
         user_ops.recording = self._around
         self._ranges.interval_ends(0)  # the last interval is in no window
         live.close()
@@ -195,16 +200,19 @@ class Recorder:
 
     def _profiles(self) -> list[OpProfile]:
         profiles = []
-        for backend, log in zip(self._started, self._logs):
+        for backend, log in self._recording:
             with failures_of(backend):  # its events may be inside of none that there is
                 profiles.append(log.freeze(self._aliases))
-        inside_ops = set[int]().union(*(log.inside_ops for log in self._logs))
+        inside_ops = set[int]().union(*(log.inside_ops for _, log in self._recording))
         ranges = self._ranges.profile(profiles, inside_ops, self._aliases)
         return [*profiles, *([ranges] if ranges else [])]
 
     def abandon(self) -> None:
         """Stop collecting and drop what was recorded: the test failed, or left a window open."""
         self._open.clear()
+        self._drop()
+
+    def _drop(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             user_ops.recording, self._ranges = self._around, Ranges()
@@ -221,6 +229,21 @@ class Recorder:
         if len(blind) == len(self._started):
             idle = [_idle(backend) for backend in self._backends if backend not in self._started]
             raise NothingMeasured(f"nothing can be measured here: {'; '.join([*blind, *idle])}")
+
+
+def _checked(backend: Backend, log: object) -> EventLog:
+    """Return what *backend* fills, and blame it for what its functions raise later."""
+    if not isinstance(log, EventLog):
+        what = f"its collect() gave a {type(log).__name__}, not an EventLog"
+        raise BackendError(f"backend {backend.name!r} cannot be used: {what}; see docs/backends.md")
+    knows = log.knows
+
+    def asked(name: str) -> bool:
+        with failures_of(backend):
+            return knows(name)
+
+    log.knows = asked
+    return log
 
 
 def is_in_use(backend: Backend) -> bool:

@@ -41,7 +41,7 @@ CONFIRMING_S = 60
 """What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
 
 
-def nothing_recorded(measurement: Measurement) -> str:
+def _nothing_recorded(measurement: Measurement) -> str:
     """Return that nothing was recorded, and what to do about it."""
     hint = hints(measurement.backends)
     return (
@@ -112,13 +112,13 @@ class Judging:
                 if not plan.marked:
                     continue
                 if not plan.budget.allows_nothing:
-                    raise NothingMeasured(nothing_recorded(measurement))
+                    raise NothingMeasured(_nothing_recorded(measurement))
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
             nothing = Environment(())
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
-                raise NothingMeasured(f"{lost}. {nothing_recorded(measurement)}")
+                raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
 
     def _each(
         self,

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_opprof import op
 from pytest_opprof.backends import Backend, Options
-from pytest_opprof.backends.failures import collecting, entered
+from pytest_opprof.backends.failures import entered
 from pytest_opprof.backends.registry import threads_limited
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.recorder import Recorder
@@ -138,6 +138,18 @@ def test_what_the_test_raises_comes_out_as_it_is_whatever_the_backend_does(
         assert [note.partition(" failed: ")[0] for note in error.__notes__] == [f"backend 'fragile' ({__name__})"]
 
 
+def test_after_a_mark_that_failed_no_window_around_it_has_numbers() -> None:
+    backend = Fragile()
+    recorder, outer, inner = Recorder([backend], Options()), Window("outer"), Window("inner")
+    with pytest.raises(BackendError, match="the profiler failed where an inner window began or ended"):
+        with recorder.open(outer), recorder.step(outer):
+            with pytest.raises(ValueError, match="mine"), recorder.open(inner), recorder.step(inner):
+                backend.breaks_in = ("mark",)
+                raise ValueError("mine")
+            backend.breaks_in = ()
+    assert measure(backend).count("Cast") == 1
+
+
 def test_an_error_of_the_test_is_none_of_the_context_it_runs_in() -> None:
     for breaks_in in ((), ("the end of threads_limited",)):
         with pytest.raises(ZeroDivisionError), threads_limited([Fragile(*breaks_in)], 1):
@@ -154,7 +166,7 @@ def test_an_error_of_ours_is_not_wrapped() -> None:
 
     backend = Fragile()
     backend.collect = lambda options: lost()  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(BackendError, match=r"^lost this window$"), collecting(backend, Options()):
+    with pytest.raises(BackendError, match=r"^lost this window$"), entered(backend, lambda: backend.collect(Options())):
         pass
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_opprof import Opprof, OpStats, Window, op
-from pytest_opprof.backends import Backend, fake
+from pytest_opprof.backends import Backend, KnownWork, fake
 from pytest_opprof.backends.numpy.backend import backend
 from pytest_opprof.pytest_plugin.fixture import Rounds
+from pytest_opprof.testing import check_backend
 
 
 def use(opprof: Opprof) -> None:
@@ -28,3 +29,4 @@ def use(opprof: Opprof) -> None:
 
 
 backends: list[Backend] = [fake.backend(), backend()]
+left_out: list[str] = check_backend(backend(), KnownWork(lambda: None, {"Cast": 1}))
