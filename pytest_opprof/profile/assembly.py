@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ def built(environment: Environment, host_ns: Iterable[int], *parts: Part) -> OpP
     What is known beside the events, `dataclasses.replace` says.
     """
     keys, numbers = numbered([key for part in parts for key in part.keys])
-    new = np.split(numbers, np.cumsum([len(part.keys) for part in parts])[:-1])
+    ends = [*accumulate(len(part.keys) for part in parts)]
+    new = [numbers[end - len(part.keys) : end] for part, end in zip(parts, ends)]
     columns = [replace(part.columns, key=of_key[part.columns.key]) for part, of_key in zip(parts, new)]
     on_device = together([part.on_device for part in parts], new)
     return OpProfile(environment, keys, Columns.joined(columns), tuple(host_ns), on_device=on_device)
@@ -58,7 +60,7 @@ def assemble(
         host_ns,
         *(Part(profile.keys, profile.columns, profile.on_device) for profile in kept),
     )
-    if any(profile.columns.flops is None for profile in recorded):
+    if profile.columns.flops is not None and any(part.columns.flops is None for part in recorded):
         # Known only if every backend that recorded knows it: half a sum would pass a limit.
         profile = replace(profile, columns=replace(profile.columns, flops=None))
     return replace(
