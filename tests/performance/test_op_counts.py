@@ -16,8 +16,9 @@ from ..conftest import profile_of
 
 
 def watched(opprof: Opprof, profile: OpProfile) -> OpProfile:
-    columns = ("op", "raw", "counted", "device_ns", "bytes", "step")
-    return replace(profile, **{name: opprof.array(getattr(profile, name)) for name in columns})  # type: ignore[arg-type]
+    names = ("key", "step", "counted", "device_ns", "bytes")
+    columns = {name: opprof.array(getattr(profile.columns, name)) for name in names}
+    return replace(profile, columns=replace(profile.columns, **columns))
 
 
 @pytest.fixture
