@@ -16,7 +16,7 @@ from ..machine.cpu import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Plan, Settings
 from ..measure.window import Window
-from ..processes.pool import Answer, Pool, alone
+from ..processes.pool import Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import Calls, calls_of
@@ -200,7 +200,7 @@ class Judging:
         say(self._config, f"opprof: {id_of(item)} {what}; measuring it alone in a fresh process")
         begin = monotonic()
         try:
-            return alone(self._config, str(item.path), id_of(item), times), ""
+            return self._pool.alone(str(item.path), id_of(item), times), ""
         except BackendError as error:
             return [], str(error)
         finally:
