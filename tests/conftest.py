@@ -22,6 +22,7 @@ import pytest
 from pytest_opprof.backends import fake
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes import child
+from pytest_opprof.processes.pool import Pool
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
@@ -122,18 +123,22 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return run
 
 
+ALONE = Pool.alone
+"""The real one: `suite` puts another in its place."""
+
+
 def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
     """Stand for the fresh process that confirms calls: what it finds, or raises. Return the tests it is asked for."""
     asked = []
 
-    def alone(config: pytest.Config, file: str, test: str, times: int) -> list[object]:
+    def alone(pool: Pool, file: str, test: str, times: int) -> list[object]:
         asked.append(test)
         for look in found:
             if isinstance(look, BaseException):
                 raise look
         return list(found)
 
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
+    monkeypatch.setattr(Pool, "alone", alone)
     return asked
 
 

@@ -164,7 +164,7 @@ def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: E
         stack.enter_context(connection)
         connection.settimeout(_HELLO_S)
         try:
-            hello = _line(connection)
+            hello = _line(connection, 1)  # byte by byte: it may go on without an answer
         except TimeoutError:
             continue  # none of ours
         connection.settimeout(PATIENCE_S)
@@ -173,11 +173,14 @@ def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: E
                 child.connection = connection
 
 
-def _line(connection: socket.socket) -> bytes:
-    """Return the next message, which is a line; empty if the other end is gone. Raises TimeoutError."""
+def _line(connection: socket.socket, size: int = 1 << 16) -> bytes:
+    """Return the next message, which is a line; empty if the other end is gone. Raises TimeoutError.
+
+    *size* is how much to read at once.
+    """
     parts = []
     with suppress(ConnectionError):
-        while part := connection.recv(1 << 16):
+        while part := connection.recv(size):
             parts.append(part)
             if part.endswith(b"\n"):  # it says no more before it is answered
                 return b"".join(parts)

@@ -21,13 +21,13 @@ def side_command(
     return Command(name, words, folder, {"kind": "side", "trees": dict(trees)}, environment)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """What a side said."""
 
-    collected: list[str]
-    reports: Reports
-    errors: dict[str, str]
+    collected: list[str] = field(default_factory=list)
+    reports: Reports = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     """By file, why it cannot be collected."""
 
 
@@ -38,9 +38,8 @@ def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[
     processes are gone when this returns.
     """
     with started(sides[::-1] if swapped else sides) as children:
-        running = [_Side(child) for child in children]
-        _take_turns(running, wanted)
-        return [Answer(each.collected, each.reports, each.errors) for each in (running[::-1] if swapped else running)]
+        answers = take_turns(children, wanted)
+        return answers[::-1] if swapped else answers
 
 
 @dataclass(eq=False)
@@ -48,9 +47,7 @@ class _Side:
     """A side that runs."""
 
     child: Child
-    collected: list[str] = field(default_factory=list)
-    reports: Reports = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
+    answer: Answer = field(default_factory=Answer)
 
     @property
     def asks(self) -> list[Any]:
@@ -63,8 +60,12 @@ class _Side:
         return self.asks[:1] == ["bye"]
 
 
-def _take_turns(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
-    """Let the sides run, both at once only where nothing is timed; never past a test that the other one still runs."""
+def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[Answer]:
+    """Let the sides run, both at once only where nothing is timed; never past a test that the other one still runs.
+
+    The first of *children* goes first. Raises BackendError as `run` does.
+    """
+    sides = [_Side(child) for child in children]
     order = {test: number for number, test in enumerate(wanted)}
     rounds = 0
     while True:
@@ -86,9 +87,10 @@ def _take_turns(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
                     side.child.answer()
     for side in sides:
         _check_place(side)
-        if any(test in side.collected and test not in side.reports for test in wanted):
+        if any(test in side.answer.collected and test not in side.answer.reports for test in wanted):
             side.child.answer()
             raise side.child.ended()
+    return [side.answer for side in sides]
 
 
 def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
@@ -96,9 +98,9 @@ def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
         if side.is_over:
             side.child.answer()
             raise side.child.ended()
-        _, side.collected, side.errors = side.asks
+        _, side.answer.collected, side.answer.errors = side.asks
     for side in sides:
-        side.child.answer([test for test in wanted if test in side.collected])
+        side.child.answer([test for test in wanted if test in side.answer.collected])
 
 
 def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
@@ -106,7 +108,7 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
     for side in sides:
         if side.asks[0] == "end":
             _, test, reports = side.asks
-            side.reports[test] = reports
+            side.answer.reports[test] = reports
             side.child.answer()
             return 0
     sides[(rounds + 1) // 2 % 2 if len(sides) > 1 else 0].child.answer()

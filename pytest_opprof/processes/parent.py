@@ -20,8 +20,8 @@ class Parent:
         self.kind: Literal["fresh", "side"] = told["kind"]
         """What this process is to be."""
         self.told = told
-        connection = socket.create_connection(("127.0.0.1", told["port"]))
-        self._stream = connection.makefile("rw", encoding="utf-8", newline="\n")
+        with socket.create_connection(("127.0.0.1", told["port"])) as connection:  # the stream keeps it open
+            self._stream = connection.makefile("rw", encoding="utf-8", newline="\n")
         self._say(told["hello"])
 
     @classmethod

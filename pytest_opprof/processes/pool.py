@@ -17,6 +17,7 @@ from msgspec import convert
 
 from ..baselines.entry import Entry, entry_of
 from ..errors import BackendError
+from ..machine.core import Core
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .fresh import Measured
@@ -36,6 +37,32 @@ class Answer:
     """What went wrong; empty if nothing did."""
 
 
+class Process:
+    """A fresh process, which has collected its tests and measures those that it is asked for."""
+
+    def __init__(self, child: Child, core: Core | None) -> None:
+        """*core* is that of this run, whose best the rounds there wait for."""
+        self._child = child
+        self._core = core
+
+    def measure(self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False) -> dict[str, Answer]:
+        """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
+
+        Raises BackendError if it dies or takes too long.
+        """
+        best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
+        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays})
+        _, answers = self._child.hear(patience_s)
+        return {
+            test: Answer({window.name: entry_of(window) for window in answer.windows}, answer.why)
+            for test, answer in convert(answers, dict[str, Measured]).items()
+        }
+
+    def end(self) -> None:
+        """End it."""
+        self._child.end()
+
+
 class Pool:
     """Fresh processes, started when they are first needed. They stay: most of what one costs is to import a framework.
 
@@ -47,67 +74,46 @@ class Pool:
         """The files of the tests that may be measured."""
         self._config = config
         self._stack = ExitStack()
-        self._staying: list[Child] = []
+        self._staying: list[Process] = []
         config.add_cleanup(self._stack.close)
+
+    @contextmanager
+    def started(self, files: Iterable[str], number: int = 1) -> Iterator[list[Process]]:
+        """Start so many processes at once, and yield them when all have collected the tests in *files*.
+
+        They are gone afterwards.
+        """
+        config = self._config
+        with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
+            commands = []
+            for each in range(number):
+                Path(folder, f"{each}").mkdir()
+                words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
+                told = {"kind": "fresh", "files": sorted(files)}
+                commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
+            with started(commands) as children:
+                for child in children:
+                    child.hear()
+                yield [Process(child, config.stash.get(CORE, None)) for child in children]
 
     def measure(self, test: str, number: int, stays: bool) -> Answer:
         """Measure *test* in a process of its own for each *number* from 0 on; it ends afterwards unless it *stays*."""
         if not stays or number >= _STAYING:
-            with fresh(self._config, self.files) as children:
-                return measured(self._config, children[0], [test])[test]
+            with self.started(self.files) as processes:
+                return processes[0].measure([test])[test]
         if number >= len(self._staying):
             # The first process clears up most of what looks slower; if it does not, all others will be needed.
             wanted = 1 if number == 0 else _STAYING - len(self._staying)
-            self._staying += self._stack.enter_context(fresh(self._config, self.files, wanted))
-        child = self._staying[number]
+            self._staying += self._stack.enter_context(self.started(self.files, wanted))
+        process = self._staying[number]
         try:
-            return measured(self._config, child, [test])[test]
+            return process.measure([test])[test]
         except BackendError:
-            self._staying.remove(child)
-            child.end()
+            self._staying.remove(process)
+            process.end()
             raise
 
-
-@contextmanager
-def fresh(config: pytest.Config, files: Iterable[str], number: int = 1) -> Iterator[list[Child]]:
-    """Start so many fresh processes at once, and yield them when all have collected the tests in *files*.
-
-    They are gone afterwards. Raises BackendError, with the reason, where that fails.
-    """
-    with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
-        commands = []
-        for each in range(number):
-            Path(folder, f"{each}").mkdir()
-            words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
-            told = {"kind": "fresh", "files": sorted(files)}
-            commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
-        with started(commands) as children:
-            for child in children:
-                child.hear()
-            yield children
-
-
-def alone(config: pytest.Config, file: str, test: str, times: int) -> list[Answer]:
-    """Return what a fresh process measures of *test*, so many *times*: first when nothing ran before.
-
-    Later times have the module's fixtures of the first. Raises BackendError, with the reason, where it fails.
-    """
-    with fresh(config, {file}) as children:
-        return [measured(config, children[0], [test], stays=left > 0)[test] for left in reversed(range(times))]
-
-
-def measured(
-    config: pytest.Config, child: Child, tests: Sequence[str], patience_s: float | None = None, stays: bool = False
-) -> dict[str, Answer]:
-    """Return what a fresh process measures of *tests*; the module of the last *stays* set up for what comes next.
-
-    Raises BackendError if it dies or takes too long.
-    """
-    core = config.stash.get(CORE, None)
-    best_ns = core.best_ns if core and core.best_ns < math.inf else None
-    child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays})
-    _, answers = child.hear(patience_s)
-    return {
-        test: Answer({window.name: entry_of(window) for window in answer.windows}, answer.why)
-        for test, answer in convert(answers, dict[str, Measured]).items()
-    }
+    def alone(self, file: str, test: str, times: int) -> list[Answer]:
+        """Measure *test* in a process where nothing ran before, so many *times*: later with the module's fixtures."""
+        with self.started({file}) as processes:
+            return [processes[0].measure([test], stays=left > 0)[test] for left in reversed(range(times))]

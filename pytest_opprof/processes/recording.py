@@ -14,12 +14,13 @@ from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..profile.calls import in_all
 from ..profile.timings import Run, disturbances
+from ..report.summary import Summary
 from ..results.run import TestRecord
 from ..results.window import WindowResult, titled
 from ..units import plural
 from ..verdict.stored_rule import STORED_RULE, clean_processes, is_steady
 from ..verdict.tolerances import LEAST_ROUNDS
-from .pool import Answer, fresh, measured
+from .pool import Answer, Pool
 from .this_run import say
 
 CALL_PROCESSES = 3
@@ -44,16 +45,17 @@ class Recording:
     """Measures tests again, one further process after the other, and adds what each did to their records."""
 
     def __init__(
-        self, config: pytest.Config, settings: Settings, lines: list[str], errors: list[str], took_s: float
+        self, config: pytest.Config, settings: Settings, pool: Pool, watch: Watch, summary: Summary, took_s: float
     ) -> None:
-        """*lines* gets what the user should know, *errors* what could not be recorded; this run *took_s*."""
+        """*watch* was made before the first time was measured, *summary* gets what to say; this run *took_s*."""
         self._config = config
         self._settings = settings
-        self._lines = lines
-        self._errors = errors
+        self._pool = pool
+        self._watch = watch
+        self._lines = summary.lines
+        self._errors = summary.errors
         self._windows: dict[tuple[str, str], _Window] = {}
         self._took_s = took_s
-        self._watch = Watch()
         self._is_broken = False
         """Whether further processes cannot be had."""
 
@@ -105,17 +107,17 @@ class Recording:
         """Let the processes of these *numbers* measure: started at once, one after the other."""
         tests = {window.test.id: window.test for window in windows}
         try:
-            with fresh(self._config, {test.file for test in tests.values()}, len(numbers)) as children:
-                for number, child in zip(numbers, children):
+            with self._pool.started({test.file for test in tests.values()}, len(numbers)) as others:
+                for number, process in zip(numbers, others):
                     of = f" of {processes}" if number <= processes else ", since others were disturbed or differ"
                     estimate = f", about {self._took_s:.0f} s" if self._took_s >= 1 else ""
                     what = f"{plural(len(tests), 'test')} in process {number}{of}{estimate}"
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
-                    answers = measured(self._config, child, list(tests), patience_s)
+                    answers = process.measure(list(tests), patience_s)
                     self._took_s = monotonic() - begin
-                    child.end()  # its memory is free for the next, and its time is known to be ours
+                    process.end()  # its memory is free for the next, and its time is known to be ours
                     for window in windows:
                         window.add(number, answers[window.test.id])
         except BackendError as error:

@@ -15,7 +15,9 @@ from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BaselineError, OpprofError
+from ..machine.load import Watch
 from ..measure.plan import Settings
+from ..processes.pool import Pool
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report.summary import Summary
 from ..results.run import TestRecord, write
@@ -35,6 +37,7 @@ class Closing:
         config: pytest.Config,
         settings: Settings,
         store: Store,
+        pool: Pool,
         collected: Collected,
         summary: Summary,
         keeps_baselines: bool,
@@ -43,6 +46,7 @@ class Closing:
         self._config = config
         self._settings = settings
         self._store = store
+        self._pool = pool
         self._collected = collected
         self._summary = summary
         self._keeps_baselines = keeps_baselines and not config.option.collectonly
@@ -72,7 +76,7 @@ class Closing:
         if not self._keeps_baselines:
             return
         with self._told_at_the_end("baselines were not written"):
-            recording = Recording(self._config, settings, self._summary.lines, self._summary.errors, took_s)
+            recording = Recording(self._config, settings, self._pool, Watch(), self._summary, took_s)
             tests = [test for test, _ in self._looked_up()]
             timed = [test for test in tests if self._wants_times(test)]
             processes = settings.processes or (BASE_PROCESSES if settings.update else 1)

@@ -17,7 +17,7 @@ from ..machine.cpu import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Plan, Settings
 from ..measure.window import Window
-from ..processes.pool import Answer, Pool, alone
+from ..processes.pool import Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import Calls, calls_of
@@ -73,8 +73,10 @@ class Judging:
         self._settings = settings
         self._store = store
         self._apart = is_apart
-        self._looking_s = 0.0
-        self._confirming_s = 0.0
+        self.looking_left_s: float = LOOKING_S
+        """How long this run may still measure again what looks slower."""
+        self.confirming_left_s: float = CONFIRMING_S
+        """How long it may still confirm calls."""
 
     def first(self, item: pytest.Item, measurement: Measurement) -> list[JudgedWindow]:
         """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
@@ -205,16 +207,16 @@ class Judging:
 
     def _looks_alone(self, item: pytest.Item, what: str, times: int) -> tuple[list[Answer], str]:
         """Return what a fresh process measures so many *times*, or why it does not."""
-        if self._confirming_s > CONFIRMING_S:
+        if self.confirming_left_s < 0:
             return [], f"this run has spent {CONFIRMING_S} s on that"
         say(self._config, f"opprof: {id_of(item)} {what}; measuring it alone in a fresh process")
         begin = monotonic()
         try:
-            return alone(self._config, str(item.path), id_of(item), times), ""
+            return self._pool.alone(str(item.path), id_of(item), times), ""
         except BackendError as error:
             return [], str(error)
         finally:
-            self._confirming_s += monotonic() - begin
+            self.confirming_left_s -= monotonic() - begin
 
     def settled(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Judge what still looks slower by what fresh processes measure.
@@ -228,7 +230,7 @@ class Judging:
         # A process holds its memory of a device as long as it lives.
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
-            if self._looking_s > LOOKING_S:
+            if self.looking_left_s < 0:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
                 return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
             number = max(len(window.runs) for window in windows)
@@ -239,7 +241,7 @@ class Judging:
             except BackendError as error:
                 return self._each(item, windows, _unsettled, partial(_undecided, plan, str(error)))
             finally:
-                self._looking_s += monotonic() - begin
+                self.looking_left_s -= monotonic() - begin
             windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
         return windows
 

@@ -51,7 +51,7 @@ def register(config: pytest.Config) -> None:
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against
-        manager.register(Closing(config, settings, store, collected, summary, keeps), "opprof-closing")
+        manager.register(Closing(config, settings, store, pool, collected, summary, keeps), "opprof-closing")
     if parent and is_side:
         side = Side(config, parent)
         manager.register(side, "opprof-side")

@@ -8,10 +8,10 @@ import pytest
 
 from pytest_opprof.baselines.entry import Entry
 from pytest_opprof.errors import BackendError
-from pytest_opprof.processes.pool import Answer, alone
+from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import Calls
 
-from ..conftest import looks, thrice
+from ..conftest import ALONE, looks, thrice
 
 Suite = Callable[..., pytest.RunResult]
 MODEL = """
@@ -158,7 +158,7 @@ def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
     pytester.makepyfile(test_m=FIRST_USE.format(used=used, more="pass"))
     suite("--opprof-update")
     pytester.makepyfile(test_m=FIRST_USE.format(used=used, more=more))
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
+    monkeypatch.setattr(Pool, "alone", ALONE)
     suite("--opprof", "test_m.py::test_b").assert_outcomes(**{outcome: 1})
 
 
@@ -192,7 +192,7 @@ def test_a(opprof):
     suite("--opprof-update", "-k", "test_a")
     thrice(pytester)
     with pytest.MonkeyPatch.context() as real:
-        real.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
+        real.setattr(Pool, "alone", ALONE)
         result = suite("--opprof")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*looks slower; measuring it in process 2", "*so that depends on what ran before"])

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_opprof.processes.pool import alone
+from pytest_opprof.processes.pool import Pool
+
+from ..conftest import ALONE
 
 Suite = Callable[..., pytest.RunResult]
 TESTS = """
@@ -101,7 +103,7 @@ def test_b(): sum(table())
     pytester.makepyfile(test_m=text.format("np.ones(3)"))
     suite("--opprof-update", "--opprof-backend=numpy", "-k", "test_b")
     pytester.makepyfile(test_m=text.format(ones))
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.alone", alone)
+    monkeypatch.setattr(Pool, "alone", ALONE)
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(**outcome)
     result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; measuring it alone in a fresh process"])

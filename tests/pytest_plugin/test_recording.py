@@ -14,7 +14,7 @@ import pytest
 from pytest_opprof.baselines.entry import Entry
 from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.cpu import machine
-from pytest_opprof.processes.pool import Answer
+from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import Calls
 from pytest_opprof.profile.timings import Run
 
@@ -57,20 +57,20 @@ class Fresh:
 
     def __init__(self, does: Callable[[int], object] = lambda number: None) -> None:
         self.asked: list[list[str]] = []
-        self.started: list[int] = []
+        self.numbers: list[int] = []
         """How many were started at once."""
         self.timeouts: list[float] = []
         self.does = does
 
     @contextmanager
-    def fresh(self, config: pytest.Config, files: set[str], number: int) -> Iterator[list[Fresh]]:
-        self.started.append(number)
+    def started(self, files: set[str], number: int) -> Iterator[list[Fresh]]:
+        self.numbers.append(number)
         yield [self] * number
 
     def end(self) -> None:
         pass
 
-    def measured(self, config: pytest.Config, child: Fresh, tests: list[str], timeout_s: float) -> dict[str, Answer]:
+    def measure(self, tests: list[str], timeout_s: float) -> dict[str, Answer]:
         self.asked.append(tests)
         self.timeouts.append(timeout_s)
         done = self.does(len(self.asked))
@@ -94,8 +94,7 @@ def timed(calls: int = 1, rounds: int = 10, op: str = "Add", ns: int = 100_000, 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fresh]:
     def stand_in(does: Callable[[int], object] = lambda number: None) -> Fresh:
         found = Fresh(does)
-        monkeypatch.setattr("pytest_opprof.processes.recording.fresh", found.fresh)
-        monkeypatch.setattr("pytest_opprof.processes.recording.measured", found.measured)
+        monkeypatch.setattr(Pool, "started", found.started)
         return found
 
     return stand_in
@@ -138,7 +137,7 @@ def test_five_are_the_default_for_a_baseline_and_one_for_a_run(
     pytester.runpytest_inprocess("--opprof-update", *ours)
     assert len(processes(pytester)) == 5
     both, timed_ = ["test_m.py::test_a", "test_m.py::test_counted"], ["test_m.py::test_a"]
-    assert (others.asked, others.started) == ([both, both, timed_, timed_], [2, 2])
+    assert (others.asked, others.numbers) == ([both, both, timed_, timed_], [2, 2])
     pytester.runpytest_inprocess("--opprof", *ours)
     assert len(others.asked) == 4
 

@@ -1,0 +1,161 @@
+"""Two sides take turns: scripted ones, in threads of this process, that speak the real protocol over real sockets."""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.child import Child
+from pytest_opprof.processes.pairs import Answer, take_turns
+from pytest_opprof.processes.parent import Parent
+
+Script = Callable[[Parent], None]
+Sides = Callable[..., list[Child]]
+
+
+class Ended:
+    """Stands for the process of a side: a thread has none. It has ended by the time anybody asks."""
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        return 0
+
+
+@pytest.fixture
+def sides() -> Iterator[Sides]:
+    """Start a thread for each script, and return the sides that they are."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
+        connections = []
+
+        def run(script: Script) -> None:
+            parent = Parent({"kind": "side", "port": server.getsockname()[1], "hello": []})
+            try:
+                script(parent)
+            except pytest.exit.Exception:
+                pass  # what `ask` raises in a process that nobody waits for any more
+
+        def start(*scripts: Script) -> list[Child]:
+            children = []
+            for name, script in zip(("base", "now"), scripts):
+                threads.submit(run, script)
+                child = Child(name, Ended(), io.BytesIO(b"collecting\n= it broke =\n"))  # type: ignore[arg-type]
+                child.connection = server.accept()[0]
+                connections.append(child.connection)
+                while child.connection.recv(1) != b"\n":
+                    pass  # hello
+                children.append(child)
+            return children
+
+        yield start
+        for connection in connections:
+            connection.close()
+
+
+def side(
+    name: str, log: list[str], tests: dict[str, int], ends_before: str = "", misplaced: Sequence[str] = ()
+) -> Script:
+    """Return what a side does that has these *tests* of so many rounds, and writes in *log* what it runs."""
+
+    def run(parent: Parent) -> None:
+        for test in parent.ask("tests", list(tests), {f"{name}.py": "no module"}):
+            if test == ends_before:
+                return
+            parent.ask("begin", test)
+            log.append(f"{name} begins {test}")
+            for _ in range(tests[test]):
+                parent.ask("turn")
+                log.append(f"{name} {test}")
+            parent.ask("end", test, [{"of": name}])
+        parent.ask("bye", list(misplaced))
+
+    return run
+
+
+def rounds(log: list[str]) -> list[str]:
+    return [line for line in log if "begins" not in line]
+
+
+def test_of_four_rounds_a_side_takes_the_first_and_the_last(sides: Sides) -> None:
+    log: list[str] = []
+    take_turns(sides(side("A", log, {"t": 4}), side("B", log, {"t": 4})), ["t"])
+    assert rounds(log) == ["A t", "B t", "B t", "A t", "A t", "B t", "B t", "A t"]
+
+
+def test_the_first_child_goes_first(sides: Sides) -> None:
+    log: list[str] = []
+    base, now = sides(side("A", log, {"t": 1}), side("B", log, {"t": 1}))
+    take_turns([now, base], ["t"])
+    assert rounds(log) == ["B t", "A t"]
+
+
+def test_the_answers_are_in_the_order_of_the_children_and_each_ones_own(sides: Sides) -> None:
+    base, now = take_turns(sides(side("A", [], {"t": 1, "gone": 1}), side("B", [], {"t": 1, "new": 1})), ["t"])
+    assert base == Answer(["t", "gone"], {"t": [{"of": "A"}]}, {"A.py": "no module"})
+    assert now == Answer(["t", "new"], {"t": [{"of": "B"}]}, {"B.py": "no module"})
+
+
+def test_neither_begins_a_test_before_the_other_has_ended_the_one_before(sides: Sides) -> None:
+    log: list[str] = []
+    both = sides(side("A", log, {"t": 1, "u": 1}), side("B", log, {"t": 3, "u": 1}))
+    take_turns(both, ["t", "u"])
+    assert log.index("A begins u") > max(index for index, line in enumerate(log) if line == "B t")
+
+
+def test_a_test_that_one_side_lacks_is_run_by_the_other_alone(sides: Sides) -> None:
+    log: list[str] = []
+    base, now = take_turns(sides(side("A", log, {"u": 1}), side("B", log, {"t": 2, "u": 1})), ["t", "u"])
+    assert rounds(log)[:2] == ["B t", "B t"]
+    assert (list(base.reports), list(now.reports)) == (["u"], ["t", "u"])
+
+
+def test_no_side_runs_a_test_that_is_not_wanted(sides: Sides) -> None:
+    log: list[str] = []
+    take_turns(sides(side("A", log, {"t": 1, "u": 1}), side("B", log, {"t": 1, "u": 1})), ["u"])
+    assert rounds(log) == ["A u", "B u"]
+
+
+def test_rounds_go_on_in_turns_from_test_to_test(sides: Sides) -> None:
+    """Or the side that begins would begin each test of one round, and always find the same caches."""
+    log: list[str] = []
+    tests = dict.fromkeys("tuv", 1)
+    take_turns(sides(side("A", log, tests), side("B", log, tests)), list(tests))
+    assert [line[0] for line in rounds(log)] == ["A", "B", "B", "A", "A", "B"]
+
+
+def test_a_side_that_ends_early_is_named_with_the_last_that_it_printed(sides: Sides) -> None:
+    both = sides(side("A", [], {"t": 1, "u": 1}, ends_before="u"), side("B", [], {"t": 1, "u": 1}))
+    with pytest.raises(BackendError, match=r"^base ended early \(it broke\)$"):
+        take_turns(both, ["t", "u"])
+
+
+def test_a_side_that_did_not_collect_is_named(sides: Sides) -> None:
+    def broken(parent: Parent) -> None:
+        parent.ask("bye", [])
+
+    with pytest.raises(BackendError, match=r"^now ended early"):
+        take_turns(sides(side("A", [], {"t": 1}), broken), ["t"])
+
+
+def test_a_side_that_skips_the_rest_of_its_tests_is_named(sides: Sides) -> None:
+    """As one does that stops at its first failure."""
+
+    def stops(parent: Parent) -> None:
+        parent.ask("tests", ["t"], {})
+        parent.ask("bye", [])
+
+    with pytest.raises(BackendError, match=r"^now ended early"):
+        take_turns(sides(side("A", [], {"t": 1}), stops), ["t"])
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "m0. If"), (5, "m0, m1, m2 and 2 more. If")])
+def test_a_side_that_tested_the_files_of_the_other_is_no_comparison(sides: Sides, number: int, said: str) -> None:
+    wrong: list[Any] = [f"m{each}" for each in range(number)]
+    both = sides(side("A", [], {"t": 1}, misplaced=wrong), side("B", [], {"t": 1}))
+    with pytest.raises(BackendError) as error:
+        take_turns(both, ["t"])
+    assert str(error.value).startswith(f"base did not test its own files: it imported {said}")

@@ -1,0 +1,318 @@
+"""What becomes of a baseline's calls and times, given what further processes measured. These are made up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.errors import BackendError
+from pytest_opprof.measure.plan import Noise, Update
+from pytest_opprof.processes.pool import Answer
+from pytest_opprof.processes.recording import Recording
+from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.timings import Run
+from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.report.summary import Summary
+from pytest_opprof.results.judged import JudgedWindow
+from pytest_opprof.results.run import TestRecord
+from pytest_opprof.results.window import BODY, WindowNumbers
+
+from ..conftest import profile_of
+
+HERE = "CPU, 2 cores"
+NS = 100_000
+Does = Callable[[int, str], "Entry | Answer"]
+
+
+def took(ns: int = NS, rounds: int = 10, op: str = "Add", **known: Sequence[object]) -> Run:
+    return Run((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
+
+
+def timed(*runs: Run, **calls: int) -> Entry:
+    """Return what a process measured: one call of Add in each round, unless other *calls* are given."""
+    return Entry({op: Calls(number, number) for op, number in (calls or {"Add": 1}).items()}, {HERE: runs})
+
+
+def ran(name: str = "a", rounds: int = 10, windows: Sequence[str] = (BODY,), **known: str) -> TestRecord:
+    """Return the record of a test of one Add in each round of each window."""
+    profile = profile_of(*[[("Add", NS)]] * rounds)
+    judged = [JudgedWindow(WindowNumbers.of(window, profile), runs=(took(rounds=rounds),)) for window in windows]
+    return TestRecord(
+        id=f"t.py::{name}",
+        status="ok",
+        outcome="passed",
+        file="t.py",
+        windows=[each.result(HERE, parallel=False, compared=True) for each in judged],
+        **known,
+    )
+
+
+class Others:
+    """Stands for the pool and its processes: they measure what is made up, or raise it."""
+
+    def __init__(self, does: Does) -> None:
+        self._does = does
+        self.numbers: list[int] = []
+        """How many were started at once."""
+        self.asked: list[list[str]] = []
+        self.patience_s: list[float] = []
+
+    @contextmanager
+    def started(self, files: set[str], number: int) -> Iterator[list[Others]]:
+        assert files == {"t.py"}
+        self.numbers.append(number)
+        yield [self] * number
+
+    def measure(self, tests: list[str], patience_s: float) -> dict[str, Answer]:
+        self.asked.append(tests)
+        self.patience_s.append(patience_s)
+        # This run's process is number 1.
+        found = {test: self._does(len(self.asked) + 1, test) for test in tests}
+        return {test: each if isinstance(each, Answer) else Answer({BODY: each}, "") for test, each in found.items()}
+
+    def end(self) -> None:
+        pass
+
+
+class Busy:
+    """Stands for a look at who else uses the machine."""
+
+    def __init__(self, said: str = "") -> None:
+        self._said = said
+
+    def busy(self) -> str:
+        return self._said
+
+
+class Recorded:
+    """A recording, and what it said."""
+
+    def __init__(self, recording: Recording, summary: Summary, others: Others) -> None:
+        self.calls, self.times = recording.calls, recording.times
+        self.lines, self.errors = summary.lines, summary.errors
+        self.others = others
+
+
+Record = Callable[..., Recorded]
+
+
+@pytest.fixture
+def record(pytester: pytest.Pytester) -> Record:
+    config = pytester.parseconfig()
+
+    def made(
+        does: Does = lambda number, test: timed(took()),
+        noise: Noise = "warn",
+        update: Update = "all",
+        busy: str = "",
+        took_s: float = 0,
+    ) -> Recorded:
+        settings, summary, others = replace(settings_of(config), noise=noise, update=update), Summary(), Others(does)
+        recording = Recording(config, settings, others, Busy(busy), summary, took_s)  # type: ignore[arg-type]
+        return Recorded(recording, summary, others)
+
+    return made
+
+
+def processes(test: TestRecord) -> list[int]:
+    """Return what the first round took in each process whose times are kept, in us."""
+    return [run.total_ns[0] // 1_000 for run in test.windows[0].runs]
+
+
+# --- calls
+
+
+def test_calls_that_are_the_same_in_each_process_do_not_vary(record: Record) -> None:
+    test = ran()
+    found = record()
+    found.calls([test], 3)
+    assert (test.windows[0].vary, found.lines, found.errors) == ({}, [], [])
+    assert (found.others.numbers, found.others.asked) == ([2], [[test.id]] * 2)
+
+
+def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) -> None:
+    test = ran(rounds=1)
+    found = record(lambda number, _: timed(Add={2: 3, 3: 7}[number], Mul=1))
+    found.calls([test], 3)
+    assert test.windows[0].vary == {"Add": (1, 7), "Mul": (0, 1)}
+    what = "Add 1..7, Mul 0..1. Ranges are kept (seed what is random)"
+    assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
+
+
+def test_of_many_ops_that_vary_three_are_named(record: Record) -> None:
+    found = record(lambda number, _: timed(Add=1, **dict.fromkeys("EDCB", 1)))
+    found.calls([ran()], 2)
+    (line,) = found.lines
+    assert "run to run: B 0..1, C 0..1, D 0..1 and 1 more op. Ranges are kept, times are not (" in line
+
+
+def test_a_test_whose_calls_vary_has_its_times_neither_measured_nor_lost_as_an_error(record: Record) -> None:
+    test = ran()
+    found = record(lambda number, _: timed(took(), Add=number))
+    found.calls([test], 3)
+    found.times([test], 5)
+    assert (processes(test), len(found.others.asked), found.errors) == ([], 2, [])
+
+
+@pytest.mark.parametrize("name", ["Hypothesis", "pytest-benchmark"])
+def test_what_makes_calls_vary_is_named_where_it_is_known(record: Record, name: str) -> None:
+    found = record(lambda number, _: timed(Add=number))
+    found.calls([ran(adapts=name)], 2)
+    assert f"({name}: " in found.lines[0]
+
+
+def test_one_process_knows_nothing_of_what_varies(record: Record) -> None:
+    found = record()
+    found.calls([ran()], 1)
+    assert (found.others.numbers, found.lines) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(Answer({}, "failed: it broke"), "failed: it broke"), (Answer({"other": timed()}, ""), "nothing was recorded")],
+)
+def test_a_window_that_another_process_does_not_have_may_vary(record: Record, answer: Answer, why: str) -> None:
+    found = record(lambda number, _: answer)
+    found.calls([ran(rounds=1)], 3)
+    assert found.lines == [f"t.py::a: whether its calls vary is not known: it was not measured in process 2 ({why})"]
+
+
+def test_a_window_of_which_one_process_knows_more_is_told_by_it(record: Record) -> None:
+    test = ran(rounds=1)
+    found = record(lambda number, _: Answer({}, "failed: it broke") if number == 2 else timed(Add=4))
+    found.calls([test], 3)
+    assert test.windows[0].vary == {"Add": (1, 4)}
+    assert "not known" not in "".join(found.lines)
+
+
+# --- times
+
+
+def test_times_are_measured_until_each_window_has_those_of_all_processes(record: Record) -> None:
+    test, other = ran(), ran("b")
+    found = record()
+    found.calls([test, other], 3)
+    found.times([test, other], 5)
+    assert processes(test) == processes(other) == [100] * 5
+    assert (found.others.numbers, found.errors) == ([2, 2], [])
+
+
+def test_a_window_of_few_rounds_is_not_timed(record: Record) -> None:
+    found = record()
+    found.times([ran(rounds=9)], 5)
+    assert found.others.asked == []
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        (timed(took(rounds=9)), "other rounds or ops were timed in process 2"),
+        (timed(took(op="Mul")), "other rounds or ops were timed in process 2"),
+        (Entry({"Add": Calls(1, 1)}), "other rounds or ops were timed in process 2"),
+        (timed(took(), Add=2), "other ops ran in process 2"),
+        (Answer({}, "failed: it broke"), "it was not measured in process 2 (failed: it broke)"),
+    ],
+)
+def test_a_test_that_is_another_elsewhere_loses_its_times_and_no_other_does(
+    record: Record, there: Entry | Answer, why: str
+) -> None:
+    test, other = ran(), ran("b")
+    found = record(lambda number, name: there if name == test.id else timed(took()))
+    found.times([test, other], 3)
+    assert (processes(test), processes(other)) == ([], [100] * 3)
+    assert found.errors == [f"t.py::a: its times were not recorded: {why}"]
+
+
+def test_a_process_that_cannot_be_had_costs_all_times_and_is_one_error(record: Record) -> None:
+    def broken(number: int, test: str) -> Entry:
+        raise BackendError("it broke")
+
+    tests = [ran(), ran("b")]
+    found = record(broken)
+    found.times(tests, 3)
+    assert list(map(processes, tests)) == [[], []]
+    assert found.errors == ["no further process could measure, so only the calls of this one are kept: it broke"]
+
+
+def test_a_process_may_take_ten_times_as_long_as_the_one_before_and_five_minutes_at_least(record: Record) -> None:
+    found = record(took_s=40)
+    found.calls([ran()], 3)
+    assert found.others.patience_s == [400, 300]
+
+
+# --- noise
+
+
+def test_rounds_that_waited_in_too_many_processes_are_refused(record: Record) -> None:
+    waited = took(wait_ns=(1_001,) * 6 + (0,) * 4)
+    test = ran()
+    found = record(lambda number, _: timed(took(wait_ns=(1_000,) * 10) if number < 3 else waited))
+    found.times([test], 5)
+    assert (len(found.others.asked), processes(test)) == (9, [])
+    (error,) = found.errors
+    assert error.startswith("t.py::a: in 8 of 10 processes its rounds shared their core with others. Their calls were")
+
+
+def test_processes_that_waited_are_made_up_for(record: Record) -> None:
+    waited, test = took(wait_ns=(1_001,) * 6 + (0,) * 4), ran()
+    found = record(lambda number, _: timed(waited if number < 6 else took()))
+    found.times([test], 5)
+    assert (len(processes(test)), found.errors) == (7, [])
+
+
+@pytest.mark.parametrize(
+    ("others_us", "recorded"),
+    [
+        ((110, 110, 103, 103), 5),  # beside 100 us of the first
+        ((110, 110, 104, 103, 110, 110, 102), 8),
+        ((110,) * 9, 10),
+    ],
+)
+def test_processes_that_differ_are_made_up_for_until_three_agree(
+    record: Record, others_us: Sequence[int], recorded: int
+) -> None:
+    test = ran()
+    record(lambda number, _: timed(took(1_000 * others_us[number - 2]))).times([test], 5)
+    assert processes(test) == [100, *others_us][:recorded]
+
+
+THROTTLED = took(disturbed=("GPU 0 was throttled",))
+
+
+def test_processes_whose_gpu_was_throttled_are_made_up_for_and_left_out(record: Record) -> None:
+    test = ran()
+    found = record(lambda number, _: timed(THROTTLED if number < 4 else took()))
+    found.times([test], 4)
+    assert (len(found.others.asked), processes(test)) == (5, [100] * 4)
+
+
+def test_where_only_throttled_ones_are_had_their_times_are_refused_with_the_cause(record: Record) -> None:
+    test = ran()
+    found = record(lambda number, _: timed(THROTTLED))
+    found.times([test], 3)
+    assert (len(found.others.asked), processes(test)) == (5, [])
+    assert found.errors[0].startswith("t.py::a: in 5 of 6 processes GPU 0 was throttled. ")
+
+
+@pytest.mark.parametrize("known", [{"noise": "ignore"}, {"update": ""}])
+def test_where_noise_is_ignored_or_nothing_is_recorded_all_times_stay(record: Record, known: Mapping[str, str]) -> None:
+    test = ran()
+    found = record(lambda number, _: timed(THROTTLED), busy="make took it", **known)
+    found.times([test], 3)
+    assert (len(processes(test)), found.errors) == (3, [])
+
+
+@pytest.mark.parametrize("noise", ["warn", "fail"])
+def test_times_of_a_busy_machine_are_refused_and_no_more_are_measured(record: Record, noise: Noise) -> None:
+    test = ran()
+    found = record(lambda number, _: timed(THROTTLED), noise=noise, busy="other processes used 1.9 of 2 cores")
+    found.times([test], 3)
+    assert (len(found.others.asked), processes(test)) == (2, [])
+    (error,) = found.errors
+    assert error.startswith(
+        "the machine was busy while times were recorded: other processes used 1.9 of 2 cores. Their"
+    )

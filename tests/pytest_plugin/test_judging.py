@@ -1,0 +1,344 @@
+"""What a test is judged to be, from real measurements of the fake device and a real store; other processes are made up.
+
+So are the times: the fake device takes as long as it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+
+from pytest_opprof.backends import fake
+from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.store import Store
+from pytest_opprof.errors import BackendError, NothingMeasured
+from pytest_opprof.machine.cpu import machine
+from pytest_opprof.measure.measurement import Measurement
+from pytest_opprof.measure.window import Window
+from pytest_opprof.processes.pool import Answer
+from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.timings import Run
+from pytest_opprof.pytest_plugin.judging import Judging, is_open
+from pytest_opprof.pytest_plugin.marks import plan_of
+from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.results.judged import JudgedWindow
+from pytest_opprof.results.window import BODY
+from pytest_opprof.verdict.judgement import Verdict
+
+ENVIRONMENT = Environment((("fake", "1"),), "fake", timing="async")
+Round = Mapping[str, int]
+"""The ops of a round, and how long each takes, in ns."""
+
+
+class Others:
+    """Stands for the pool: what each process answers or raises, the last of them for all that follow."""
+
+    def __init__(self, *answers: Answer | BackendError) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[str, int]] = []
+
+    def _next(self) -> Answer:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, BackendError):
+            raise answer
+        return answer
+
+    def measure(self, test: str, number: int, stays: bool) -> Answer:
+        self.asked.append((test, number))
+        return self._next()
+
+    def alone(self, file: str, test: str, times: int) -> list[Answer]:
+        self.asked.append((test, times))
+        return [self._next() for _ in range(times)]
+
+
+class Judged:
+    """One test and who judges it."""
+
+    def __init__(self, item: pytest.Item, others: Others, **known: Any) -> None:
+        settings = settings_of(item.config)
+        self.item, self.others = item, others
+        self.errors: list[str] = []
+        self.store = Store(settings.baselines)
+        parallel, apart = known.pop("is_parallel", False), known.pop("is_apart", False)
+        self.judging = Judging(
+            item.config,
+            replace(settings, **known),
+            self.store,
+            others,  # type: ignore[arg-type]
+            self.errors,
+            is_parallel=parallel,
+            is_apart=apart,
+        )
+
+    def measured(self, **windows: Sequence[Round]) -> Measurement:
+        measurement = Measurement(plan_of(self.item), [fake.backend()], {}, judges=True)
+        for name, rounds in windows.items():
+            window = Window(name)
+            measurement.opened(window)
+            with measurement.recorder.open(window):
+                for launches in rounds:
+                    with measurement.recorder.step(window):
+                        for op, ns in launches.items():
+                            fake.launch(op, device_ns=ns)
+        return measurement
+
+    def first(self, **windows: Sequence[Round]) -> list[JudgedWindow]:
+        return self.judging.first(self.item, self.measured(**windows))
+
+    def settled(self, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        return self.judging.settled(self.item, windows)
+
+
+Judge = Callable[..., Judged]
+MODEL = "import pytest\n@pytest.mark.{mark}\ndef test_a(): pass\n"
+
+
+@pytest.fixture
+def judge(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Return who judges a test with a mark, and has a baseline where one is given."""
+
+    def made(
+        *answers: Answer | BackendError,
+        mark: str = "opprof",
+        base: Mapping[str, Entry] | None = None,
+        environment: Environment = ENVIRONMENT,
+        **known: Any,
+    ) -> Judged:
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        pytester.makeini("[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof\n")
+        item = pytester.getitem(MODEL.format(mark=mark), "test_a")
+        for window, entry in (base or {}).items():
+            store = Store(settings_of(item.config).baselines)
+            store.put(environment, item.nodeid.partition("::")[0], "test_a", window, entry)
+            store.save()
+        return Judged(item, Others(*answers or [BackendError("none is started here")]), **known)
+
+    return made
+
+
+def took(ns: int) -> Run:
+    return Run((ns,) * 10, {"Add": (ns,) * 10}, threads=0)
+
+
+def calls(**ops: int) -> Entry:
+    return Entry({op: Calls(number, number) for op, number in ops.items()})
+
+
+TIMED = replace(calls(Add=1), times={machine(): (took(100_000), took(101_000), took(102_000))})
+TEN = [{"Add": 100_000}] * 10
+TWICE = [{"Add": 5, "aten::add": 5}]
+SLOW = [{"Add": 300_000}] * 10
+
+
+def answer(ns: int, **ops: int) -> Answer:
+    """Return what a fresh process measured of the body: one Add of so long, and so many calls."""
+    return Answer({BODY: replace(calls(**(ops or {"Add": 1})), times={machine(): (took(ns),)})}, "")
+
+
+def verdict(windows: Sequence[JudgedWindow]) -> Verdict:
+    (window,) = windows
+    return window.verdict
+
+
+# --- first: against the baseline and the budget
+
+
+def test_what_the_baseline_has_passes_and_asks_nobody(judge: Judge) -> None:
+    test = judge(base={BODY: TIMED})
+    (window,) = test.first(body=TEN)
+    assert (window.verdict, window.findings, window.times_judged) == (Verdict.OK, [], True)
+    assert not is_open([window])
+    assert test.others.asked == []
+
+
+def test_without_a_baseline_that_is_said(judge: Judge) -> None:
+    (window,) = judge().first(body=TEN)
+    assert window.verdict is Verdict.NO_BASELINE
+    assert window.no_baseline.startswith("no baseline for fake 1")
+
+
+@pytest.mark.parametrize(
+    "known", [{"update": "all"}, {"update": "new"}, {"is_apart": True}, {"mark": "opprof(baseline=False)"}]
+)
+def test_nobody_misses_a_baseline_where_none_is_asked_for_or_one_is_being_made(
+    judge: Judge, known: Mapping[str, Any]
+) -> None:
+    assert verdict(judge(**known).first(body=TEN)) is Verdict.OK
+
+
+def test_a_budget_is_that_of_the_body_not_of_windows_in_it(judge: Judge) -> None:
+    body, inner = judge(mark="op_budget(Add=1)").first(body=TWICE, inner=TWICE)
+    assert list(map(str, body.budget)) == ["calls of Add: 2, over the budget of 1"]
+    assert inner.budget == []
+
+
+def test_a_marked_test_without_an_op_could_not_be_measured(judge: Judge) -> None:
+    with pytest.raises(NothingMeasured, match="nothing was recorded"):
+        judge().first(body=[{}])
+
+
+def test_a_test_that_may_have_no_op_is_measured(judge: Judge) -> None:
+    assert verdict(judge(mark="op_budget(calls=0)").first(body=[{}])) is Verdict.NO_BASELINE
+
+
+def test_a_window_that_lost_all_calls_of_its_baseline_was_not_seen(judge: Judge) -> None:
+    test = judge(base={"inner": calls(Add=3)})
+    _, inner = test.first(body=TEN, inner=[{}])
+    assert inner.verdict is Verdict.UNSEEN
+    assert [str(each) for each in inner.findings] == ["nothing was recorded, 3 calls of 1 op in the baseline"]
+
+
+def test_a_broken_file_fails_the_run_and_judges_nothing(judge: Judge, pytester: pytest.Pytester) -> None:
+    test = judge(base={BODY: TIMED})
+    (path,) = [path for path in pytester.path.glob("baselines/*/*.json") if "times" not in path.name]
+    path.write_text("{")
+    (window,) = test.first(body=TEN)
+    assert (window.verdict, window.no_baseline) == (Verdict.NO_BASELINE, "its baseline file cannot be used")
+    (error,) = test.errors
+    assert str(path) in error
+
+
+def test_times_measured_in_parallel_are_not_judged(judge: Judge) -> None:
+    (window,) = judge(base={BODY: TIMED}, is_parallel=True).first(body=SLOW)
+    assert (window.verdict, window.times_judged) == (Verdict.INCOMPARABLE, False)
+    assert window.untimed.startswith("measured in parallel with other tests")
+
+
+def test_times_of_another_machine_are_not_judged_and_both_are_named(judge: Judge) -> None:
+    (window,) = judge(base={BODY: replace(TIMED, times={"H100": TIMED.times[machine()]})}).first(body=SLOW)
+    assert window.untimed == f"the baseline was timed on H100, this is {machine()}"
+
+
+# --- more calls: confirmed by a process where nothing ran before
+
+
+@pytest.mark.parametrize(
+    ("answers", "excused", "looked"),
+    [
+        ([answer(1), answer(1)], "alone in a fresh process it has no more calls than the baseline", ""),
+        ([answer(1, Add=2), answer(1)], "the second time in a process it has the calls of the baseline", ""),
+        ([answer(1, Add=2)], "", "the same alone in a fresh process"),
+        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. calls that vary from run to run are kept as ranges"),
+        ([Answer({}, "failed: it broke")], "", "not confirmed in a fresh process: failed: it broke"),
+        ([answer(1, Add=2), Answer({}, "")], "", "not confirmed in a fresh process: the window was not opened there"),
+        ([BackendError("it ended")], "", "not confirmed in a fresh process: it ended"),
+    ],
+)
+def test_more_calls_are_confirmed_by_two_looks_in_a_fresh_process(
+    judge: Judge, answers: list[Any], excused: str, looked: str
+) -> None:
+    test = judge(*answers, base={BODY: calls(Add=1)})
+    (window,) = test.first(body=TWICE)
+    assert test.others.asked == [(test.item.nodeid, 2)]
+    assert window.excused == excused
+    assert window.looked.startswith(looked)
+    assert bool(window.findings) is not bool(excused)
+
+
+def test_a_run_confirms_for_so_long_and_no_longer(judge: Judge) -> None:
+    test = judge(answer(1), base={BODY: calls(Add=1)})
+    test.judging.confirming_left_s = -1
+    (window,) = test.first(body=TWICE)
+    assert window.looked == "not confirmed in a fresh process: this run has spent 60 s on that"
+    assert test.others.asked == []
+
+
+@pytest.mark.parametrize(("seen", "sees"), [(answer(1), True), (answer(1, Add=2), False), (Answer({}, "gone"), False)])
+def test_a_body_that_shows_nothing_is_seen_alone_if_it_has_the_calls_of_the_baseline(
+    judge: Judge, seen: Answer, sees: bool
+) -> None:
+    # Where nothing was seen, any environment that could be here is meant; one with a fake device could not.
+    test = judge(seen, base={BODY: calls(Add=1)}, environment=Environment((("numpy", numpy.__version__),)))
+    assert test.judging.sees_alone(test.item) is sees
+    assert test.others.asked == [(test.item.nodeid, 1)]
+
+
+def test_a_body_that_shows_nothing_and_has_no_baseline_is_not_looked_at(judge: Judge) -> None:
+    test = judge(answer(1))
+    assert not test.judging.sees_alone(test.item)
+    assert test.others.asked == []
+
+
+# --- slower: another moment, then more processes
+
+
+def test_what_looks_slower_is_open_until_more_processes_agree(judge: Judge) -> None:
+    test = judge(answer(300_000), base={BODY: TIMED})
+    windows = test.first(body=SLOW)
+    assert is_open(windows)
+    (window,) = test.settled(windows)
+    assert (window.verdict, len(window.runs)) == (Verdict.SLOWER, 6)
+    assert [number for _, number in test.others.asked] == [0, 1, 2, 3, 4]
+    assert str(window.findings[0]).endswith("limit 25%, in 6 processes")
+
+
+def test_one_process_that_is_as_fast_as_ever_settles_it(judge: Judge) -> None:
+    test = judge(answer(300_000), answer(100_000), base={BODY: TIMED})
+    assert verdict(test.settled(test.first(body=SLOW))) is Verdict.OK
+    assert len(test.others.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Answer({}, "skipped: not here"), "a fresh process did not measure it (skipped: not here)"),
+        (answer(300_000, Add=2), "a fresh process ran other ops"),
+        (Answer({BODY: calls(Add=1)}, ""), "a fresh process timed nothing"),
+        (BackendError("a fresh process took more than 300 s"), "a fresh process took more than 300 s"),
+    ],
+)
+def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(judge: Judge, given: Any, why: str) -> None:
+    test = judge(given, base={BODY: TIMED})
+    (window,) = test.settled(test.first(body=SLOW))
+    assert (window.verdict, window.findings) == (Verdict.NOISY, [])
+    assert f"looks slower, and could not be measured again: {why}" in window.untimed
+    assert len(test.others.asked) == 1
+
+
+def test_a_run_looks_again_for_so_long_and_no_longer(judge: Judge) -> None:
+    test = judge(answer(300_000), base={BODY: TIMED})
+    test.judging.looking_left_s = -1
+    (window,) = test.settled(test.first(body=SLOW))
+    assert (window.verdict, test.others.asked) == (Verdict.NOISY, [])
+    assert "this run has spent 300 s on that; measure it by itself" in window.untimed
+
+
+def test_nobody_waits_for_the_times_of_a_test_that_fails_whatever_they_are(judge: Judge) -> None:
+    test = judge(answer(300_000), mark="op_budget(Add=0)", base={BODY: TIMED})
+    windows = test.first(body=SLOW)
+    assert not is_open(windows)
+    (window,) = test.settled(windows)
+    assert test.others.asked == []
+    assert [finding.rule for finding in window.findings] == ["calls"]
+
+
+def test_an_update_takes_what_is_slower_as_it_is(judge: Judge) -> None:
+    test = judge(answer(300_000), base={BODY: TIMED}, update="all")
+    windows = test.first(body=SLOW)
+    assert not is_open(windows)
+    assert verdict(test.settled(windows)) is Verdict.OK
+    assert test.others.asked == []
+
+
+@pytest.mark.parametrize(
+    ("again", "found"),
+    [(TEN, Verdict.OK), (SLOW, Verdict.SLOWER), ([{"Add": 9, "Mul": 9}] * 10, Verdict.SLOWER)],
+)
+def test_another_moment_counts_where_the_same_ops_ran_in_it(
+    judge: Judge, again: Sequence[Round], found: Verdict
+) -> None:
+    test = judge(base={BODY: TIMED})
+    windows = test.first(body=SLOW)
+    assert verdict(test.judging.retimed(test.item, windows, test.measured(body=again).windows)) is found
+
+
+def test_a_window_that_was_not_opened_again_stays_as_it_was(judge: Judge) -> None:
+    test = judge(base={BODY: TIMED})
+    windows = test.first(body=SLOW)
+    assert test.judging.retimed(test.item, windows, []) == windows

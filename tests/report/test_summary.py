@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from pytest_opprof.measure.plan import Settings
+from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.report.summary import Summary
+from pytest_opprof.results.judged import JudgedWindow
+from pytest_opprof.results.run import Status, TestRecord
+from pytest_opprof.results.window import WindowNumbers
+
+from ..conftest import profile_of
+
+
+@pytest.fixture
+def settings(pytester: pytest.Pytester) -> Settings:
+    return settings_of(pytester.parseconfig())
+
+
+def record(name: str = "a", status: Status = "ok", **known: Any) -> TestRecord:
+    return TestRecord(id=f"t.py::{name}", status=status, outcome="passed", **known)
+
+
+def summary(*records: TestRecord, **known: Any) -> Summary:
+    return Summary({each.id: each for each in records}, **known)
+
+
+def test_the_last_line_counts_the_worst_first(settings: Settings) -> None:
+    found = summary(record("a"), record("b", "slower"), record("c", "over budget"), record("d"))
+    assert list(found.told(settings, 0)) == ["opprof: 4 tests measured, 2 ok, 1 over budget, 1 slower"]
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [([False, None], ", no times judged"), ([False, True], ""), ([None], ""), ([True], "")],
+)
+def test_that_no_time_was_judged_is_said_where_one_could_have_been(
+    settings: Settings, judged: list[bool | None], said: str
+) -> None:
+    numbers = WindowNumbers.of("body", profile_of([("Add", 5)]))
+    plain = JudgedWindow(numbers).result("CPU", parallel=False, compared=True)
+    windows = [structs.replace(plain, times_judged=each) for each in judged]
+    assert list(summary(record(windows=windows)).told(settings, 0)) == [f"opprof: 1 test measured, 1 ok{said}"]
+
+
+@pytest.mark.parametrize(
+    ("known", "everything", "said"),
+    [
+        ({}, False, "no test with an op_budget or opprof mark"),
+        ({"ran": True}, False, "no test with an op_budget or opprof mark"),
+        ({"ran": True}, True, "no test ran an op that a backend sees"),
+        ({}, True, "no test with an op_budget or opprof mark"),  # none ran: nothing to say of backends
+        ({"is_cut": True}, False, "interrupted before a test was measured to its end"),
+    ],
+)
+def test_that_nothing_was_measured_is_said_with_the_cause(
+    settings: Settings, known: dict[str, bool], everything: bool, said: str
+) -> None:
+    (line,) = summary(**known).told(replace(settings, everything=everything), 0)
+    assert said in line
+
+
+def test_what_a_test_says_is_left_out_with_q_and_errors_never_are(settings: Settings) -> None:
+    found = summary(record(remarks=["it was cold"], missing={"t.py::a": "no baseline"}), errors=["it broke"])
+    told = "\n".join(found.told(settings, 0))
+    assert "it was cold" in told
+    assert "record them: pytest --opprof-update-new" in told
+    for verbosity in (-1, -2):
+        assert list(found.told(settings, verbosity)) == [
+            "opprof: error: it broke",
+            "opprof: 1 test measured, 1 ok, 1 error",
+        ]
+
+
+def test_times_that_were_not_judged_are_said_with_q_and_not_with_qq(settings: Settings) -> None:
+    found = summary(record(untimed={"t.py::a": "times not judged, too few"}))
+    assert "times not judged, too few: t.py::a" in list(found.told(settings, -1))
+    assert len(list(found.told(settings, -2))) == 1
+
+
+@pytest.mark.parametrize(("verbosity", "said"), [(0, "a, b, c and 2 more"), (1, "a, b, c, d, e")])
+def test_what_holds_for_several_is_said_once(settings: Settings, verbosity: int, said: str) -> None:
+    records = [record(name, missing={name: "no baseline for fake"}) for name in "abcde"]
+    assert f"no baseline for fake: {said}" in list(summary(*records).told(settings, verbosity))
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        ("improved", "keep what became cheaper: pytest --opprof-update"),
+        ("too noisy", "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"),
+    ],
+)
+def test_what_to_do_next_is_said_but_not_of_a_revision(settings: Settings, status: Status, advice: str) -> None:
+    found = summary(record(status=status))
+    assert advice in list(found.told(settings, 0))
+    assert advice not in list(found.told(replace(settings, against="main"), 0))
+
+
+def test_an_update_that_keeps_what_became_cheaper_does_not_ask_for_one(settings: Settings) -> None:
+    told = list(summary(record(status="improved")).told(replace(settings, update="all"), 0))
+    assert told == ["opprof: 1 test measured, 0 ok, 1 improved"]
+
+
+@pytest.mark.parametrize(("verbosity", "strict", "is_said"), [(0, False, True), (-1, False, False), (-1, True, True)])
+def test_stale_baselines_are_said_with_q_only_where_they_fail_the_run(
+    settings: Settings, verbosity: int, strict: bool, is_said: bool
+) -> None:
+    told = list(summary(record(), stale=["b/test_m.py.json: test_a"]).told(replace(settings, strict=strict), verbosity))
+    assert ("  b/test_m.py.json: test_a" in told) is is_said
+
+
+def test_the_tables_of_a_test_stand_below_its_name(settings: Settings) -> None:
+    told = list(summary(record(table=["op  calls", "Add     1"])).told(settings, 2))
+    assert told[:4] == ["", "t.py::a", "op  calls", "Add     1"]
