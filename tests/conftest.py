@@ -164,10 +164,10 @@ def end_at_once(monkeypatch: pytest.MonkeyPatch, by: type[BaseException] = Timeo
     """Let the time be up as soon as the fresh process hangs, or end the waiting by another exception."""
     line = child._line
 
-    def until_it_hangs(connection: socket.socket) -> bytes:
+    def until_it_hangs(connection: socket.socket, *size: int) -> bytes:
         while not os.path.lexists("pid"):
             if select.select([connection], [], [], 0.01)[0]:
-                return line(connection)
+                return line(connection, *size)
         raise by
 
     monkeypatch.setattr(child, "_line", until_it_hangs)

@@ -112,15 +112,6 @@ def test_what_cannot_be_confirmed_fails_and_says_so(
     result.stdout.fnmatch_lines([f"  (not confirmed in a fresh process: {why})"])
 
 
-def test_a_run_confirms_for_so_long_and_no_longer(
-    more: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.CONFIRMING_S", -1)
-    result = more(AssertionError("looked"))
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  (not confirmed in a fresh process: this run has spent -1 s on that)"])
-
-
 def test_what_is_accepted_or_has_no_more_calls_needs_no_look(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from pytest_opprof.baselines.entry import Entry
 from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.cpu import machine
+from pytest_opprof.machine.load import Watch
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import Calls
 from pytest_opprof.profile.timings import Run
@@ -180,18 +179,6 @@ def test_only_tests_that_passed_are_measured_again(
     model(pytester, more="pass\ndef test_fails(): fake.launch('Add'); assert 0\ndef test_b(): fake.launch('Add')")
     suite("--opprof-update", "--opprof-processes=3").assert_outcomes(passed=3, failed=1)
     assert others.asked == [["test_m.py::test_a", "test_m.py::test_b", "test_m.py::test_counted"]] * 2
-
-
-def test_a_process_may_take_ten_times_as_long_as_the_one_before_and_five_minutes_at_least(
-    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    others = fresh()
-    clock = itertools.count(0, 40)  # s a process
-    monkeypatch.setattr("pytest_opprof.processes.recording.monotonic", lambda: next(clock))
-    model(pytester)
-    result = suite("--opprof-update", "--opprof-processes=3")
-    assert others.timeouts == [300, 400]
-    result.stdout.fnmatch_lines(["opprof: measuring 2 tests in process 3 of 3, about 40 s"])
 
 
 # --- calls that vary
@@ -432,99 +419,13 @@ def test_times_of_a_busy_machine_are_refused_unless_noise_is_to_be_ignored(
     fresh()
     monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", lambda: 0)
     busy = "other processes used 1.9 of 2 cores: make (process 7) 1.0"
-    monkeypatch.setattr("pytest_opprof.processes.recording.Watch.busy", lambda watch: busy)
+    monkeypatch.setattr(Watch, "busy", lambda watch: busy)
     model(pytester)
     result = suite("--opprof-update", "--opprof-processes=3", f"--opprof-noise={noise}")
     if noise == "ignore":
         assert (result.ret, len(processes(pytester))) == (0, 3)
     else:
         only_counts_are_kept(pytester, result, f"the machine was busy while times were recorded: {busy}. {AGAIN}")
-
-
-def test_rounds_that_waited_in_too_many_processes_are_refused(
-    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quiet = timed(wait_ns=(1_000,) * 10)
-    waited = timed(wait_ns=(1_001,) * 6 + (0,) * 4)
-    monkeypatch.setattr("pytest_opprof.processes.recording.Watch.busy", lambda watch: "")
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", lambda: 0)
-    model(pytester)
-    fresh(lambda number: quiet if number < 3 else waited)
-    assert suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn").ret == 0
-    assert len(processes(pytester)) == 5
-    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
-    Path(path).unlink()
-    others = fresh(lambda number: quiet if number < 2 else waited)
-    result = suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn")
-    assert len(others.asked) == 9
-    result.stdout.fnmatch_lines(["opprof: measuring 1 test in process 6, since others were disturbed or differ*"])
-    error = f"test_m.py::test_a: in 8 of 10 processes its rounds shared their core with others. {AGAIN}"
-    only_counts_are_kept(pytester, result, error)
-
-
-def test_disturbed_processes_are_made_up_for(
-    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waited = timed(wait_ns=(1_001,) * 6 + (0,) * 4)
-    monkeypatch.setattr("pytest_opprof.processes.recording.Watch.busy", lambda watch: "")
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", lambda: 0)
-    model(pytester)
-    fresh(lambda number: waited if number < 5 else None)
-    assert suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn").ret == 0
-    assert len(processes(pytester)) == 7
-
-
-@pytest.mark.parametrize(
-    ("others_us", "recorded"),
-    [
-        ((110, 110, 103, 103), 5),  # beside 100 us of the first
-        ((110, 110, 104, 103, 110, 110, 102), 8),
-        ((110,) * 9, 10),
-    ],
-)
-def test_processes_that_differ_are_made_up_for_until_three_agree(
-    pytester: pytest.Pytester,
-    suite: Suite,
-    fresh: Callable[..., Fresh],
-    monkeypatch: pytest.MonkeyPatch,
-    others_us: tuple[int, ...],
-    recorded: int,
-) -> None:
-    monkeypatch.setattr("pytest_opprof.processes.recording.Watch.busy", lambda watch: "")
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", lambda: 0)
-    model(pytester)
-    fresh(lambda number: timed(ns=1_000 * others_us[number - 1]))
-    assert suite("--opprof-update", "--opprof-processes=5", "--opprof-noise=warn").ret == 0
-    assert len(processes(pytester)) == recorded
-
-
-THROTTLED = "GPU 0 was throttled: HW slowdown"
-
-
-@pytest.mark.parametrize("noise", ["warn", "ignore"])
-def test_times_of_a_throttled_gpu_are_no_baseline_unless_noise_is_to_be_ignored(
-    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch, noise: str
-) -> None:
-    monkeypatch.setattr("pytest_opprof.processes.recording.Watch.busy", lambda watch: "")
-    model(pytester)
-    others = fresh(lambda number: timed(disturbed=(THROTTLED,)))
-    result = suite("--opprof-update", "--opprof-processes=3", f"--opprof-noise={noise}")
-    if noise == "ignore":
-        assert (result.ret, len(processes(pytester))) == (0, 3)
-    else:
-        assert len(others.asked) == 5
-        error = f"test_m.py::test_a: in 5 of 6 processes {THROTTLED}. {AGAIN}"
-        only_counts_are_kept(pytester, result, error)
-
-
-def test_processes_whose_gpu_was_throttled_are_made_up_for_and_left_out(
-    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.processes.recording.Watch.busy", lambda watch: "")
-    model(pytester)
-    others = fresh(lambda number: timed(disturbed=(THROTTLED,)) if number < 3 else None)
-    assert suite("--opprof-update", "--opprof-processes=4", "--opprof-noise=warn").ret == 0
-    assert (len(others.asked), len(processes(pytester))) == (5, 4)
 
 
 @pytest.mark.parametrize(

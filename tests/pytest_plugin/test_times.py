@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytest_opprof.processes.pool import Pool
+from pytest_opprof.pytest_plugin import judging
 from pytest_opprof.verdict.stored_rule import Rule
 
 from ..conftest import ELSEWHERE, HANG, end_at_once, thrice
@@ -105,7 +107,7 @@ def test_what_looks_slower_is_measured_in_another_moment_before_another_process(
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast="True", more=""))
     suite("--opprof-update")
     thrice(pytester)
-    monkeypatch.setattr("pytest_opprof.processes.pool.Pool.measure", lambda *arguments: pytest.fail("a fresh process"))
+    monkeypatch.setattr(Pool, "measure", lambda *arguments: pytest.fail("a fresh process"))
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast=fast, more=more))
     result = suite("--opprof", "-s")
     result.assert_outcomes(passed=not more, failed=bool(more))
@@ -205,7 +207,7 @@ def test_what_is_not_slower_is_not_looked_at_again(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, us: int
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.processes.pool.Pool.measure", lambda *arguments: pytest.fail("looked again"))
+    monkeypatch.setattr(Pool, "measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, us)
     suite("--opprof").assert_outcomes(passed=1)
 
@@ -214,7 +216,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.processes.pool.Pool.measure", lambda *arguments: pytest.fail("looked again"))
+    monkeypatch.setattr(Pool, "measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, 200, more="    fake.launch('MatMul', device_ns=200_000)\n")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
@@ -251,7 +253,7 @@ def test_a_run_looks_again_for_so_long_and_no_longer(
 ) -> None:
     recorded(pytester, suite)
     model(pytester, 900)
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.LOOKING_S", -1)
+    monkeypatch.setattr(judging, "LOOKING_S", -1)
     result = suite("--opprof")
     result.assert_outcomes(passed=1)
     why = "looks slower, and could not be measured again: this run has spent -1 s on that; measure it by itself"
@@ -324,7 +326,7 @@ def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pyte
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look only once: a limit is the same in every process."""
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.Rule", partial(Rule, processes=1, most_processes=1))
+    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
 
 
 @pytest.mark.usefixtures("once")
@@ -513,7 +515,7 @@ def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
 ) -> None:
     monkeypatch.setattr("pytest_opprof.machine.core._timed", lambda data: 9_000)
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.Rule", partial(Rule, processes=1, most_processes=1))
+    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
     monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
     changed(pytester, lambda times: [each.pop("wait_us", None) for each in times.values()])
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
@@ -609,7 +611,7 @@ def test_times_of_a_throttled_gpu_are_never_called_slower_and_counts_are_judged_
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.Rule", partial(Rule, processes=1, most_processes=1))
+    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
     model(pytester, 400, more=f"    getattr(fake._BACKEND.log, 'disturbed', []).append({THROTTLED!r})\n")
     warned = suite("--opprof", "--opprof-noise=warn", "--opprof-json=run.json")
     warned.assert_outcomes(passed=1)
