@@ -44,7 +44,7 @@ performance: $(VENV)/installed-test
 
 # The published JSON Schemas of baselines, from the types they are decoded into; a test compares them.
 schemas: $(VENV)/installed
-	$(BIN)/python -m pytest_opprof.baselines.format
+	$(BIN)/python -m pytest_opprof.baselines.file_types
 
 $(VENV)/python:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'needs Python 3.10 or newer: make PYTHON=python3.x')"

@@ -39,7 +39,7 @@ def main() -> None:
 
 def compare(work: Work, runs: int, longer_by: float, rule: Rule) -> None:
     subject = Subject(work, longer_by, rule)
-    print(f"{subject.environment}, tolerance {rule.limits.tolerance:.0%}")
+    print(f"{subject.environment}, tolerance {rule.tolerances.tolerance:.0%}")
     for longer, what in ((False, "unchanged"), (True, f"MatMul {longer_by - 1:+.0%}")):
         verdicts = Counter(subject.judged(longer).verdict.value for _ in range(runs))
         print(f"  {what:12} {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items())}", flush=True)

@@ -27,11 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from pytest_opprof.profile.timings import Run
-from pytest_opprof.verdict.judgement import Judgement, Verdict
+from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.verdict.noise import is_steady
 from pytest_opprof.verdict.pair_rule import judge_pairs
-from pytest_opprof.verdict.stored_rule import is_steady, judge
+from pytest_opprof.verdict.stored_rule import judge
 from pytest_opprof.verdict.tolerances import BASE_PROCESSES, LOOKS, MOST_PROCESSES
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 MOST_BASE = 2 * BASE_PROCESSES
 """How many processes a baseline is recorded in, where they differ."""
@@ -95,9 +96,9 @@ def main() -> None:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-Change = Callable[[random.Random, Run], tuple[Run, str]]
+Change = Callable[[random.Random, ProcessTimes], tuple[ProcessTimes, str]]
 """Makes a run slower; returns it and the op that was made so, empty for all."""
-Draw = Callable[[random.Random, Change], tuple[Judgement, str]]
+Draw = Callable[[random.Random, Change], tuple[TimingVerdict, str]]
 
 
 class Workload:
@@ -109,7 +110,7 @@ class Workload:
         names = [str(op) for op in arrays["op_names"]]
         waits = arrays["run_delay_ns"]
         self.runs = [
-            Run(
+            ProcessTimes(
                 tuple(arrays["total_ns"][i].tolist()),
                 {op: tuple(arrays["ops_ns"][i, :, k].tolist()) for k, op in enumerate(names)},
                 tuple(waits[i].tolist()) if waits.any() else (),
@@ -155,11 +156,11 @@ class Workload:
         return [(both["A"], both["B"]) for both in sides.values() if len(both) == 2]
 
     def _stored(self, bases: Sequence[int], nows: Sequence[int]) -> Draw:
-        def draw(chance: random.Random, change: Change) -> tuple[Judgement, str]:
+        def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
             base = self._recorded(chance.sample(bases, MOST_BASE))
             now = chance.sample([i for i in nows if i not in base], MOST_PROCESSES)
             op, state = "", chance.getrandbits(32)
-            looks: list[Run] = []
+            looks: list[ProcessTimes] = []
             for i in now:
                 run, op = change(random.Random(state), self.runs[i])
                 looks.append(run)
@@ -178,9 +179,9 @@ class Workload:
         return processes
 
     def _against(self, pairs: Sequence[tuple[int, int]]) -> Draw:
-        def draw(chance: random.Random, change: Change) -> tuple[Judgement, str]:
+        def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
             op, state = "", chance.getrandbits(32)
-            taken: list[tuple[Run, Run]] = []
+            taken: list[tuple[ProcessTimes, ProcessTimes]] = []
             for before, after in chance.sample(pairs, LOOKS[1]):
                 if chance.random() < 0.5:
                     before, after = after, before
@@ -193,17 +194,17 @@ class Workload:
         return draw
 
 
-def scaled(run: Run, by: float) -> Run:
+def scaled(run: ProcessTimes, by: float) -> ProcessTimes:
     """Return a run in which everything took so much longer."""
     ops = {op: tuple(round(ns * (1 + by)) for ns in samples) for op, samples in run.ops_ns.items()}
-    return Run(tuple(round(ns * (1 + by)) for ns in run.total_ns), ops, run.wait_ns, run.yardstick_ns)
+    return ProcessTimes(tuple(round(ns * (1 + by)) for ns in run.total_ns), ops, run.wait_ns, run.yardstick_ns)
 
 
-def with_slower_op(run: Run, op: str, by: float) -> tuple[Run, str]:
+def with_slower_op(run: ProcessTimes, op: str, by: float) -> tuple[ProcessTimes, str]:
     """Return a run in which one op took so much longer, and that op."""
     more = [round(ns * by) for ns in run.ops_ns[op]]
     ops = {**run.ops_ns, op: tuple(map(sum, zip(run.ops_ns[op], more)))}
-    return Run(tuple(map(sum, zip(run.total_ns, more))), ops, run.wait_ns, run.yardstick_ns), op
+    return ProcessTimes(tuple(map(sum, zip(run.total_ns, more))), ops, run.wait_ns, run.yardstick_ns), op
 
 
 def wilson(hits: float, count: int) -> tuple[float, float]:

@@ -76,6 +76,16 @@ def test_files_that_the_readme_links_to_are_there() -> None:
     assert [link for link in links if not (Path(__file__).parent.parent / link).exists()] == []
 
 
+def test_what_contributing_says_is_where_it_says() -> None:
+    root = Path(__file__).parent.parent
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`([a-z_/]+(?:/|\.py))`", text) if path != ".ci/run"}
+    places = [root / "pytest_opprof", root / "pytest_opprof" / "ops" / "tables"]
+    assert [path for path in paths if not any((place / path).exists() for place in places)] == []
+    packages = {path.name for path in (root / "pytest_opprof").iterdir() if (path / "__init__.py").exists()}
+    assert packages <= {path.strip("/") for path in paths}
+
+
 @pytest.mark.processes
 def test_its_line_for_git_hides_changed_times_and_shows_changed_calls(tmp_path: Path) -> None:
     (line,) = re.findall(r"^baselines/.*times\.json .*$", README, re.MULTILINE)
@@ -110,7 +120,7 @@ def test_the_report_of_the_self_check_is_what_it_prints() -> None:
 
 
 def test_the_defaults_it_states_are_the_defaults() -> None:
-    from pytest_opprof.machine.core import INSISTING_S, MOST_INSISTING_S, PATIENCE, PATIENCE_S, YARDSTICK
+    from pytest_opprof.machine.cpu_core import INSISTING_S, MOST_INSISTING_S, PATIENCE, PATIENCE_S, YARDSTICK
     from pytest_opprof.machine.load import BUSY
     from pytest_opprof.verdict import tolerances
 

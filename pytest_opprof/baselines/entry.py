@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..profile.environment import Environment
-from ..profile.timings import Run
+from ..profile.timings import ProcessTimes
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -15,42 +15,42 @@ if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile
 
 
-from ..profile.calls import Calls, calls_of
+from ..profile.calls import CallRange, calls_of
 from ..profile.timings import run_of
 
 if TYPE_CHECKING:
-    from ..results.window import WindowResult
+    from ..results.window_result import WindowResult
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WindowBaseline:
     """One window of one test."""
 
-    calls: Mapping[str, Calls]
-    times: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
+    calls: Mapping[str, CallRange]
+    times: Mapping[str, tuple[ProcessTimes, ...]] = field(default_factory=dict)
     """By machine: what each process timed."""
     mismatched: frozenset[str] = frozenset()
     """The machines whose times in the file are of other calls, and not among these."""
 
     @classmethod
-    def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> Entry:
+    def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
         """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
         run = run_of(profile, threads)
         return cls(calls_of(profile), {machine: (run,)} if run else {})
 
     @property
-    def runs(self) -> list[Run]:
+    def processes(self) -> list[ProcessTimes]:
         """What each process timed, of all machines."""
         return [run for runs in self.times.values() for run in runs]
 
-    def allows(self, now: Mapping[str, Calls]) -> bool:
+    def allows(self, now: Mapping[str, CallRange]) -> bool:
         """Tell whether calls of *now* are no change."""
         seen = {op: now[op].most if op in now else 0 for op in self.calls}
         return now.keys() <= seen.keys() and all(
             calls.lowest <= seen[op] <= calls.highest for op, calls in self.calls.items()
         )
 
-    def updated(self, now: Entry, machine: str, times_changed: bool) -> Entry:
+    def updated(self, now: WindowBaseline, machine: str, times_changed: bool) -> WindowBaseline:
         """Return the entry to keep after a run that did *now*, accepted.
 
         Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
@@ -62,7 +62,7 @@ class Entry:
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
         return replace(self, times={**self.times, **now.times} if fresh else self.times, mismatched=frozenset())
 
-    def _is_unlike(self, now: Entry, machine: str) -> bool:
+    def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
         few = after[0].rounds >= LEAST_ROUNDS and len(before) < STORED_RULE.least_base_processes
         return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
@@ -73,12 +73,12 @@ class Baselines:
     """The baselines of one test module in one environment: entries by test id, then by window."""
 
     environment: Environment
-    tests: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+    tests: Mapping[str, Mapping[str, WindowBaseline]] = field(default_factory=dict)
     unused_times: tuple[str, ...] = ()
     """The times in its files that nothing is judged by, and why, in words."""
 
 
-def entry_of(window: WindowResult) -> Entry:
+def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""
-    varying = {op: Calls(least, most, varies=True) for op, (least, most) in window.vary.items()}
-    return Entry(window.calls | varying, {window.machine: window.runs} if window.runs else {})
+    varying = {op: CallRange(least, most, varies=True) for op, (least, most) in window.vary.items()}
+    return WindowBaseline(window.calls | varying, {window.machine: window.processes} if window.processes else {})

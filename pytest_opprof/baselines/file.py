@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BaselineError
-from ..machine.files import write_atomically
-from ..profile.calls import Calls
-from ..profile.timings import OUTSIDE, Run
+from ..machine.atomic_write import write_atomically
+from ..profile.calls import CallRange
+from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
-from .entry import Baselines, Entry
-from .place import times_of
-from .upgrade import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
+from .entry import Baselines, WindowBaseline
+from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
+from .paths import times_of
 
 if TYPE_CHECKING:
-    from .format import CallsFile, KeptCalls, KeptTimes, TimesFile
+    from .file_types import CallsFile, KeptCalls, KeptTimes, TimesFile
 
 _Kind = TypeVar("_Kind")
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
-"""What the file tells of how the rounds were measured, where it is known: the key, and the field of Run."""
+"""What the file tells of how the rounds were measured, where it is known: the key, and the field of ProcessTimes."""
 
 
 def load(path: Path) -> Baselines:
@@ -37,7 +37,7 @@ def load(path: Path) -> Baselines:
     Raises BaselineError, with what to do, for one that cannot be used. Returns at once for a file that is no baseline:
     size is bounded, nesting too.
     """
-    from .format import CallsFile
+    from .file_types import CallsFile
 
     beside = times_of(path)
     document, own_times = upgraded(read_document(path, "baseline file"), path)
@@ -61,7 +61,7 @@ def load_times(path: Path) -> TimesFile:
 
 
 def _checked_times(path: Path, document: object) -> TimesFile:
-    from .format import TimesFile
+    from .file_types import TimesFile
 
     times = _decoded(path, document, TimesFile)
     for where, kept in _each(times):
@@ -73,7 +73,7 @@ def _checked_times(path: Path, document: object) -> TimesFile:
 
 
 def _decoded(path: Path, document: object, kind: type[_Kind]) -> _Kind:
-    from ..results.schema import decoded
+    from ..results.json_schema import decoded
 
     try:
         return decoded(document, kind)
@@ -101,7 +101,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
 
     if times and times.environment != calls.environment:
         raise _broken(path, "['environment']: is not that of the calls beside it")
-    tests: dict[str, dict[str, Entry]] = {}
+    tests: dict[str, dict[str, WindowBaseline]] = {}
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
             machines = times.times.get(test, {}).get(window, {}) if times else {}
@@ -110,7 +110,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
             for machine, each in of_these.items():
                 if unknown := each.ops_us.keys() - kept.calls.keys() - {OUTSIDE}:
                     raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} is timed, but has no calls")
-            tests.setdefault(test, {})[window] = Entry(
+            tests.setdefault(test, {})[window] = WindowBaseline(
                 {op: _calls(plain) for op, plain in kept.calls.items()},
                 {machine: tuple(_runs(each)) for machine, each in of_these.items()},
                 frozenset(machines.keys() - of_these.keys()),
@@ -160,8 +160,8 @@ def _holds(path: Path, plain: object) -> bool:
 def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     from msgspec import to_builtins
 
-    from ..results.environment import EnvironmentResult
-    from .format import CallsFile, KeptWindow, TimesFile
+    from ..results.environment_json import EnvironmentResult
+    from .file_types import CallsFile, KeptWindow, TimesFile
 
     environment = EnvironmentResult.of(baselines.environment)
     calls: dict[str, dict[str, KeptWindow]] = {}
@@ -177,16 +177,16 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times)
 
 
-def _kept_calls(calls: Calls) -> KeptCalls:
-    from .format import Varying
+def _kept_calls(calls: CallRange) -> KeptCalls:
+    from .file_types import Varying
 
     if calls.varies:
         return Varying([calls.least, calls.most])
     return calls.most if calls.least == calls.most else [calls.least, calls.most]
 
 
-def _kept_times(runs: Sequence[Run], calls_digest: str) -> KeptTimes:
-    from .format import KeptTimes
+def _kept_times(runs: Sequence[ProcessTimes], calls_digest: str) -> KeptTimes:
+    from .file_types import KeptTimes
 
     return KeptTimes(
         calls_digest,
@@ -215,21 +215,21 @@ def _pretty(value: object, indent: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
 
 
-def _calls(kept: KeptCalls) -> Calls:
+def _calls(kept: KeptCalls) -> CallRange:
     if isinstance(kept, int):
-        return Calls(kept, kept)
+        return CallRange(kept, kept)
     least, most = kept if isinstance(kept, list) else kept.varies
-    return Calls(least, most, varies=not isinstance(kept, list))
+    return CallRange(least, most, varies=not isinstance(kept, list))
 
 
-def _runs(kept: KeptTimes) -> Iterator[Run]:
+def _runs(kept: KeptTimes) -> Iterator[ProcessTimes]:
     for number, total in enumerate(kept.total_us):
         known: dict[str, Any] = {
             name: _nanoseconds(by_process[number])
             for key, name in _CONDITIONS.items()
             if (by_process := getattr(kept, key))
         }
-        yield Run(
+        yield ProcessTimes(
             _nanoseconds(total),
             {op: _nanoseconds(processes[number]) for op, processes in kept.ops_us.items()},
             threads=kept.threads,

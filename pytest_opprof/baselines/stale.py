@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import BaselineError
 from ..results.test_id import is_file, split_id
-from . import place
+from . import paths
 from .entry import Baselines
 
 
@@ -71,9 +71,9 @@ def stale(
 
     A file that cannot be read is no matter of this function: the tests that need it say so.
     """
-    for path in place.files(root):
+    for path in paths.files(root):
         if path.relative_to(root).parts[0] in folders:
-            module = place.module_of(root, path)
+            module = paths.module_of(root, path)
             if not collected.knows(module):
                 continue
             content = read(path)
@@ -95,8 +95,8 @@ def renamed(
     *lacking* are the tests without a baseline by module.
     """
     gone = dict[str, set[str]]()
-    for path in place.files(root):
-        module = place.module_of(root, path)
+    for path in paths.files(root):
+        module = paths.module_of(root, path)
         if path.relative_to(root).parts[0] in folders and not collected.has_file(module):
             content = read(path)
             gone.setdefault(module, set()).update(content.tests if isinstance(content, Baselines) else ())

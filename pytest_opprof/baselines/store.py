@@ -14,14 +14,14 @@ from pathlib import Path
 
 from ..errors import BaselineError, UsageError
 from ..profile.environment import Environment
-from ..profile.timings import Run
+from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
-from . import file, place
-from .entry import Baselines, Entry
+from . import file, paths
+from .entry import Baselines, WindowBaseline
 
 _PATIENCE_S = 60
 """How long to wait for another run that writes baselines; it takes milliseconds."""
-_Change = tuple[str, str, "Entry | None"]
+_Change = tuple[str, str, "WindowBaseline | None"]
 
 
 class Store:
@@ -33,7 +33,7 @@ class Store:
         self._paths: dict[str, list[Path]] | None = None
         self._changes: dict[Path, tuple[Environment, list[_Change]]] = {}
 
-    def entry(self, environment: Environment, module: str, test: str, window: str) -> Entry | None:
+    def entry(self, environment: Environment, module: str, test: str, window: str) -> WindowBaseline | None:
         """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken.
 
         A baseline of the same device and the same versions counts though other frameworks recorded it: a window that
@@ -59,14 +59,14 @@ class Store:
         """Return in words the other environments that have a baseline of *test*."""
         return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]
 
-    def runs(self, module: str, machine: str) -> Iterator[Run]:
+    def runs(self, module: str, machine: str) -> Iterator[ProcessTimes]:
         """Yield what processes timed on *machine* for the baselines of *module*, in any environment."""
         for _, content in self._of(module):
             for windows in content.tests.values():
                 for entry in windows.values():
                     yield from entry.times.get(machine, ())
 
-    def put(self, environment: Environment, module: str, test: str, window: str, entry: Entry) -> None:
+    def put(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:
         """Replace the baseline of a window, wherever it was; `save` writes it."""
         home = self.home(environment, module, test, window)
         if home not in (None, environment):
@@ -88,7 +88,7 @@ class Store:
 
         Raises BaselineError for a file that is broken.
         """
-        content, module = self._loaded(path), place.module_of(self.root, path)
+        content, module = self._loaded(path), paths.module_of(self.root, path)
         self._changes.setdefault(path, (content.environment, []))
         for test in tests:
             for window in content.tests[test]:
@@ -103,9 +103,9 @@ class Store:
         (old_module, old_test), (new_module, new_test) = split_id(old), split_id(new)
         if bool(old_test) is not bool(new_test):
             raise UsageError(f"{old} -> {new}: name two modules, two folders, or two tests")
-        found: list[tuple[Environment, str, str, str, str, Mapping[str, Entry]]] = []
-        for path in place.files(self.root):
-            module = place.module_of(self.root, path)
+        found: list[tuple[Environment, str, str, str, str, Mapping[str, WindowBaseline]]] = []
+        for path in paths.files(self.root):
+            module = paths.module_of(self.root, path)
             if (target_module := _renamed(module, old_module, new_module, "/")) is None:
                 continue
             content = self._loaded(path)
@@ -115,7 +115,7 @@ class Store:
                 if target is None:
                     continue
                 if target in there:
-                    where = place.path_of(self.root, content.environment, target_module)
+                    where = paths.path_of(self.root, content.environment, target_module)
                     raise BaselineError(f"{where}: has a baseline of {target} already, so nothing was moved")
                 found.append((content.environment, module, test, target_module, target, windows))
         for environment, module, test, target_module, target, windows in found:
@@ -142,27 +142,27 @@ class Store:
         return changed
 
     def _change(self, environment: Environment, module: str, change: _Change) -> None:
-        path = place.path_of(self.root, environment, module)
+        path = paths.path_of(self.root, environment, module)
         self._changes.setdefault(path, (environment, []))[1].append(change)
 
     def _elsewhere(self, environment: Environment, module: str) -> Iterator[Baselines]:
         """Yield what other environments have of *module*."""
-        own = place.path_of(self.root, environment, module)
+        own = paths.path_of(self.root, environment, module)
         yield from (content for path, content in self._of(module) if path != own)
 
     def _of(self, module: str) -> Iterator[tuple[Path, Baselines]]:
         """Yield the files of *module*, of any environment; a file that is broken is for its own run to say."""
         if self._paths is None:
             self._paths = {}
-            for path in place.files(self.root):
-                self._paths.setdefault(place.module_of(self.root, path), []).append(path)
+            for path in paths.files(self.root):
+                self._paths.setdefault(paths.module_of(self.root, path), []).append(path)
         for path in self._paths.get(module, []):
             content = self.at(path)
             if isinstance(content, Baselines):
                 yield path, content
 
     def _content(self, environment: Environment, module: str) -> Baselines:
-        return self._own(place.path_of(self.root, environment, module), environment)
+        return self._own(paths.path_of(self.root, environment, module), environment)
 
     def _own(self, path: Path, environment: Environment) -> Baselines:
         """Return what the file of *environment* holds, nothing if there is none. Raises BaselineError."""

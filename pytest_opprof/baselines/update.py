@@ -7,13 +7,14 @@ from pathlib import Path
 
 from ..measure.plan import Settings
 from ..profile.environment import Environment
-from ..profile.timings import Run
-from ..results.run import TestRecord
+from ..profile.timings import ProcessTimes
+from ..results.run_result import TestRecord
 from ..results.test_id import split_id
-from ..results.window import BODY, WindowResult
-from ..verdict.stored_rule import STORED_RULE, clean_processes, has_lone_best
+from ..results.window_result import BODY, WindowResult
+from ..verdict.noise import clean_processes
+from ..verdict.stored_rule import STORED_RULE, has_lone_best
 from ..verdict.tolerances import LEAST_ROUNDS
-from .entry import Entry, entry_of
+from .entry import WindowBaseline, entry_of
 from .store import Store
 
 _Where = tuple[Environment, str, str, str]
@@ -43,7 +44,7 @@ class Updates:
 
     def lacks_times(self, node_id: str, window: WindowResult) -> bool:
         """Tell whether the baseline of a window needs times that more processes have to give."""
-        if window.runs:
+        if window.processes:
             return self._entry_to_put(_where(node_id, window), window) is not None
         base = self._store.entry(*_where(node_id, window))
         runs = base.times.get(window.machine, ()) if base else ()
@@ -85,11 +86,11 @@ class Updates:
         self._store.put(*where, entry)
         return word
 
-    def _entry_to_put(self, where: _Where, window: WindowResult, times: bool = True) -> Entry | None:
+    def _entry_to_put(self, where: _Where, window: WindowResult, times: bool = True) -> WindowBaseline | None:
         """Return the new baseline of a window, None if the old one stays."""
         base, now = self._store.entry(*where), entry_of(window)
         if not times or window.rounds < LEAST_ROUNDS:
-            now = Entry(now.calls)  # times of so few rounds are never judged
+            now = WindowBaseline(now.calls)  # times of so few rounds are never judged
         if base is None:
             return now
         if self._settings.update == "new" and where not in self._new:
@@ -98,10 +99,10 @@ class Updates:
         entry = base.updated(now, window.machine, window.times_changed or noisy)
         return None if entry == base else entry
 
-    def _is_noisy(self, runs: Sequence[Run]) -> bool:
+    def _is_noisy(self, runs: Sequence[ProcessTimes]) -> bool:
         """Tell whether the times of a baseline are too noisy to be judged by."""
         least = min(STORED_RULE.least_base_processes, len(runs))
-        weak = clean_processes(runs) < least or has_lone_best(runs, self._settings.limits)
+        weak = clean_processes(runs) < least or has_lone_best(runs, self._settings.tolerances)
         return self._settings.noise != "ignore" and weak
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..baselines import file, place
+from ..baselines import file
+from ..baselines import paths as baselines_paths
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
 from ..errors import BaselineError, UsageError
@@ -68,8 +69,8 @@ def _list(arguments: argparse.Namespace) -> bool:
 
 
 def _check(arguments: argparse.Namespace) -> bool:
-    paths, lone = _files(arguments.dir), list(place.lone_times(arguments.dir))
-    times = [beside for path in paths if (beside := place.times_of(path)).exists()]
+    paths, lone = _files(arguments.dir), list(baselines_paths.lone_times(arguments.dir))
+    times = [beside for path in paths if (beside := baselines_paths.times_of(path)).exists()]
     found = [wrong for path in paths for wrong in _wrong(arguments.dir, path)]
     found += [(path, f"{path}: {_LONE}. Restore them, or let opprof baselines prune remove it") for path in lone]
     for _, said in found:
@@ -81,7 +82,7 @@ def _check(arguments: argparse.Namespace) -> bool:
 
 def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
     """Yield what is wrong with the file of calls at *path* and that of times beside it, and in which of them."""
-    beside, said = place.times_of(path), ""
+    beside, said = baselines_paths.times_of(path), ""
     try:
         if beside.exists():
             file.load_times(beside)
@@ -94,7 +95,7 @@ def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
         if str(error) != said:
             yield path, str(error)
         return
-    expected = place.path_of(root, content.environment, place.module_of(root, path))
+    expected = baselines_paths.path_of(root, content.environment, baselines_paths.module_of(root, path))
     if expected != path:
         yield path, f"{path}: is for {content.environment.full} and belongs in {expected.parent}"
     yield from ((beside, f"{beside}: {unused}") for unused in content.unused_times)
@@ -103,7 +104,7 @@ def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
 def _prune(arguments: argparse.Namespace) -> bool:
     paths = _files(arguments.dir)
     collected = _collect(arguments.pytest_args)
-    modules = {place.module_of(arguments.dir, path) for path in paths}
+    modules = {baselines_paths.module_of(arguments.dir, path) for path in paths}
     if modules and modules.isdisjoint(collected.tests):
         raise UsageError(
             f"pytest collected none of the {len(modules)} modules that have baselines in {arguments.dir}, so nothing"
@@ -128,9 +129,9 @@ def _prune(arguments: argparse.Namespace) -> bool:
             print(clean(f"{path}: {test}"))
         store.drop_tests(path, tests)
     for path, said in unused:
-        print(clean(f"{place.times_of(path)}: {said}"))
+        print(clean(f"{baselines_paths.times_of(path)}: {said}"))
         store.drop_tests(path, [])
-    lone = list(place.lone_times(arguments.dir))
+    lone = list(baselines_paths.lone_times(arguments.dir))
     for path in lone:
         print(clean(f"{path}: {_LONE}"))
     if not arguments.dry_run:
@@ -191,4 +192,4 @@ def _files(root: Path) -> list[Path]:
         raise UsageError(
             f"there is no folder {root}; name another with --dir, or record baselines: pytest --opprof-update"
         )
-    return list(place.files(root))
+    return list(baselines_paths.files(root))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
-from ..profile import query
 from ..profile.saved import SavedProfile, communicates
 from ..readers import formats
 from ..report import listing
 from ..units import format_ns
-from . import read
+from ..verdict import query
+from . import reading
 
 if TYPE_CHECKING:
     from ..verdict.budgets import Budget
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     check = commands.add_parser("check", help="judge a saved profile by a budget; exit 1 when it is exceeded")
     check.add_argument("file", type=Path)
-    read.add_source(check)
+    reading.add_source(check)
     check.add_argument(
         "--budget",
         action="append",
@@ -44,13 +44,13 @@ def _run(arguments: argparse.Namespace) -> bool:
 
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
     broken, cut = False, list[formats.Found]()
-    for found, saved in read.read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
-        remarks = read.remarks(saved)
+    for found, saved in reading.read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
+        remarks = reading.remarks(saved)
         try:
             text, exceeded = _judged(found, saved, budget, arguments)
         except OpprofError:
             for remark in remarks:
-                read.say(found, remark)
+                reading.say(found, remark)
             raise
         print("\n".join(map(listing.clean, [*text.splitlines(), *(f"note: {remark}" for remark in remarks)])))
         broken = broken or exceeded
@@ -65,8 +65,8 @@ def _judged(
 ) -> tuple[str, bool]:
     """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for what cannot be judged."""
     from ..report.failure import failure
-    from ..results.judged import JudgedWindow
-    from ..results.window import BODY, WindowNumbers
+    from ..results.judged_window import JudgedWindow
+    from ..results.window_result import BODY, WindowNumbers
 
     named = [*budget.ops, *(budget.only or ()), *(budget.top or ())]
     if named and saved.inferred_types and not arguments.allow_inferred:

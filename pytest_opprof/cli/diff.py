@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ..errors import TraceError, UsageError
 from ..report import listing
 from ..units import parse_duration, parse_share, plural
-from . import read
+from . import reading
 
 if TYPE_CHECKING:
-    from ..results.judged import JudgedWindow
+    from ..results.judged_window import JudgedWindow
     from ..verdict.compare import Diff
-    from ..verdict.judgement import Judgement
-    from ..verdict.tolerances import Limits
-    from .sides import Kept, Side
+    from ..verdict.tolerances import Tolerances
+    from ..verdict.verdicts import TimingVerdict
+    from .diff_sides import Kept, Side
 
 _WHAT = (
     "compare two of saved profiles, runs (--opprof-json) and baseline files; exit 1 when the second is worse, 2 when"
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
         parser = commands.add_parser(name, help=text, description=_WHAT)
         parser.add_argument("base", type=Path, help="what was before")
         parser.add_argument("now", type=Path, help="what is now")
-        read.add_source(parser)
+        reading.add_source(parser)
         add_argument = parser.add_argument
         add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
         add_argument("--base-rank", metavar="N", help="another rank of the profile before")
@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     """Compare the two; return whether the second is worse."""
     # Imported here, with NumPy behind it: to show a profile needs none of it.
-    from .sides import side
+    from .diff_sides import side
 
     if arguments.name == "judge":
         print("opprof: judge is called diff now, and compares more than runs", file=sys.stderr)
@@ -65,28 +65,28 @@ def _run(arguments: argparse.Namespace) -> bool:
 
 def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     """Compare a profile with another one, or with a window of a run or baseline."""
-    from ..results.judged import JudgedWindow
+    from ..results.judged_window import JudgedWindow
     from ..verdict.compare import compare
-    from ..verdict.judgement import Judgement, Verdict
     from ..verdict.stored_rule import Rule, judge, unjudged
-    from ..verdict.tolerances import Limits
+    from ..verdict.tolerances import Tolerances
+    from ..verdict.verdicts import TimingVerdict, Verdict
 
     before, after = (each.only(arguments.test, arguments.window) for each in (base, now))
     floor_ns = parse_duration(arguments.floor or "20 us", "--floor")
     tolerance = parse_share(arguments.tolerance or "10%", "--tolerance")
     op_tolerance = parse_share(arguments.op_tolerance, "--op-tolerance") if arguments.op_tolerance else tolerance
-    limits = Limits(tolerance, floor_ns, op_tolerance, floor_ns, 0.0025)
-    old, new = before.entry.runs, after.entry.runs
+    tolerances = Tolerances(tolerance, floor_ns, op_tolerance, floor_ns, 0.0025)
+    old, new = before.entry.processes, after.entry.processes
     if not old and not new:
-        timing = Judgement(Verdict.OK)  # there are calls alone, and they are compared
+        timing = TimingVerdict(Verdict.OK)  # there are calls alone, and they are compared
     elif not old or not new:
         timing = unjudged(f"the profile {'after' if old else 'before'} has no times", new, old)
     elif old[0].rounds != new[0].rounds:
         why = f"the fastest of {old[0].rounds} steps is not that of {new[0].rounds}"
         timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     else:
-        timing = judge(old, new, Rule(limits, 1, 1, 1))
-    window = JudgedWindow(after.numbers, diff=compare(before.entry.calls, after.entry.calls, timing, limits))
+        timing = judge(old, new, Rule(tolerances, 1, 1, 1))
+    window = JudgedWindow(after.numbers, diff=compare(before.entry.calls, after.entry.calls, timing, tolerances))
     assert window.diff is not None
     if arguments.format == "json":
         print(listing.document({**_both(base, before, now, after), **_plain(window.diff)}))
@@ -114,7 +114,7 @@ def _both(base: Side, before: Kept, now: Side, after: Kept) -> dict[str, Any]:
 
 
 def _text(both: dict[str, Any], window: JudgedWindow, steps: int, top: int, style: str) -> Iterator[str]:
-    from ..report.table import table
+    from ..report.op_table import table
 
     assert window.diff is not None
     base, now = both["base"], both["now"]
@@ -134,21 +134,21 @@ def _text(both: dict[str, Any], window: JudgedWindow, steps: int, top: int, styl
 
 def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     """Compare the windows that two runs or baselines have in common."""
-    from ..results.judged import JudgedWindow
-    from ..results.run import WORDS, status
-    from ..results.window import titled
+    from ..results.judged_window import JudgedWindow
+    from ..results.run_result import WORDS, status
+    from ..results.window_result import titled
     from ..verdict.compare import compare_counts_first
-    from ..verdict.judgement import Verdict
     from ..verdict.tolerances import STORED
+    from ..verdict.verdicts import Verdict
 
     top = 5 if arguments.top is None else arguments.top
-    limits = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
+    tolerances = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
     base, now = base.beside(now), now.beside(base)
     windows: dict[tuple[str, str], JudgedWindow] = {}
     for key in (key for key in now.windows if key in base.windows):
         before, after = base.windows[key], now.windows[key]
-        timing = _timing(before, after, limits, arguments.ignore_noise)
-        diff = compare_counts_first(before.entry.calls, after.entry.calls, timing, limits, top)
+        timing = _timing(before, after, tolerances, arguments.ignore_noise)
+        diff = compare_counts_first(before.entry.calls, after.entry.calls, timing, tolerances, top)
         windows[key] = JudgedWindow(after.numbers, diff=diff)
     if not windows:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
@@ -173,11 +173,11 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     return worse
 
 
-def _timing(before: Kept, after: Kept, limits: Limits, ignore_noise: bool) -> Judgement:
+def _timing(before: Kept, after: Kept, tolerances: Tolerances, ignore_noise: bool) -> TimingVerdict:
     from ..profile.timings import without_noise
-    from ..verdict.judgement import Verdict, undecided
     from ..verdict.stored_rule import Rule, judge, unjudged
     from ..verdict.tolerances import MOST_PROCESSES, PROCESSES
+    from ..verdict.verdicts import Verdict, undecided
 
     common = next((machine for machine in after.machines if machine in before.machines), None)
     environments = [kept.numbers.environment.environment.full for kept in (before, after)]
@@ -190,7 +190,7 @@ def _timing(before: Kept, after: Kept, limits: Limits, ignore_noise: bool) -> Ju
     old, new = before.runs(common or ""), after.runs(common or "")
     if ignore_noise:
         old, new = list(map(without_noise, old)), list(map(without_noise, new))
-    found = judge(old, new, Rule(limits))
+    found = judge(old, new, Rule(tolerances))
     if not found.settled and found.verdict is Verdict.SLOWER:
         needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
         why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
@@ -200,8 +200,8 @@ def _timing(before: Kept, after: Kept, limits: Limits, ignore_noise: bool) -> Ju
 
 def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: str) -> Iterator[str]:
     from ..report.failure import failure
-    from ..results.window import titled
-    from ..verdict.judgement import Verdict
+    from ..results.window_result import titled
+    from ..verdict.verdicts import Verdict
 
     for (test, _), window in windows.items():
         title = titled(test, window.name)

@@ -12,13 +12,13 @@ from .. import errors
 from ..errors import UsageError
 from ..ops import names as ops_names
 from ..ops.dtypes import is_dtype
-from ..profile import query
-from ..profile.query import Question, Side
 from ..profile.saved import OUTSIDE, SavedKernel, SavedProfile
 from ..readers import formats
 from ..report import listing
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
-from . import read
+from ..verdict import query
+from ..verdict.query import Question, Side
+from . import reading
 
 _NOT_OF_KERNELS: Mapping[str, object] = {
     **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
         description="Filters do not change the totals above the table. Times have units: 100us, 1.5ms.",
     )
     show.add_argument("file", type=Path, help="a profile, or a folder with one")
-    read.add_source(show)
+    reading.add_source(show)
     _add_question(show)
     show.set_defaults(run=_run)
 
@@ -73,7 +73,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds."""
-    profiles = read.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps)
     answers = [_answer(found, saved, arguments) for found, saved in profiles]
     if arguments.kernels and not any(_kernels(saved, arguments.name) for _, saved in profiles):
         # A table of ops without rows has totals above it; here there is nothing.
@@ -95,21 +95,21 @@ def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Names
     for question in questions:
         _check_known(saved, question)
     for doubt in _doubts(saved, questions[0]):
-        read.say(found, doubt)
+        reading.say(found, doubt)
     if arguments.format in ("table", "markdown") and not arguments.only_ops:
         return "\n".join([*([str(found)] if whose else []), *_text(saved, questions, arguments)])
     columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
     answers = [query.answer(saved, question) for question in questions]
     for question, lines in zip(questions, answers):
         if not lines:
-            read.say(found, _nothing(saved, question))
+            reading.say(found, _nothing(saved, question))
     if arguments.format == "json":
         return {
             **whose,
             **_document(saved, questions, [listing.rows_json(lines, columns) for lines in answers], arguments),
         }
     if arguments.copy_time:
-        read.say(found, _copy_line(query.copy_time(saved, questions[0])))
+        reading.say(found, _copy_line(query.copy_time(saved, questions[0])))
     if arguments.format == "csv":
         marked = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
         return listing.one_csv([listing.rows_csv(lines, mark, columns) for lines, mark in zip(answers, marked)])
@@ -186,7 +186,7 @@ def _document(
         "communication_ns": query.communication(saved),
         "step_ns": list(saved.step_ns) if saved.step_ns else None,
         "peak_memory": saved.peak_memory,
-        "remarks": read.remarks(saved),
+        "remarks": reading.remarks(saved),
         **dict(zip(("rows", "host_rows"), rows)),
     }
     if arguments.copy_time:
@@ -272,7 +272,7 @@ def _kernels_answer(
         text = nothing or listing.kernels_text(kernels, arguments.format)
         return "\n".join([*map(str, list(whose.values())[:1]), text])
     if nothing and whose:
-        read.say(found, nothing)
+        reading.say(found, nothing)
     if arguments.format == "csv":
         return listing.kernels_csv(kernels, whose)
     return {**whose, "source": saved.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}

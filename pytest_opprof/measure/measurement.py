@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from ..backends.contract import Backend
 from ..backends.registry import threads_limited
 from ..errors import UsageError
-from ..machine.core import Core
+from ..machine.cpu_core import Core
 from ..verdict.tolerances import LEAST_ROUNDS
-from .plan import Plan
+from .plan import TestPlan
 from .recorder import Recorder, is_in_use
 from .window import OPEN, Window
 
@@ -19,7 +19,7 @@ from .window import OPEN, Window
 class Measurement:
     """What one test measures: its recorder and its windows."""
 
-    def __init__(self, plan: Plan, backends: list[Backend], aliases: Mapping[str, str], judges: bool) -> None:
+    def __init__(self, plan: TestPlan, backends: list[Backend], aliases: Mapping[str, str], judges: bool) -> None:
         """*judges*: whether this run compares what it measures."""
         self.plan = plan
         self.judges = judges

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..backends.contract import Options, Timing, Watched
 from ..verdict.budgets import Budget
-from ..verdict.tolerances import Limits
+from ..verdict.tolerances import Tolerances
 
 Update = Literal["", "all", "new"]
 Noise = Literal["warn", "fail", "ignore"]
@@ -24,7 +24,7 @@ class Settings:
     """None: chosen by what the process uses."""
     timing: Timing
     numpy: Watched
-    limits: Limits
+    tolerances: Tolerances
     threads: int
     """How many an op may use where times are judged; 0: as many as it likes."""
     processes: int | None
@@ -44,8 +44,10 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TestPlan:
     """How one test is to be measured and judged: its marks over the settings."""
+
+    __test__ = False  # pytest: this is no test class
 
     budget: Budget
     marked: bool
@@ -55,7 +57,7 @@ class Plan:
     warmup: int
     backends: tuple[str, ...] | None
     options: Options
-    limits: Limits
+    tolerances: Tolerances
     threads: int
     top: int
     baseline: bool

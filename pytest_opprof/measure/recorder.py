@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from ..backends.contract import Backend, Options
 from ..backends.failures import entered, failure, failures_of, noted_on
 from ..errors import BackendError, NothingMeasured, OpprofError, UsageError
-from ..machine.core import Core, yardstick_ns
+from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.load import waited_ns
 from ..profile.assembly import assemble
 from ..profile.event_log import EventLog

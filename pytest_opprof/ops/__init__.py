@@ -1,4 +1,5 @@
 """What raw names mean: canonical ops, dtypes, kernels and calls of CUDA, events of PyTorch. Imports `errors` alone.
 
-A new name of an op goes into the table of its framework in `tables`; a name of a CUDA kernel into `cuda_kernels`.
+A new name of an op goes into the table of its framework in `tables` (of JAX into `tables.jax_xla`), a name of a CUDA
+kernel into `cuda_kernels`. `vocabulary` says which names count in a way of their own, `names` what comes of both.
 """

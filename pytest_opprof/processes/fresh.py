@@ -9,10 +9,10 @@ from typing import NoReturn
 import pytest
 from msgspec import Struct, convert, to_builtins
 
-from ..machine.core import LOOKING_PATIENCE_S, Core
-from ..results.run import TestRecord
+from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
+from ..results.run_result import TestRecord
 from ..results.test_id import id_of
-from ..results.window import WindowResult
+from ..results.window_result import WindowResult
 from .parent import Parent, why
 from .this_run import CORE
 

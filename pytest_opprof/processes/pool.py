@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from ..baselines.entry import Entry, entry_of
+from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
-from ..machine.core import Core
+from ..machine.cpu_core import Core
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .fresh import Measured
@@ -31,7 +31,7 @@ _STAYING = PROCESSES - 1
 class Answer:
     """What a fresh process measured of a test."""
 
-    windows: Mapping[str, Entry]
+    windows: Mapping[str, WindowBaseline]
     """By window, what a baseline would keep."""
     why: str
     """What went wrong; empty if nothing did."""

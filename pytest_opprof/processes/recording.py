@@ -8,17 +8,18 @@ from time import monotonic
 import pytest
 from msgspec.structs import replace
 
-from ..baselines.entry import Entry, entry_of
+from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..profile.calls import in_all
-from ..profile.timings import Run, disturbances
+from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
-from ..results.run import TestRecord
-from ..results.window import WindowResult, titled
+from ..results.run_result import TestRecord
+from ..results.window_result import WindowResult, titled
 from ..units import plural
-from ..verdict.stored_rule import STORED_RULE, clean_processes, is_steady
+from ..verdict.noise import clean_processes, is_steady
+from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 from .pool import Answer, Pool
 from .this_run import say
@@ -85,7 +86,7 @@ class Recording:
             if self._settings.update and not said:
                 said = True
                 say(self._config, f"opprof: calls are recorded; times of {plural(len(lacking), 'window')} follow")
-            first = 1 + min(len(window.result.runs) for window in lacking)
+            first = 1 + min(len(window.result.processes) for window in lacking)
             if judged and first > processes and self._watch.busy():
                 break  # what more processes measure would be refused with the rest
             # One beyond *processes* makes up for another, and may be enough.
@@ -142,9 +143,9 @@ class _Window:
         """What is kept of it."""
         return self.test.windows[self._index]
 
-    def keep(self, runs: Sequence[Run]) -> None:
+    def keep(self, runs: Sequence[ProcessTimes]) -> None:
         """Keep what these processes timed, and nothing else."""
-        self.test.windows[self._index] = replace(self.result, runs=tuple(runs))
+        self.test.windows[self._index] = replace(self.result, processes=tuple(runs))
 
     @property
     def title(self) -> str:
@@ -153,7 +154,7 @@ class _Window:
 
     def lacks(self, processes: int, judged: bool) -> bool:
         """Tell whether it needs one more process: of twice as many, where too few were left alone or are alike."""
-        runs = self.result.runs
+        runs = self.result.processes
         usable = [run for run in runs if not run.disturbed]
         few = len(usable) < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
         few = few or not is_steady(usable)
@@ -169,14 +170,14 @@ class _Window:
         if is_timed(self.result) and not self.lost:
             self._add_times(number, entry)
 
-    def _add_times(self, number: int, entry: Entry) -> None:
-        before, after = self._seen[0].runs, entry.runs
+    def _add_times(self, number: int, entry: WindowBaseline) -> None:
+        before, after = self._seen[0].processes, entry.processes
         if entry.calls != self._seen[0].calls:
             self.lost = f"other ops ran in process {number}"
         elif not after or len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
             self.lost = f"other rounds or ops were timed in process {number}"
         else:
-            self.keep([*self.result.runs, *after])
+            self.keep([*self.result.processes, *after])
 
     def keep_calls_that_vary(self) -> dict[str, tuple[int, int]]:
         """Keep, and return, the fewest and the most calls of the ops whose calls differ between processes."""
@@ -201,7 +202,7 @@ def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:
     if busy and windows:
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
     for window in windows:
-        runs = window.result.runs
+        runs = window.result.processes
         clean = clean_processes(runs)
         if not busy and clean < STORED_RULE.least_base_processes:
             what = disturbances(runs) or "its rounds shared their core with others"

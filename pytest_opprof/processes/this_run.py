@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from ..machine.core import Core
+from ..machine.cpu_core import Core
 
 ARGUMENTS = "opprof-arguments"
 """Where a worker of pytest-xdist finds the arguments of the run."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallRange:
     """Calls in one round: the fewest and the most of all rounds."""
 
     least: int
@@ -36,16 +36,16 @@ class Calls:
         return f"{self.most}" if self.least == self.most else f"{self.least}..{self.most}"
 
 
-def in_all(processes: Sequence[Mapping[str, Calls]]) -> dict[str, Calls]:
+def in_all(processes: Sequence[Mapping[str, CallRange]]) -> dict[str, CallRange]:
     """Return the calls of each op in all *processes*; they vary where the most of a round is not the same in each."""
     found = {}
     for op in dict.fromkeys(op for calls in processes for op in calls):
-        calls = [each.get(op, Calls(0, 0)) for each in processes]
+        calls = [each.get(op, CallRange(0, 0)) for each in processes]
         varies = len({each.most for each in calls}) > 1
-        found[op] = Calls(min(each.least for each in calls), max(each.most for each in calls), varies)
+        found[op] = CallRange(min(each.least for each in calls), max(each.most for each in calls), varies)
     return found
 
 
-def calls_of(profile: OpProfile) -> dict[str, Calls]:
+def calls_of(profile: OpProfile) -> dict[str, CallRange]:
     """Return the calls of each op."""
-    return {stats.op: Calls(stats.fewest_calls, stats.most_calls) for stats in profile.ops}
+    return {stats.op: CallRange(stats.fewest_calls, stats.most_calls) for stats in profile.ops}

@@ -18,7 +18,7 @@ OUTSIDE = "(outside ops)"
 """In place of an op: what a round takes on a CPU beside its ops."""
 
 
-def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | None:
+def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> ProcessTimes | None:
     """Return what *profile* timed; None where it has no times.
 
     On a CPU the whole (if *wall*) is the wall time of a round, and what ops do not take of it is `OUTSIDE`;
@@ -33,8 +33,8 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> Run | Non
         ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
         total = profile.host_ns
     if not works_on_host(profile.environment):
-        return Run(total, ops, threads=threads, disturbed=profile.disturbed)
-    return Run(total, ops, profile.wait_ns, profile.yardstick_ns, threads)
+        return ProcessTimes(total, ops, threads=threads, disturbed=profile.disturbed)
+    return ProcessTimes(total, ops, profile.wait_ns, profile.yardstick_ns, threads)
 
 
 def works_on_host(environment: Environment) -> bool:
@@ -42,12 +42,12 @@ def works_on_host(environment: Environment) -> bool:
     return environment.device == "cpu"
 
 
-def disturbances(runs: Iterable[Run]) -> str:
+def disturbances(runs: Iterable[ProcessTimes]) -> str:
     """Return in words what disturbed any of the processes."""
     return "; ".join(dict.fromkeys(what for run in runs for what in run.disturbed))
 
 
-def incomparable(runs: Sequence[Run]) -> str:
+def incomparable(runs: Sequence[ProcessTimes]) -> str:
     """Return why the runs cannot be compared with each other: the first is what the others should be like."""
     for what in ("rounds", "threads"):
         values = list(dict.fromkeys(getattr(run, what) for run in runs))
@@ -57,7 +57,7 @@ def incomparable(runs: Sequence[Run]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProcessTimes:
     """The rounds of one window in one process; times in ns, one a round.
 
     The process is the unit of judging, not the round: two processes of the same code differ by 1.5 % (median) to 9 %
@@ -93,6 +93,6 @@ class Run:
         return {*range(self.rounds)} - waited - slow - {i - 1 for i in slow}
 
 
-def without_noise(run: Run) -> Run:
+def without_noise(run: ProcessTimes) -> ProcessTimes:
     """Return *run* without what tells how noisy it was: all of its rounds count."""
     return replace(run, wait_ns=(), yardstick_ns=(), disturbed=())

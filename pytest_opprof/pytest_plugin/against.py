@@ -16,33 +16,33 @@ from typing import Any
 import pytest
 from msgspec import convert, structs, to_builtins
 
-from ..baselines.entry import Entry, entry_of
+from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
-from ..measure.plan import Plan
-from ..processes import pairs as turns
+from ..measure.plan import TestPlan
+from ..processes import turns
 from ..processes.child import Command, terminated_as_by_ctrl_c
-from ..processes.pairs import Answer, side_command
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
+from ..processes.turns import Answer, side_command
 from ..processes.worktree import Worktree, worktree
 from ..profile.calls import in_all
-from ..profile.timings import Run, without_noise
-from ..results.judged import JudgedWindow
-from ..results.run import TestRecord
+from ..profile.timings import ProcessTimes, without_noise
+from ..results.judged_window import JudgedWindow
+from ..results.run_result import TestRecord
 from ..results.test_id import split_id
-from ..results.window import WindowResult
+from ..results.window_result import WindowResult
 from ..units import plural
 from ..verdict.compare import Diff, compare_counts_first
-from ..verdict.judgement import Judgement
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
-from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Limits
+from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
+from ..verdict.verdicts import TimingVerdict
 from .marks import plan_of
 from .options import settings_of
 from .outcome import concluded
 
 _HERE = "the working tree"
-_Windows = dict[str, Entry]
+_Windows = dict[str, WindowBaseline]
 """What a process did, by window."""
 
 
@@ -264,9 +264,9 @@ class Found:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
         report.opprof = to_builtins(structs.replace(record, outcome=report.outcome))
 
-    def _compared(self, test: str, result: WindowResult, plan: Plan) -> JudgedWindow:
+    def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name
-        window = JudgedWindow(result, runs=tuple(after for _, after in self._runs(test, name)))
+        window = JudgedWindow(result, processes=tuple(after for _, after in self._runs(test, name)))
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
         return replace(window, diff=self._diff(test, name, plan))
@@ -281,24 +281,24 @@ class Found:
         outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
 
-    def _diff(self, test: str, window: str, plan: Plan) -> Diff:
+    def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
         pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
         before, after = (in_all([pair[side][window].calls for pair in pairs]) for side in (0, 1))
-        timing = self._timing(test, window, plan.limits)
-        return replace(compare_counts_first(before, after, timing, plan.limits, plan.top), than=self._revision)
+        timing = self._timing(test, window, plan.tolerances)
+        return replace(compare_counts_first(before, after, timing, plan.tolerances, plan.top), than=self._revision)
 
-    def _timing(self, test: str, window: str, limits: Limits) -> Judgement:
+    def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
         pairs = self._runs(test, window)
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:
             return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
-        return judge_pairs(pairs, limits)
+        return judge_pairs(pairs, tolerances)
 
-    def _runs(self, test: str, window: str) -> list[tuple[Run, Run]]:
+    def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
         """Return what each pair of processes timed of a window."""
-        both = [[windows[window].runs for windows in pair if window in windows] for pair in self._windows[test]]
+        both = [[windows[window].processes for windows in pair if window in windows] for pair in self._windows[test]]
         return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
 
 

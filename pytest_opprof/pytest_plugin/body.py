@@ -10,9 +10,9 @@ import pytest
 from ..errors import NothingMeasured, OpprofError, UsageError
 from ..measure.measurement import Measurement
 from ..measure.window import LEFT, OPEN, Window
-from ..results.run import TestRecord
+from ..results.run_result import TestRecord
 from ..results.test_id import id_of
-from ..results.window import BODY
+from ..results.window_result import BODY
 
 RECORD = pytest.StashKey[TestRecord]()
 """What is kept of a test, until its report has it."""

@@ -20,9 +20,9 @@ from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report.summary import Summary
-from ..results.run import TestRecord, write
+from ..results.run_result import TestRecord, write
 from ..results.test_id import split_id
-from ..results.window import titled
+from ..results.window_result import titled
 from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES
 from .options import shown

@@ -16,7 +16,7 @@ from ..measure.measurement import Measurement
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
 from ..processes.this_run import CORE
-from ..results.window import BODY
+from ..results.window_result import BODY
 from .marks import plan_of
 from .options import default_warmup, settings_of
 

@@ -10,28 +10,28 @@ from time import monotonic
 import pytest
 
 from ..backends.registry import hints
-from ..baselines.entry import Entry
+from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, NothingMeasured
-from ..machine.cpu import machine
+from ..machine.identity import machine
 from ..measure.measurement import Measurement
-from ..measure.plan import Plan, Settings
+from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window
 from ..processes.pool import Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
-from ..profile.calls import Calls, calls_of
+from ..profile.calls import CallRange, calls_of
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
-from ..profile.timings import Run, run_of, without_noise, works_on_host
+from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
-from ..results.judged import JudgedWindow
+from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
-from ..results.window import BODY, WindowNumbers
+from ..results.window_result import BODY, WindowNumbers
 from ..verdict.compare import compare_counts_first, excuse, unseen
-from ..verdict.judgement import Judgement, undecided
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
+from ..verdict.verdicts import TimingVerdict, undecided
 from .marks import plan_of
 
 LOOKING_S = 300
@@ -91,12 +91,12 @@ class Judging:
         """
         plan, others = plan_of(item), _profiles(again)
 
-        def with_other_times(window: JudgedWindow, base: Entry) -> JudgedWindow:
+        def with_other_times(window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
             other = others.get(window.name)
             if other is None or calls_of(other) != window.numbers.calls:
                 return window
-            run = run_of(other, window.runs[0].threads)
-            return self._compared(replace(window, runs=(run,)), base, plan) if run else window
+            run = run_of(other, window.processes[0].threads)
+            return self._compared(replace(window, processes=(run,)), base, plan) if run else window
 
         return self._each(item, windows, _unsettled, with_other_times)
 
@@ -127,7 +127,7 @@ class Judging:
         item: pytest.Item,
         windows: Iterable[JudgedWindow],
         concerns: Callable[[JudgedWindow], bool],
-        change: Callable[[JudgedWindow, Entry], JudgedWindow],
+        change: Callable[[JudgedWindow, WindowBaseline], JudgedWindow],
     ) -> list[JudgedWindow]:
         """Return the reports, those of windows that it *concerns* changed, given their baselines."""
         found = []
@@ -137,7 +137,7 @@ class Judging:
         return found
 
     def _report(
-        self, item: pytest.Item, plan: Plan, name: str, profile: OpProfile, limited: bool, threads: int
+        self, item: pytest.Item, plan: TestPlan, name: str, profile: OpProfile, limited: bool, threads: int
     ) -> JudgedWindow:
         where = (profile.environment, *split_id(id_of(item)))
         base, broken_file = None, ""
@@ -152,7 +152,7 @@ class Judging:
         run = run_of(profile, threads)
         runs = (run,) if run else ()
         numbers = WindowNumbers.of(name, profile)
-        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", runs=runs)
+        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs)
         if base:
             lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
@@ -161,10 +161,10 @@ class Judging:
         missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
         return replace(report, no_baseline=missing)
 
-    def _compared(self, report: JudgedWindow, base: Entry, plan: Plan) -> JudgedWindow:
-        return _with_timing(report, base, plan, self._timing(base, report.runs, plan))
+    def _compared(self, report: JudgedWindow, base: WindowBaseline, plan: TestPlan) -> JudgedWindow:
+        return _with_timing(report, base, plan, self._timing(base, report.processes, plan))
 
-    def _timing(self, base: Entry, runs: Sequence[Run], plan: Plan) -> Judgement:
+    def _timing(self, base: WindowBaseline, runs: Sequence[ProcessTimes], plan: TestPlan) -> TimingVerdict:
         before = base.times.get(machine(), ())
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
@@ -180,7 +180,7 @@ class Judging:
             return unjudged("its calls vary from run to run", runs)
         if self._settings.noise == "ignore":
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
-        return judge(before, runs, Rule(plan.limits))
+        return judge(before, runs, Rule(plan.tolerances))
 
     def _confirmed(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports: of windows with more calls with what a fresh process says of them.
@@ -233,7 +233,7 @@ class Judging:
             if self.looking_left_s < 0:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
                 return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
-            number = max(len(window.runs) for window in windows)
+            number = max(len(window.processes) for window in windows)
             say(self._config, f"opprof: {id_of(item)} looks slower; measuring it in process {number + 1}")
             begin = monotonic()
             try:
@@ -245,7 +245,7 @@ class Judging:
             windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
         return windows
 
-    def _with(self, plan: Plan, again: Answer, window: JudgedWindow, base: Entry) -> JudgedWindow:
+    def _with(self, plan: TestPlan, again: Answer, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
         """Return the report of a window that looks slower with what one more process timed."""
         entry = again.windows.get(window.name)
         if entry is None:
@@ -253,13 +253,13 @@ class Judging:
             return _undecided(plan, f"a fresh process did not measure it{said}", window, base)
         if entry.calls != window.numbers.calls:
             return _undecided(plan, "a fresh process ran other ops", window, base)
-        runs = (*window.runs, *entry.times.get(machine(), ()))
-        if len(runs) == len(window.runs):
+        runs = (*window.processes, *entry.times.get(machine(), ()))
+        if len(runs) == len(window.processes):
             return _undecided(plan, "a fresh process timed nothing", window, base)
-        return self._compared(replace(window, runs=runs), base, plan)
+        return self._compared(replace(window, processes=runs), base, plan)
 
 
-def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: Entry) -> JudgedWindow:
+def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
     """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
     seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
     if len(seen) < len(looks) or not looks:
@@ -267,7 +267,7 @@ def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: E
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     if excused := excuse(base.calls, window.numbers.calls, seen):
         return replace(window, excused=excused)
-    there = {op: seen[0].get(op, Calls(0, 0)) for op in window.more_calls}
+    there = {op: seen[0].get(op, CallRange(0, 0)) for op in window.more_calls}
     now = window.numbers.calls
     if all(there[op].most == now[op].most for op in there):
         return replace(window, looked="the same alone in a fresh process")
@@ -275,15 +275,15 @@ def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: E
     return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
 
 
-def _undecided(plan: Plan, why: str, window: JudgedWindow, base: Entry) -> JudgedWindow:
+def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
     """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
     assert window.diff is not None  # or it would not look slower
     why = f"looks slower, and could not be measured again: {why}"
     return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
 
-def _with_timing(window: JudgedWindow, base: Entry, plan: Plan, timing: Judgement) -> JudgedWindow:
-    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.limits, plan.top)
+def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
+    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top)
     return replace(window, diff=diff)
 
 

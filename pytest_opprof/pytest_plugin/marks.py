@@ -12,15 +12,15 @@ import pytest
 from .. import errors
 from ..backends.contract import Options
 from ..errors import UsageError
-from ..measure.plan import Plan, Settings
+from ..measure.plan import Settings, TestPlan
 from ..verdict.budgets import Budget
 from .options import _LIMITS, _backends, _count, _threads, _timing, _watched, default_warmup, settings_of
 
-_PLAN = pytest.StashKey[tuple[list[pytest.Mark], Plan]]()
+_PLAN = pytest.StashKey[tuple[list[pytest.Mark], TestPlan]]()
 """The plan of a test, and the marks that it is of: a fixture may add some."""
 
 
-def plan_of(item: pytest.Item) -> Plan:
+def plan_of(item: pytest.Item) -> TestPlan:
     """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
     budgets, marks = _marks(item, "op_budget"), _marks(item, "opprof")
     known, plan = item.stash.get(_PLAN, ([], None))
@@ -40,7 +40,7 @@ def plan_of(item: pytest.Item) -> Plan:
     return plan
 
 
-def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> Plan:
+def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> TestPlan:
     given: dict[str, Any] = {}
     for mark in marks:
         if mark.args not in ((), (False,)):
@@ -62,7 +62,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
     timing = _timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
-    return Plan(
+    return TestPlan(
         budget=Budget() if left_out else budget,
         marked=marked,
         measured=marked or (settings.everything and not left_out),
@@ -75,7 +75,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
             memory=budget.needs_memory,
             numpy=_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
         ),
-        limits=settings.limits.with_given(given, lambda key: f"opprof({key}=)"),
+        tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
         threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
         top=_count(given.get("top", settings.top), "opprof(top=)", 0),
         baseline=baseline and not left_out,

@@ -13,13 +13,13 @@ from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BackendError, OpprofError, UsageError
 from ..machine.allocator import keep_memory
-from ..machine.cpu import machine
+from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.this_run import CORE
 from ..report.summary import Summary
-from ..results.judged import DEPENDS, JudgedWindow
+from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..units import plural
 from ..verdict.tolerances import LEAST_ROUNDS

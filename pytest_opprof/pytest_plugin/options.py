@@ -31,7 +31,7 @@ def _settings(config: pytest.Config) -> Settings:
         backends=_backends(_value(config, "backend"), "--opprof-backend"),
         timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
         numpy=_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
-        limits=(PAIRS if config.option.opprof_against else STORED).with_given(
+        tolerances=(PAIRS if config.option.opprof_against else STORED).with_given(
             {key: _value(config, key) for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
         ),
         threads=_threads(_value(config, "threads") or "1", "--opprof-threads"),

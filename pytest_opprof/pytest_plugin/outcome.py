@@ -6,23 +6,23 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..machine.cpu import machine
-from ..measure.plan import Plan, Settings
+from ..machine.identity import machine
+from ..measure.plan import Settings, TestPlan
 from ..report.failure import cause, failure
-from ..report.table import kernels, table
-from ..results.judged import JudgedWindow
-from ..results.run import TestRecord, status
+from ..report.op_table import kernels, table
+from ..results.judged_window import JudgedWindow
+from ..results.run_result import TestRecord, status
 from ..results.test_id import command
-from ..results.window import titled
+from ..results.window_result import titled
 from ..units import format_share
-from ..verdict.judgement import Verdict
 from ..verdict.tolerances import LEAST_STORED
+from ..verdict.verdicts import Verdict
 
 
 def concluded(
     test: str,
     windows: Sequence[JudgedWindow],
-    plan: Plan,
+    plan: TestPlan,
     settings: Settings,
     verbosity: int,
     broken: Mapping[str, str] | None = None,
@@ -71,8 +71,8 @@ _NARROW = (
 )
 
 
-def _is_too_narrow(window: JudgedWindow, plan: Plan, settings: Settings) -> bool:
-    return window.times_judged and plan.limits.tolerance < LEAST_STORED and not settings.against
+def _is_too_narrow(window: JudgedWindow, plan: TestPlan, settings: Settings) -> bool:
+    return window.times_judged and plan.tolerances.tolerance < LEAST_STORED and not settings.against
 
 
 def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from ..baselines.stale import Collected
 from ..baselines.store import Store
-from ..machine.core import Core
+from ..machine.cpu_core import Core
 from ..machine.load import RUN
 from ..processes.fresh import Fresh
 from ..processes.parent import Parent

@@ -10,12 +10,12 @@ from typing import Protocol, cast
 
 from ..errors import TraceError, UsageError, suggestion
 from ..profile.saved import SavedProfile
-from . import others
+from . import not_profiles
 from .shared.options import Options
 from .shared.place import Place
 
 FORMATS = {
-    "opprof": "opprof",
+    "opprof": "own_format",
     "megengine": "megengine.graph",
     "megengine_timeline": "megengine.timeline",
     "mindspore": "mindspore.cpu",
@@ -79,7 +79,7 @@ def find(place: Place, source: str | None = None) -> list[Found]:
 
     Raises TraceError when there is none, saying what was looked for.
     """
-    if wrong := _no_place(place) or others.explained(place) or _no_utf8(place):
+    if wrong := _no_place(place) or not_profiles.explained(place) or _no_utf8(place):
         raise TraceError(f"{place}: {wrong}")
     formats = tuple(FORMATS) if source is None else (source,)
     if source is not None and not place.is_folder:
@@ -176,7 +176,7 @@ def _not_read(place: Place) -> str:
             place.beginning()
     except TraceError as error:
         return f". {error}"
-    wrong = others.explained(place) or _no_utf8(place) or _explained(place)
+    wrong = not_profiles.explained(place) or _no_utf8(place) or _explained(place)
     return f". {place} {wrong}" if wrong else ""
 
 
@@ -190,6 +190,6 @@ def _why(place: Place) -> str:
     beginning = place.beginning()
     if not beginning:
         return ": it is empty"
-    if unknown := others.unknown_timeline(place):
+    if unknown := not_profiles.unknown_timeline(place):
         return unknown
     return f". It begins with {beginning[:40].decode('utf-8', 'backslashreplace')!r}"

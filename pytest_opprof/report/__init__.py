@@ -1,4 +1,5 @@
-"""What people read: the message of a failing test, tables, lists. Imports `baselines` and what is below.
+"""What people read: the message of a failing test, tables, lists, the end of a run.
 
-A column of the failing table goes into `table`, one of ``opprof show`` into `listing`.
+Imports `baselines` and what is below. A column of the failing table goes into `op_table`, one of ``opprof show`` into
+`listing`.
 """

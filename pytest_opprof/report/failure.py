@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..profile.environment import Environment
-from ..results.judged import JudgedWindow
-from ..results.window import titled
-from .table import table
+from ..results.judged_window import JudgedWindow
+from ..results.window_result import titled
+from .op_table import table
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _RAISE = "raise the limit in its op_budget mark"

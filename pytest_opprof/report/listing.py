@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..profile.op_key import Shape
-from ..profile.query import Line
 from ..profile.saved import SavedKernel
 from ..units import format_bytes, format_flops, format_ns, format_share
+from ..verdict.query import Line
 
 FORMATS = ("table", "markdown", "json", "csv")
 COLUMNS = tuple(Line.__dataclass_fields__)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..backends.registry import hints, load_all
 from ..errors import OpprofError
 from ..measure.plan import Settings
-from ..results.run import WORDS, Status, TestRecord
+from ..results.run_result import WORDS, Status, TestRecord
 from ..units import plural
 
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"

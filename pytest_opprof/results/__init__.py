@@ -1,4 +1,5 @@
 """What windows, tests and runs came to, and the JSON in which that travels. Imports `measure`, `readers` and below.
 
-A new figure of a window that `--opprof-json` is to show goes into `run`, and into its schema.
+A new figure of a window that `--opprof-json` is to show is a field in `window_result`; `make schemas` writes its
+schema.
 """

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ops import names
-from ..profile.calls import Calls
+from ..profile.calls import CallRange
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .findings import Finding
-from .judgement import Judgement, Times, Verdict
-from .tolerances import Limits, is_vague
+from .tolerances import Tolerances, is_vague
+from .verdicts import Times, TimingVerdict, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class Row:
     """One op before and now; times are of the round that stands for all (`Times`), None where not known."""
 
     op: str
-    base_calls: Calls | None
-    now_calls: Calls | None
+    base_calls: CallRange | None
+    now_calls: CallRange | None
     base_ns: int | None
     now_ns: int | None
     verdict: Verdict
@@ -60,8 +60,8 @@ class Diff:
     rows: tuple[Row, ...]
     """The most damaging first."""
     total: Row
-    timing: Judgement
-    limits: Limits
+    timing: TimingVerdict
+    tolerances: Tolerances
     wall: bool = False
     """Whether the total is wall time, not the sum of the ops."""
     top: int = 0
@@ -146,7 +146,7 @@ class Diff:
             case Verdict.MORE | Verdict.FEWER:
                 return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
             case _:
-                limit = self.limits.tolerance if row is self.total else self.limits.of(row.op)
+                limit = self.tolerances.tolerance if row is self.total else self.tolerances.of(row.op)
                 return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
 
     def _confirmed(self, row: Row) -> str:
@@ -183,7 +183,11 @@ _WORST_FIRST = (
 
 
 def compare(
-    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+    base: Mapping[str, CallRange],
+    now: Mapping[str, CallRange],
+    timing: TimingVerdict,
+    tolerances: Tolerances,
+    top: int = 0,
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
@@ -199,17 +203,17 @@ def compare(
             one_sided = (before.ns(op) is None) is not (after.ns(op) is None)
             otherwise = timing.verdict if unjudged else Verdict.OK
             verdict = timing.ops.get(op, Verdict.INCOMPARABLE if one_sided else otherwise)
-            why = "" if op in timing.ops else limits.excuse(op, before, after, timing.intervals.get(op))
+            why = "" if op in timing.ops else tolerances.excuse(op, before, after, timing.intervals.get(op))
         why = "not judged" if why and unjudged else why
-        change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), limits.of(op))
+        change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change))
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
-    change = _change(base_ns, now_ns, timing.intervals.get(None), limits.tolerance)
+    change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
     total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
-    return Diff(tuple(rows), total, timing, limits, OUTSIDE in after.ops_ns, top)
+    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top)
 
 
 def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:
@@ -221,17 +225,23 @@ def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float
 
 
 def compare_counts_first(
-    base: Mapping[str, Calls], now: Mapping[str, Calls], timing: Judgement, limits: Limits, top: int = 0
+    base: Mapping[str, CallRange],
+    now: Mapping[str, CallRange],
+    timing: TimingVerdict,
+    tolerances: Tolerances,
+    top: int = 0,
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower where there are more calls, which take more time anyway."""
-    diff = compare(base, now, timing, limits, top)
+    diff = compare(base, now, timing, tolerances, top)
     if diff.verdict not in (Verdict.NEW, Verdict.MORE) or timing.why:
         return diff
-    shown = Judgement(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, limits, top)
+    shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
+    return compare(base, now, shown, tolerances, top)
 
 
-def excuse(base: Mapping[str, Calls], now: Mapping[str, Calls], looks: Sequence[Mapping[str, Calls]]) -> str:
+def excuse(
+    base: Mapping[str, CallRange], now: Mapping[str, CallRange], looks: Sequence[Mapping[str, CallRange]]
+) -> str:
     """Return why a window with more calls *now* than its *base* is no worse; empty if it is.
 
     *looks* are its calls in a fresh process: the first time, when nothing ran before, and the second. What the first
@@ -248,7 +258,7 @@ def excuse(base: Mapping[str, Calls], now: Mapping[str, Calls], looks: Sequence[
     return ""
 
 
-def unseen(base: Mapping[str, Calls], now: Mapping[str, Calls], places: Sequence[str] = ()) -> str:
+def unseen(base: Mapping[str, CallRange], now: Mapping[str, CallRange], places: Sequence[str] = ()) -> str:
     """Return why fewer calls *now* are no improvement: they may have run unseen. Empty where nothing says so.
 
     *places* are those from which on a backend saw nothing of what it had seen before.
@@ -263,7 +273,7 @@ def unseen(base: Mapping[str, Calls], now: Mapping[str, Calls], places: Sequence
     return ""
 
 
-def _on_calls(base: Mapping[str, Calls], now: Mapping[str, Calls]) -> dict[str, Verdict]:
+def _on_calls(base: Mapping[str, CallRange], now: Mapping[str, CallRange]) -> dict[str, Verdict]:
     return {op: _by_calls(base.get(op), now.get(op)) for op in {*base, *now}}
 
 
@@ -271,7 +281,7 @@ _UNKNOWN = Times(0, {})
 _UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)
 
 
-def _by_calls(base: Calls | None, now: Calls | None) -> Verdict:
+def _by_calls(base: CallRange | None, now: CallRange | None) -> Verdict:
     if base is None:
         return Verdict.NEW if now else Verdict.OK  # `OUTSIDE` is no op
     calls = now.most if now else 0

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import median
 
-from ..profile.timings import Run, disturbances, incomparable
-from .judgement import Judgement, Times, Verdict, undecided, worst
+from ..profile.timings import ProcessTimes, disturbances, incomparable
 from .tolerances import (
     AGREE,
     AGREE_BY,
@@ -25,18 +24,21 @@ from .tolerances import (
     OPS_AGREE_BY,
     PAIRS,
     SUSPICIOUS,
-    Limits,
+    Tolerances,
     judged,
 )
+from .verdicts import Times, TimingVerdict, Verdict, undecided, worst
 
 
-def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks: tuple[int, int] = LOOKS) -> Judgement:
+def judge_pairs(
+    pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances = PAIRS, looks: tuple[int, int] = LOOKS
+) -> TimingVerdict:
     """Compare two versions whose processes ran in *pairs*, taking turns round by round: (before, after) each.
 
     The change of a pair is the median of the ratios of its rounds; of all pairs, their Hodges-Lehmann mean.
     """
     if why := incomparable([run for pair in pairs for run in pair]) or ("" if pairs else "no times were measured"):
-        return Judgement(Verdict.INCOMPARABLE, why)
+        return TimingVerdict(Verdict.INCOMPARABLE, why)
     ratios = [_Ratios.of(before, after) for before, after in pairs]
     last = len(pairs) >= looks[1]
     base = _typical([before for before, _ in pairs])
@@ -50,9 +52,9 @@ def judge_pairs(pairs: Sequence[tuple[Run, Run]], limits: Limits = PAIRS, looks:
         if len(each) >= LEAST_PAIRS
         for low, high in [interval(each)]
     }
-    found = replace(judged(base, now, limits, len(pairs)), in_pairs=True, intervals=intervals)
+    found = replace(judged(base, now, tolerances, len(pairs)), in_pairs=True, intervals=intervals)
     if not last:
-        suspicious = abs(total - 1) >= SUSPICIOUS * limits.tolerance or found.ops
+        suspicious = abs(total - 1) >= SUSPICIOUS * tolerances.tolerance or found.ops
         return replace(found, settled=len(pairs) >= looks[0] and not suspicious)
     clean = sum(ratio.clean for ratio in ratios)
     if found.verdict is not Verdict.OK and clean < looks[0]:
@@ -109,7 +111,7 @@ class _Ratios:
     clean: bool
 
     @classmethod
-    def of(cls, before: Run, after: Run) -> _Ratios:
+    def of(cls, before: ProcessTimes, after: ProcessTimes) -> _Ratios:
         """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few.
 
         A slow core is slow for both, as is a slow GPU: their rounds are a few milliseconds apart.
@@ -125,7 +127,7 @@ class _Ratios:
         )
 
 
-def _one_was_disturbed(before: Run, after: Run) -> bool:
+def _one_was_disturbed(before: ProcessTimes, after: ProcessTimes) -> bool:
     """Tell whether one process was disturbed and the other was not."""
     return bool(before.disturbed) is not bool(after.disturbed)
 
@@ -144,7 +146,7 @@ def _agreeing(logs: Sequence[float], verdict: Verdict, by: float) -> int:
     return sum(sign * log > math.log1p(by) for log in logs)
 
 
-def _typical(runs: Sequence[Run]) -> Times:
+def _typical(runs: Sequence[ProcessTimes]) -> Times:
     """Return the median of the medians."""
     ops = {op for run in runs for op in run.ops_ns}
     return Times(
@@ -153,7 +155,7 @@ def _typical(runs: Sequence[Run]) -> Times:
     )
 
 
-def _why_unclean(pairs: Sequence[tuple[Run, Run]], clean: int) -> str:
+def _why_unclean(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], clean: int) -> str:
     """Return why so few pairs are *clean*."""
     unlike = [run for pair in pairs if _one_was_disturbed(*pair) for run in pair]
     if unlike:

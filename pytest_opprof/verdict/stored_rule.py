@@ -6,34 +6,21 @@ to 67 % of unchanged tests slower; this one calls less than 0.5 %. `benchmarks/g
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..machine.core import YARDSTICK
-from ..profile.timings import Run, disturbances, incomparable
+from ..profile.timings import ProcessTimes, disturbances, incomparable
 from ..units import format_ns
-from .judgement import Judgement, Times, Verdict, undecided, worst
-from .tolerances import (
-    CLEAN_ROUNDS,
-    CLEAN_SHARE,
-    LEAST_PROCESSES,
-    LEAST_ROUNDS,
-    MOST_PROCESSES,
-    PROCESSES,
-    STEADY,
-    STORED,
-    TYPICAL,
-    Limits,
-    judged,
-)
+from .noise import clean_processes, is_clean, why_noisy, yardstick_limit_ns
+from .tolerances import LEAST_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES, PROCESSES, STORED, TYPICAL, Tolerances, judged
+from .verdicts import Times, TimingVerdict, Verdict, undecided, worst
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What `judge` asks of the samples, and how much it lets pass."""
 
-    limits: Limits = STORED
+    tolerances: Tolerances = STORED
     least_base_processes: int = 3
     least_rounds: int = LEAST_ROUNDS
     processes: int = PROCESSES
@@ -43,8 +30,8 @@ class Rule:
 STORED_RULE = Rule()
 
 
-def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> Judgement:
-    """Compare the fastest round of *now* with that of *base*, where each Run is a process.
+def judge(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule = STORED_RULE) -> TimingVerdict:
+    """Compare the fastest round of *now* with that of *base*, where each is a process.
 
     A window is called slower when the best of `Rule.processes` with clean rounds is slower, and each of them is slower
     than a typical process of *base*. Until then the judgement is not settled: measure in one more process. One process
@@ -53,68 +40,47 @@ def judge(base: Sequence[Run], now: Sequence[Run], rule: Rule = STORED_RULE) -> 
     """
     if why := _too_little(base, now, rule) or incomparable([*base, *now]):
         return unjudged(why, now)
-    found = _confirmed_by_ops(judged(fastest(base), fastest(now), rule.limits, len(now)), rule.limits)
-    if found.verdict is Verdict.SLOWER and any(_is_typical(run, base, rule.limits) for run in now):
+    found = _confirmed_by_ops(judged(fastest(base), fastest(now), rule.tolerances, len(now)), rule.tolerances)
+    if found.verdict is Verdict.SLOWER and any(_is_typical(run, base, rule.tolerances) for run in now):
         faster = {op: verdict for op, verdict in found.ops.items() if verdict is Verdict.FASTER}
         found = replace(found, verdict=worst(Verdict.OK, faster), total=Verdict.OK, ops=faster)
     if found.verdict is Verdict.OK:
         return found
-    yardstick_ns = _yardstick_limit_ns([*base, *now])
-    clean_base = [run for run in base if _is_clean(run, yardstick_ns)]
+    yardstick_ns = yardstick_limit_ns([*base, *now])
+    clean_base = [run for run in base if is_clean(run, yardstick_ns)]
     if len(clean_base) < rule.least_base_processes:
         was = "disturbed" if (why := disturbances(base)) else "recorded while the machine was busy"
         return undecided(found, f"the baseline was {was}{why and f' ({why})'}: record it again")
     if found.verdict is Verdict.FASTER:
         return found
-    found = _confirmed_by_base(found, base, rule.limits)
+    found = _confirmed_by_base(found, base, rule.tolerances)
     if found.verdict is not Verdict.SLOWER:
         return found
     clean = clean_processes(now, yardstick_ns)
     if clean < min(LEAST_PROCESSES, len(now)):
-        found = undecided(found, _why_noisy(now, clean, yardstick_ns))
-    needed = rule.most_processes if _differs(clean_base, rule.limits) else rule.processes
+        found = undecided(found, why_noisy(now, clean, yardstick_ns))
+    needed = rule.most_processes if _differs(clean_base, rule.tolerances) else rule.processes
     return replace(found, clean=clean, settled=clean >= needed or len(now) >= rule.most_processes)
 
 
-def _is_typical(run: Run, base: Sequence[Run], limits: Limits) -> bool:
+def _is_typical(run: ProcessTimes, base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:
     """Tell whether a process is nearly as fast as the second-best one of *base*: the best of five may be luck."""
     nearly = replace(
-        limits,
-        tolerance=TYPICAL * limits.tolerance,
-        op_tolerance=TYPICAL * limits.op_tolerance,
-        of_op={op: TYPICAL * tolerance for op, tolerance in limits.of_op.items()},
+        tolerances,
+        tolerance=TYPICAL * tolerances.tolerance,
+        op_tolerance=TYPICAL * tolerances.op_tolerance,
+        of_op={op: TYPICAL * tolerance for op, tolerance in tolerances.of_op.items()},
     )
     return judged(fastest(base, 1), fastest([run]), nearly, 1).verdict is not Verdict.SLOWER
 
 
-def unjudged(why: str, now: Sequence[Run], base: Sequence[Run] = ()) -> Judgement:
+def unjudged(why: str, now: Sequence[ProcessTimes], base: Sequence[ProcessTimes] = ()) -> TimingVerdict:
     """Return the times of samples that are not judged, to be shown; *base* is shown beside them if given."""
     before, after = (fastest(side) if side else None for side in (base, now))
-    return Judgement(Verdict.INCOMPARABLE, why, before, after, len(now))
+    return TimingVerdict(Verdict.INCOMPARABLE, why, before, after, len(now))
 
 
-def clean_processes(runs: Sequence[Run], yardstick_ns: float | None = None) -> int:
-    """Return how many processes had enough clean rounds, by the best yardstick of their own if none is given."""
-    yardstick_ns = _yardstick_limit_ns(runs) if yardstick_ns is None else yardstick_ns
-    return sum(_is_clean(run, yardstick_ns) for run in runs)
-
-
-def is_steady(runs: Sequence[Run]) -> bool:
-    """Tell whether the fastest processes took about the same time: then the best of them is as fast as this code is."""
-    fastest = sorted(min(run.total_ns) for run in runs)[:LEAST_PROCESSES] or [0]
-    return fastest[-1] - fastest[0] <= max(STEADY * fastest[0], STORED.floor_ns)
-
-
-def _is_clean(run: Run, yardstick_ns: float) -> bool:
-    return not run.disturbed and len(run.clean(CLEAN_SHARE, yardstick_ns)) >= CLEAN_ROUNDS * run.rounds
-
-
-def _yardstick_limit_ns(runs: Iterable[Run]) -> float:
-    """Return how long the fixed piece of work may take before a clean round, in ns; no limit where it was not done."""
-    return YARDSTICK * min((ns for run in runs for ns in run.yardstick_ns), default=math.inf)
-
-
-def fastest(runs: Sequence[Run], rank: int = 0) -> Times:
+def fastest(runs: Sequence[ProcessTimes], rank: int = 0) -> Times:
     """Return the fastest round of the fastest process, for the window and each op; with *rank* 1, of the second."""
     ops = sorted({op for run in runs for op in run.ops_ns})
     return Times(
@@ -127,7 +93,7 @@ def _ranked(values: Sequence[int], rank: int) -> int:
     return sorted(values)[min(rank, len(values) - 1)]
 
 
-def _too_little(base: Sequence[Run], now: Sequence[Run], rule: Rule) -> str:
+def _too_little(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule) -> str:
     """Return what was not measured often enough."""
     if not now:
         return "no times were measured"
@@ -141,7 +107,7 @@ def _too_little(base: Sequence[Run], now: Sequence[Run], rule: Rule) -> str:
     return ""
 
 
-def _confirmed_by_ops(found: Judgement, limits: Limits) -> Judgement:
+def _confirmed_by_ops(found: TimingVerdict, tolerances: Tolerances) -> TimingVerdict:
     """Return *found* without a slower whole where no op is slower: each op was as fast as before, in some round.
 
     Of a test whose processes differ by half, 18 % of unchanged runs were called slower without this, 6 % with it.
@@ -150,17 +116,17 @@ def _confirmed_by_ops(found: Judgement, limits: Limits) -> Judgement:
     both = base.ops_ns.keys() & now.ops_ns.keys() if base and now else ()
     if found.total is not Verdict.SLOWER or not base or not now or not both:
         return found
-    total = limits.verdict(*(sum(times.ops_ns[op] for op in both) for times in (base, now)))
+    total = tolerances.verdict(*(sum(times.ops_ns[op] for op in both) for times in (base, now)))
     return found if total is Verdict.SLOWER else replace(found, total=Verdict.OK, verdict=worst(Verdict.OK, found.ops))
 
 
-def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) -> Judgement:
+def _confirmed_by_base(found: TimingVerdict, base: Sequence[ProcessTimes], tolerances: Tolerances) -> TimingVerdict:
     """Return *found* without changes that would also call the second-best process of the baseline slower.
 
     Of tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and `_differs`,
     2 % with both; of the recorded samples no more than 0.07 % have no verdict for it.
     """
-    own = _second_best(base, limits)
+    own = _second_best(base, tolerances)
     total = Verdict.OK if own.total is Verdict.SLOWER else found.total
     ops = {op: verdict for op, verdict in found.ops.items() if own.ops.get(op) is not Verdict.SLOWER}
     if (verdict := worst(total, ops)) is Verdict.SLOWER:
@@ -171,31 +137,15 @@ def _confirmed_by_base(found: Judgement, base: Sequence[Run], limits: Limits) ->
     return undecided(found, f"only one of the baseline's {len(base)} processes {what}: record it again")
 
 
-def has_lone_best(base: Sequence[Run], limits: Limits) -> bool:
+def has_lone_best(base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:
     """Tell whether a baseline cannot be used to call anything slower: its own second-best process would be slower."""
-    return len(base) > 1 and _second_best(base, limits).verdict is Verdict.SLOWER
+    return len(base) > 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER
 
 
-def _second_best(base: Sequence[Run], limits: Limits) -> Judgement:
-    return judged(fastest(base), fastest(base, 1), limits, len(base))
+def _second_best(base: Sequence[ProcessTimes], tolerances: Tolerances) -> TimingVerdict:
+    return judged(fastest(base), fastest(base, 1), tolerances, len(base))
 
 
-def _differs(base: Sequence[Run], limits: Limits) -> bool:
+def _differs(base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:
     """Tell whether a process of the baseline would be called slower than its best: then more are needed now."""
-    return any(judged(fastest(base), fastest([run]), limits, 1).verdict is Verdict.SLOWER for run in base)
-
-
-def _why_noisy(runs: Sequence[Run], clean: int, yardstick_ns: float) -> str:
-    """Return why so few processes are *clean*: how many rounds waited, and how many had a slow core."""
-    rounds = sum(run.rounds for run in runs)
-    seen = {
-        "waited for a CPU": rounds - sum(len(run.clean(CLEAN_SHARE)) for run in runs),
-        f"had a core {YARDSTICK - 1:.0%} slower than at its best, by a fixed piece of work": sum(
-            ns > yardstick_ns for run in runs for ns in run.yardstick_ns
-        ),
-    }
-    said = ", ".join(f"{count} {what}" for what, count in seen.items() if count)
-    processes = f"{clean or 'no'} process{'es' * (clean > 1)}"
-    needed = math.ceil(CLEAN_ROUNDS * min(run.rounds for run in runs))
-    few = f"{processes} of {len(runs)} had {needed} clean rounds"
-    return "; ".join(filter(None, [disturbances(runs), f"{few}: of {rounds} rounds {said}" if said else few]))
+    return any(judged(fastest(base), fastest([run]), tolerances, 1).verdict is Verdict.SLOWER for run in base)

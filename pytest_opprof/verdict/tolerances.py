@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..units import format_ns, format_share, parse_duration, parse_share
-from .judgement import Judgement, Times, Verdict, worst
+from .verdicts import Times, TimingVerdict, Verdict, worst
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Tolerances:
     """How much a time may change. A change counts if it is beyond the relative and the absolute limit."""
 
     tolerance: float
@@ -58,33 +58,33 @@ class Limits:
         """Return the tolerance of *op*."""
         return self.of_op.get(op, self.op_tolerance)
 
-    def with_given(self, given: Mapping[str, Any], what: Callable[[str], str]) -> Limits:
+    def with_given(self, given: Mapping[str, Any], what: Callable[[str], str]) -> Tolerances:
         """Return these with the ``tolerance``, ``op_tolerance`` and ``floor`` that are *given*, as people write them.
 
         A wider tolerance of the whole is one of each op, too. *what* names a key in the error, a UsageError.
         """
-        limits = self
+        tolerances = self
         if given.get("tolerance") is not None:
             tolerance = parse_share(given["tolerance"], what("tolerance"))
-            limits = replace(limits, tolerance=tolerance, op_tolerance=max(tolerance, limits.op_tolerance))
+            tolerances = replace(tolerances, tolerance=tolerance, op_tolerance=max(tolerance, tolerances.op_tolerance))
         if given.get("floor") is not None:
-            limits = replace(limits, floor_ns=parse_duration(given["floor"], what("floor")))
+            tolerances = replace(tolerances, floor_ns=parse_duration(given["floor"], what("floor")))
         match given.get("op_tolerance"):
             case None:
-                return limits
+                return tolerances
             case Mapping() as by_op:
                 shares = {op: parse_share(share, f"{what('op_tolerance')} of {op!r}") for op, share in by_op.items()}
-                return replace(limits, of_op={**limits.of_op, **shares})
+                return replace(tolerances, of_op={**tolerances.of_op, **shares})
             case share:
-                return replace(limits, op_tolerance=parse_share(share, what("op_tolerance")), of_op={})
+                return replace(tolerances, op_tolerance=parse_share(share, what("op_tolerance")), of_op={})
 
 
-STORED = Limits(tolerance=0.13, floor_ns=2_000, op_tolerance=0.25, op_floor_ns=5_000, op_share=0.05)
+STORED = Tolerances(tolerance=0.13, floor_ns=2_000, op_tolerance=0.25, op_floor_ns=5_000, op_share=0.05)
 """Against a stored baseline. On 7 workloads in 4 conditions 1 of 11,200 comparisons of unchanged tests was called
 slower; +25 % was caught in 100 %, 96 % where the baseline was recorded under load. With an `op_share` of 2 %
 1.1 % of unchanged tests were called slower in one condition, with 4 % none; with 8 % an op of +50 % was caught in 90 %,
 with 5 % in 99.6 to 100 %. Below 10 % no stored baseline holds: +10 % was seen in 0 to 40 % of the cases."""
-PAIRS = Limits(tolerance=0.06, floor_ns=2_000, op_tolerance=0.15, op_floor_ns=5_000, op_share=0.02)
+PAIRS = Tolerances(tolerance=0.06, floor_ns=2_000, op_tolerance=0.15, op_floor_ns=5_000, op_share=0.02)
 """In pairs: 1 false alarm in 21,000 comparisons (3 at 5.5 %), +10 % caught in 99.3 to 100 %."""
 LEAST_STORED = 0.10
 """The smallest tolerance that a stored baseline can hold."""
@@ -129,16 +129,16 @@ def is_vague(between: tuple[float, float], tolerance: float) -> bool:
     return between[1] - between[0] > 2 * tolerance
 
 
-def judged(base: Times, now: Times, limits: Limits, processes: int) -> Judgement:
-    """Judge the time of the whole and of each op by *limits*."""
-    total = limits.verdict(base.total_ns, now.total_ns)
+def judged(base: Times, now: Times, tolerances: Tolerances, processes: int) -> TimingVerdict:
+    """Judge the time of the whole and of each op by *tolerances*."""
+    total = tolerances.verdict(base.total_ns, now.total_ns)
     ops = {
         op: verdict
         for op, ns in now.ops_ns.items()
         if op in base.ops_ns
-        and (verdict := limits.op_verdict(op, base.ops_ns[op], ns, base.total_ns)) is not Verdict.OK
+        and (verdict := tolerances.op_verdict(op, base.ops_ns[op], ns, base.total_ns)) is not Verdict.OK
     }
-    return Judgement(worst(total, ops), "", base, now, processes, True, total, ops)
+    return TimingVerdict(worst(total, ops), "", base, now, processes, True, total, ops)
 
 
 def beyond(base_ns: float, now_ns: float, tolerance: float, floor_ns: float) -> Verdict:

@@ -36,7 +36,7 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
 from pytest_opprof.profile.op_profile import MemoryUse, OpProfile
-from pytest_opprof.profile.timings import Run, run_of
+from pytest_opprof.profile.timings import ProcessTimes, run_of
 
 from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool
 from .nvml_stand_in import Nvml
@@ -129,7 +129,7 @@ def test_a_gpu_that_was_throttled_disturbed_the_window_and_the_times_of_its_proc
         said.reasons = 0x08
     what = ("GPU 0 was throttled: HW slowdown",)
     assert watch.profile.disturbed == what
-    assert run_of(watch.profile) == Run((2000,), {"my_kernel": (2000,)}, disturbed=what)
+    assert run_of(watch.profile) == ProcessTimes((2000,), {"my_kernel": (2000,)}, disturbed=what)
     assert watch.counts == {"my_kernel": 1}
     assert len(said.asked) == 2 * inside[0]
     with watch.ops():
@@ -285,7 +285,7 @@ def test_a_run_on_a_gpu_is_the_time_of_its_ops_and_nothing_of_the_host(gpu: Gpu,
     with watch.ops():
         gpu.launch("a", 40)
         gpu.launch("b", 2)
-    assert run_of(watch.profile) == Run((42,), {"a": (40,), "b": (2,)})
+    assert run_of(watch.profile) == ProcessTimes((42,), {"a": (40,), "b": (2,)})
 
 
 def test_two_windows_at_once_are_refused(backend: CudaBackend) -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_opprof.baselines.entry import Entry
-from pytest_opprof.profile.calls import Calls
-from pytest_opprof.profile.timings import OUTSIDE, Run, run_of
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -15,9 +15,9 @@ HERE = "CPU, 2 cores"
 
 def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round() -> None:
     profile = profile_of([("Cast", 5), ("Add", 7)], [("Cast", 6), ("Cast", 7), ("Add", 8)])
-    entry = Entry.of(replace(profile, yardstick_ns=(9, 8)), HERE, threads=1)
-    assert entry.calls == {"Cast": Calls(1, 2), "Add": Calls(1, 1)}
-    assert entry.times == {HERE: (Run((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, threads=1),)}
+    entry = WindowBaseline.of(replace(profile, yardstick_ns=(9, 8)), HERE, threads=1)
+    assert entry.calls == {"Cast": CallRange(1, 2), "Add": CallRange(1, 1)}
+    assert entry.times == {HERE: (ProcessTimes((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, threads=1),)}
     assert str(entry.calls["Cast"]) == "1..2"
 
 
@@ -27,7 +27,7 @@ CPU = replace(ENVIRONMENT, device="cpu")
 def test_what_the_host_waited_for_is_kept_for_a_cpu_and_not_for_an_accelerator() -> None:
     profile = replace(profile_of([("Add", 4_000)]), wait_ns=(3,), yardstick_ns=(9,))
     on_accelerator, on_cpu = run_of(profile), run_of(replace(profile, environment=CPU))
-    assert on_accelerator == Run((4_000,), {"Add": (4_000,)})
+    assert on_accelerator == ProcessTimes((4_000,), {"Add": (4_000,)})
     assert on_cpu is not None
     assert (on_cpu.wait_ns, on_cpu.yardstick_ns) == ((3,), (9,))
 
@@ -52,23 +52,23 @@ def test_wall_time_that_is_not_known_is_no_whole() -> None:
 def test_a_profile_without_times_has_none_to_keep() -> None:
     profile = profile_of([("Add", -1)])
     assert run_of(profile) is None
-    assert Entry.of(profile, HERE).times == {}
+    assert WindowBaseline.of(profile, HERE).times == {}
 
 
-def runs(ns: int, rounds: int = 10, processes: int = 3, threads: int = 1) -> tuple[Run, ...]:
-    return (Run((ns,) * rounds, {"Add": (ns,) * rounds}, threads=threads),) * processes
+def runs(ns: int, rounds: int = 10, processes: int = 3, threads: int = 1) -> tuple[ProcessTimes, ...]:
+    return (ProcessTimes((ns,) * rounds, {"Add": (ns,) * rounds}, threads=threads),) * processes
 
 
-OLD = Entry({"Add": Calls(1, 1)}, {HERE: runs(10), "Other": runs(99)})
+OLD = WindowBaseline({"Add": CallRange(1, 1)}, {HERE: runs(10), "Other": runs(99)})
 
 
 def test_an_update_with_other_calls_drops_every_time() -> None:
-    now = Entry({"Add": Calls(2, 2)}, {HERE: runs(20)})
+    now = WindowBaseline({"Add": CallRange(2, 2)}, {HERE: runs(20)})
     assert OLD.updated(now, HERE, times_changed=False) == now
 
 
 def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
-    assert OLD.updated(Entry(OLD.calls, {HERE: runs(11)}), HERE, times_changed=False) == OLD
+    assert OLD.updated(WindowBaseline(OLD.calls, {HERE: runs(11)}), HERE, times_changed=False) == OLD
 
 
 @pytest.mark.parametrize(
@@ -83,27 +83,32 @@ def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
     ids=["slower", "other rounds", "other threads", "too few processes", "none"],
 )
 def test_an_update_of_times_keeps_those_of_other_machines(
-    before: tuple[Run, ...], now: tuple[Run, ...], changed: bool
+    before: tuple[ProcessTimes, ...], now: tuple[ProcessTimes, ...], changed: bool
 ) -> None:
-    old = Entry(OLD.calls, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
-    assert old.updated(Entry(OLD.calls, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
+    old = WindowBaseline(OLD.calls, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
+    assert old.updated(WindowBaseline(OLD.calls, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
 
 
 def test_times_of_too_few_rounds_to_be_judged_are_not_taken_again_for_more_processes() -> None:
-    old = Entry(OLD.calls, {HERE: runs(10, rounds=9, processes=1)})
-    assert old.updated(Entry(OLD.calls, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False) == old
+    old = WindowBaseline(OLD.calls, {HERE: runs(10, rounds=9, processes=1)})
+    assert (
+        old.updated(WindowBaseline(OLD.calls, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False)
+        == old
+    )
 
 
 def test_an_update_on_another_machine_is_kept_beside() -> None:
-    now = Entry(OLD.calls, {"Third": runs(5)})
+    now = WindowBaseline(OLD.calls, {"Third": runs(5)})
     assert set(OLD.updated(now, "Third", times_changed=False).times) == {HERE, "Other", "Third"}
 
 
 def test_an_update_without_times_keeps_those_there_are() -> None:
-    assert OLD.updated(Entry(OLD.calls), HERE, times_changed=True) == OLD
+    assert OLD.updated(WindowBaseline(OLD.calls), HERE, times_changed=True) == OLD
 
 
 def test_an_update_forgets_times_of_other_calls() -> None:
-    old = Entry(OLD.calls, {"Other": runs(99)}, frozenset([HERE]))
-    assert old.updated(Entry(OLD.calls), HERE, times_changed=False) == Entry(OLD.calls, {"Other": runs(99)})
-    assert old.updated(Entry(OLD.calls, {HERE: runs(10)}), HERE, times_changed=False) == OLD
+    old = WindowBaseline(OLD.calls, {"Other": runs(99)}, frozenset([HERE]))
+    assert old.updated(WindowBaseline(OLD.calls), HERE, times_changed=False) == WindowBaseline(
+        OLD.calls, {"Other": runs(99)}
+    )
+    assert old.updated(WindowBaseline(OLD.calls, {HERE: runs(10)}), HERE, times_changed=False) == OLD

@@ -12,35 +12,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.baselines import file as baselines_file
-from pytest_opprof.baselines import place
-from pytest_opprof.baselines.entry import Baselines, Entry
-from pytest_opprof.baselines.format import CallsFile, TimesFile
+from pytest_opprof.baselines import paths
+from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.baselines.file_types import CallsFile, TimesFile
 from pytest_opprof.errors import BaselineError
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import OUTSIDE, Run
+from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.results import document as results_document
-from pytest_opprof.results.schema import problems
+from pytest_opprof.results.json_schema import problems
 
 HERE = "CPU, 2 cores"
 TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 SOME = Baselines(
     TORCH,
     {
-        "test_b[fp16]": {"body": Entry({"MatMul": Calls(3, 3), "Cast": Calls(10, 12)})},
+        "test_b[fp16]": {"body": WindowBaseline({"MatMul": CallRange(3, 3), "Cast": CallRange(10, 12)})},
         "TestA::test_a": {
-            "prefill": Entry(
-                {"Add": Calls(1, 1)},
+            "prefill": WindowBaseline(
+                {"Add": CallRange(1, 1)},
                 {
                     HERE: (
-                        Run(
+                        ProcessTimes(
                             (50_449, 50_449),
                             {"Add": (41_234, 40_999), OUTSIDE: (9_216, 9_450)},
                             (0, 7_125),
                             (30_120, 29_000),
                             1,
                         ),
-                        Run(
+                        ProcessTimes(
                             (51_000, 52_000),
                             {"Add": (41_000, 40_000), OUTSIDE: (10_000, 12_000)},
                             (0, 0),
@@ -108,20 +108,20 @@ TIMES = f"""{HEAD}\
 }}
 """
 TEST_A, TEST_B = SOME.tests["TestA::test_a"], SOME.tests["test_b[fp16]"]
-MORE_MATMUL = Entry({"MatMul": Calls(4, 4), "Cast": Calls(10, 12)})
+MORE_MATMUL = WindowBaseline({"MatMul": CallRange(4, 4), "Cast": CallRange(10, 12)})
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """Return the file of calls of SOME."""
-    path = place.path_of(tmp_path, TORCH, "tests/test_model.py")
+    path = paths.path_of(tmp_path, TORCH, "tests/test_model.py")
     baselines_file.save(path, SOME)
     return path
 
 
 def texts(path: Path) -> list[str]:
     """Return what the files of calls and of times hold."""
-    return [each.read_text(encoding="utf-8") for each in (path, place.times_of(path)) if each.exists()]
+    return [each.read_text(encoding="utf-8") for each in (path, paths.times_of(path)) if each.exists()]
 
 
 def test_files_are_sorted_with_one_op_a_line_and_times_rounded_to_what_is_meaningful(saved: Path) -> None:
@@ -132,15 +132,15 @@ def test_files_that_were_written_are_read_back_and_would_be_written_alike(saved:
     content = baselines_file.load(saved)
     assert content.unused_times == ()
     assert baselines_file.save(saved, content) == []
-    for each in (saved, place.times_of(saved)):
+    for each in (saved, paths.times_of(saved)):
         each.unlink()
-    assert baselines_file.save(saved, content) == [saved, place.times_of(saved)]
+    assert baselines_file.save(saved, content) == [saved, paths.times_of(saved)]
     assert texts(saved) == [CALLS, TIMES]
 
 
 def test_only_the_files_themselves_are_left_behind_and_none_with_nothing_in_it(saved: Path) -> None:
     assert sorted(os.listdir(saved.parent)) == ["test_model.py.json", "test_model.py.times.json"]
-    assert baselines_file.save(saved, Baselines(TORCH, {"test_b[fp16]": TEST_B})) == [saved, place.times_of(saved)]
+    assert baselines_file.save(saved, Baselines(TORCH, {"test_b[fp16]": TEST_B})) == [saved, paths.times_of(saved)]
     assert os.listdir(saved.parent) == ["test_model.py.json"]
     assert baselines_file.save(saved, Baselines(TORCH)) == [saved]
     assert os.listdir(saved.parent) == []
@@ -155,8 +155,8 @@ def test_a_changed_count_is_one_changed_line_of_the_file_that_is_reviewed(saved:
 def test_calls_in_a_layout_of_somebodys_own_stay_as_they_are_where_only_times_change(saved: Path) -> None:
     text = json.dumps(json.loads(CALLS), indent=4)
     saved.write_text(text)
-    place.times_of(saved).unlink()
-    assert baselines_file.save(saved, SOME) == [place.times_of(saved)]
+    paths.times_of(saved).unlink()
+    assert baselines_file.save(saved, SOME) == [paths.times_of(saved)]
     assert texts(saved) == [text, TIMES]
 
 
@@ -187,11 +187,13 @@ def test_an_interruption_between_both_files_leaves_times_that_are_not_used(
     assert texts(saved)[0] == CALLS
     assert texts(saved)[1] != TIMES
     left = baselines_file.load(saved)
-    assert left.tests["TestA::test_a"]["prefill"] == Entry({"Add": Calls(1, 1)}, mismatched=frozenset([HERE]))
+    assert left.tests["TestA::test_a"]["prefill"] == WindowBaseline(
+        {"Add": CallRange(1, 1)}, mismatched=frozenset([HERE])
+    )
     assert len(left.unused_times) == 1
 
 
-MORE_CALLS = Entry({"Add": Calls(2, 2)}, TEST_A["prefill"].times)
+MORE_CALLS = WindowBaseline({"Add": CallRange(2, 2)}, TEST_A["prefill"].times)
 
 
 @pytest.mark.processes
@@ -209,16 +211,21 @@ assert "jsonschema" not in sys.modules
 
 
 def test_a_missing_file_of_times_is_no_times(saved: Path) -> None:
-    place.times_of(saved).unlink()
+    paths.times_of(saved).unlink()
     content = baselines_file.load(saved)
     assert content.unused_times == ()
-    assert content.tests == {"TestA::test_a": {"prefill": Entry({"Add": Calls(1, 1)})}, "test_b[fp16]": TEST_B}
+    assert content.tests == {
+        "TestA::test_a": {"prefill": WindowBaseline({"Add": CallRange(1, 1)})},
+        "test_b[fp16]": TEST_B,
+    }
 
 
 def test_times_of_other_calls_are_not_used_and_that_is_said(saved: Path) -> None:
     saved.write_text(CALLS.replace('"Add": 1', '"Add": 2'))
     content = baselines_file.load(saved)
-    assert content.tests["TestA::test_a"]["prefill"] == Entry({"Add": Calls(2, 2)}, mismatched=frozenset([HERE]))
+    assert content.tests["TestA::test_a"]["prefill"] == WindowBaseline(
+        {"Add": CallRange(2, 2)}, mismatched=frozenset([HERE])
+    )
     assert content.unused_times == (
         "['times']['TestA::test_a']['prefill']['CPU, 2 cores']: is of other calls; pytest --opprof-update records it;"
         " opprof baselines prune removes it",
@@ -230,7 +237,7 @@ def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(sav
     document = json.loads(TIMES)
     machines = document["times"]["TestA::test_a"]["prefill"]
     machines["Other"] = {**machines[HERE], "calls_digest": "0"}
-    place.times_of(saved).write_text(json.dumps(document))
+    paths.times_of(saved).write_text(json.dumps(document))
     entry = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
     assert (set(entry.times), entry.mismatched) == ({HERE}, {"Other"})
 
@@ -239,9 +246,9 @@ def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(sav
     ("there", "instead"), [('"TestA::test_a"', '"test_c"'), ('"prefill"', '"decode"')], ids=["test", "window"]
 )
 def test_times_without_calls_are_not_used_and_that_is_said(saved: Path, there: str, instead: str) -> None:
-    place.times_of(saved).write_text(TIMES.replace(there, instead))
+    paths.times_of(saved).write_text(TIMES.replace(there, instead))
     content = baselines_file.load(saved)
-    assert content.tests["TestA::test_a"]["prefill"] == Entry({"Add": Calls(1, 1)})
+    assert content.tests["TestA::test_a"]["prefill"] == WindowBaseline({"Add": CallRange(1, 1)})
     (unused,) = content.unused_times
     assert unused.endswith("has no calls; opprof baselines prune removes it")
 
@@ -315,7 +322,7 @@ BROKEN_TIMES = [
     [*((False, *each) for each in BROKEN + BROKEN_CALLS), *((True, *each) for each in BROKEN + BROKEN_TIMES)],
 )
 def test_a_broken_file_is_one_clear_error(saved: Path, of_times: bool, content: bytes, message: str) -> None:
-    broken = place.times_of(saved) if of_times else saved
+    broken = paths.times_of(saved) if of_times else saved
     broken.write_bytes(content)
     with pytest.raises(BaselineError, match=message) as error:
         baselines_file.load(saved)
@@ -326,7 +333,7 @@ def test_a_broken_file_is_one_clear_error(saved: Path, of_times: bool, content: 
 
 @pytest.mark.parametrize("of_times", [False, True])
 def test_a_file_of_any_size_is_refused_without_being_read(saved: Path, of_times: bool) -> None:
-    with (place.times_of(saved) if of_times else saved).open("wb") as file:
+    with (paths.times_of(saved) if of_times else saved).open("wb") as file:
         file.truncate(results_document.MAX_BYTES + 1)
     with pytest.raises(BaselineError, match="larger than 64 MiB"):
         baselines_file.load(saved)
@@ -338,7 +345,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 
 names = st.text(max_size=12)
-calls = st.builds(lambda least, more: Calls(least, least + more), st.integers(1, 10**6), st.integers(0, 9))
+calls = st.builds(lambda least, more: CallRange(least, least + more), st.integers(1, 10**6), st.integers(0, 9))
 
 
 rounded_ns = st.builds(lambda digits, power: digits * 10**power, st.integers(0, 999), st.integers(0, 9))
@@ -346,7 +353,7 @@ rounded_ns = st.builds(lambda digits, power: digits * 10**power, st.integers(0, 
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> WindowBaseline:
     counted = draw(st.dictionaries(names, calls, max_size=4))
     rounds, processes = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     samples = st.lists(rounded_ns, min_size=rounds, max_size=rounds).map(tuple)
@@ -355,15 +362,15 @@ def entries(draw: st.DrawFn) -> Entry:
     threads = draw(st.integers(0, 64))
     timed = [*counted, *draw(st.sampled_from([[], [OUTSIDE]]))]
     measured = tuple(
-        Run(draw(samples), {op: draw(samples) for op in timed}, draw(waits), draw(yardstick), threads)
+        ProcessTimes(draw(samples), {op: draw(samples) for op in timed}, draw(waits), draw(yardstick), threads)
         for _ in range(processes)
     )
-    return Entry(counted, {HERE: measured} if draw(st.booleans()) else {})
+    return WindowBaseline(counted, {HERE: measured} if draw(st.booleans()) else {})
 
 
 @given(st.dictionaries(names, st.dictionaries(names, entries(), min_size=1, max_size=2), min_size=1, max_size=3))
 def test_any_baselines_survive_a_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, tests: dict[str, dict[str, Entry]]
+    tmp_path_factory: pytest.TempPathFactory, tests: dict[str, dict[str, WindowBaseline]]
 ) -> None:
     path = tmp_path_factory.mktemp("round-trip") / "a.json"
     written = baselines_file.save(path, Baselines(TORCH, tests))

@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, place
-from pytest_opprof.baselines.entry import Baselines, Entry
+from pytest_opprof.baselines import file, paths
+from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.stale import Collected, renamed, stale
 from pytest_opprof.baselines.store import Store
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
-KEPT = {"test_a[1]": {"body": Entry({"Add": Calls(1, 1)})}, "test_a[2]": {"body": Entry({"Add": Calls(1, 1)})}}
+KEPT = {
+    "test_a[1]": {"body": WindowBaseline({"Add": CallRange(1, 1)})},
+    "test_a[2]": {"body": WindowBaseline({"Add": CallRange(1, 1)})},
+}
 
 
 @pytest.fixture
@@ -21,13 +24,13 @@ def root(tmp_path: Path) -> Path:
     for module in ("test_m.py", "test_n.py"):
         (tmp_path / module).write_text("")
         for environment in (HERE, THERE):
-            file.save(place.path_of(tmp_path / "baselines", environment, module), Baselines(environment, KEPT))
+            file.save(paths.path_of(tmp_path / "baselines", environment, module), Baselines(environment, KEPT))
     return tmp_path
 
 
 def gone(root: Path, collected: Collected) -> list[str]:
     found = stale(root / "baselines", [HERE.folder], collected, Store(root / "baselines").at)
-    return [f"{place.module_of(root / 'baselines', path)}::{test}" for path, test in found]
+    return [f"{paths.module_of(root / 'baselines', path)}::{test}" for path, test in found]
 
 
 def collected(root: Path, *node_ids: str, asked: tuple[str, ...] = (), partial: bool = False) -> Collected:
@@ -68,12 +71,12 @@ def test_what_workers_collected_is_put_together(root: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_left_to_the_tests_that_need_it(root: Path) -> None:
-    place.path_of(root / "baselines", HERE, "test_m.py").write_text("{")
+    paths.path_of(root / "baselines", HERE, "test_m.py").write_text("{")
     assert gone(root, collected(root, "test_m.py::test_a[1]")) == []
 
 
 def test_a_module_elsewhere_is_not_called_gone_for_having_no_file_below_the_root(root: Path) -> None:
-    path = place.path_of(root / "baselines", HERE, "package.test_e")
+    path = paths.path_of(root / "baselines", HERE, "package.test_e")
     file.save(path, Baselines(HERE, KEPT))
     assert gone(root, collected(root)) == []
     assert gone(root, collected(root, "package.test_e::test_a[1]")) == ["package.test_e::test_a[2]"]
@@ -100,5 +103,5 @@ class TestRenamed:
         (root / "test_n.py").unlink()
         (root / "test_m.py").unlink()
         more = {**KEPT, "test_b": KEPT["test_a[1]"]}
-        file.save(place.path_of(root / "baselines", HERE, "test_m.py"), Baselines(HERE, more))
+        file.save(paths.path_of(root / "baselines", HERE, "test_m.py"), Baselines(HERE, more))
         assert self.found(root, "test_a[1]", "test_a[2]", "test_b") == [("test_m.py", "test_new.py", 3)]

@@ -7,19 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, place
-from pytest_opprof.baselines.entry import Baselines, Entry
+from pytest_opprof.baselines import file, paths
+from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.store import Store, _locked
 from pytest_opprof.errors import BaselineError, UsageError
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.timings import ProcessTimes
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
-ONE = Entry({"Add": Calls(1, 1)})
-TWO = Entry({"Add": Calls(2, 2)})
-TIMED = Entry({"Add": Calls(1, 1)}, {"CPU, 2 cores": (Run((4_000, 6_000), {"Add": (1_000, 2_000)}),)})
+ONE = WindowBaseline({"Add": CallRange(1, 1)})
+TWO = WindowBaseline({"Add": CallRange(2, 2)})
+TIMED = WindowBaseline(
+    {"Add": CallRange(1, 1)}, {"CPU, 2 cores": (ProcessTimes((4_000, 6_000), {"Add": (1_000, 2_000)}),)}
+)
 
 
 def test_an_entry_that_was_put_is_found_by_the_next_run(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_other_environments_stay_as_they_are_and_are_named(tmp_path: Path) -> No
 
 
 def test_a_broken_file_is_the_same_error_for_each_test_that_needs_it(tmp_path: Path) -> None:
-    path = place.path_of(tmp_path, HERE, "test_a.py")
+    path = paths.path_of(tmp_path, HERE, "test_a.py")
     path.parent.mkdir(parents=True)
     path.write_text("{")
     store = Store(tmp_path)
@@ -71,7 +73,7 @@ def test_a_broken_file_is_the_same_error_for_each_test_that_needs_it(tmp_path: P
 
 
 def test_a_file_of_another_environment_in_this_folder_is_an_error(tmp_path: Path) -> None:
-    file.save(place.path_of(tmp_path, HERE, "test_a.py"), Baselines(THERE, {"test_x": {"body": ONE}}))
+    file.save(paths.path_of(tmp_path, HERE, "test_a.py"), Baselines(THERE, {"test_x": {"body": ONE}}))
     with pytest.raises(BaselineError, match=r"holds baselines of torch 2.14.0.*its folder is that of torch 2.13.0"):
         Store(tmp_path).entry(HERE, "test_a.py", "test_x", "body")
 
@@ -90,14 +92,14 @@ def test_two_runs_at_a_time_lose_nothing_of_each_other(tmp_path: Path) -> None:
 WRITES = """
 import sys
 from pathlib import Path
-from pytest_opprof.baselines.entry import Entry
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.baselines.store import Store
 for number in range(50):
     store = Store(Path(sys.argv[1]))
     store.put(Environment((("torch", "2.13.0"),), "cpu", "x86_64"), "test_a.py", f"test_{sys.argv[2]}_{number}", "body",
-        Entry({"Add": Calls(1, 1)}))
+        WindowBaseline({"Add": CallRange(1, 1)}))
     store.save()
 """
 
@@ -107,7 +109,7 @@ def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_othe
     command = [sys.executable, "-c", WRITES, str(tmp_path)]
     writers = [subprocess.Popen([*command, each]) for each in ("x", "y")]
     assert [writer.wait() for writer in writers] == [0, 0]
-    content = Store(tmp_path).at(place.path_of(tmp_path, HERE, "test_a.py"))
+    content = Store(tmp_path).at(paths.path_of(tmp_path, HERE, "test_a.py"))
     assert isinstance(content, Baselines)
     assert content.tests.keys() == {f"test_{writer}_{number}" for writer in "xy" for number in range(50)}
 
@@ -139,11 +141,11 @@ class TestMove:
         found = []
         for environment in (HERE, THERE):
             folder = store.root / environment.folder
-            files = {path: file.load(path) for path in place.files(store.root) if folder in path.parents}
+            files = {path: file.load(path) for path in paths.files(store.root) if folder in path.parents}
             assert not any(content.unused_times for content in files.values())
-            modules = {place.module_of(store.root, path): content.tests for path, content in files.items()}
+            modules = {paths.module_of(store.root, path): content.tests for path, content in files.items()}
             found.append({f"{module}::{test}" for module, tests in modules.items() for test in tests})
-        assert list(place.lone_times(store.root)) == []
+        assert list(paths.lone_times(store.root)) == []
         return set.intersection(*found)
 
     @pytest.mark.parametrize(("old", "new"), [("old", "new"), ("old/test_a.py", "new/test_a.py")])

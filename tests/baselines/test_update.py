@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.baselines.update import Updates
-from pytest_opprof.profile.calls import Calls
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
-from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.run import TestRecord
-from pytest_opprof.results.window import BODY, WindowNumbers, WindowResult
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.window_result import BODY, WindowNumbers, WindowResult
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -34,22 +34,22 @@ def updates(pytester: pytest.Pytester) -> Any:
     return made
 
 
-def took(us: int, rounds: int = 10, **known: Any) -> Run:
-    return Run((us * 1_000,) * rounds, {"Add": (us * 1_000,) * rounds}, threads=1, **known)
+def took(us: int, rounds: int = 10, **known: Any) -> ProcessTimes:
+    return ProcessTimes((us * 1_000,) * rounds, {"Add": (us * 1_000,) * rounds}, threads=1, **known)
 
 
 def window(
-    name: str = BODY, adds: int = 1, rounds: int = 10, runs: tuple[Run, ...] = (), compared: bool = True
+    name: str = BODY, adds: int = 1, rounds: int = 10, runs: tuple[ProcessTimes, ...] = (), compared: bool = True
 ) -> WindowResult:
     profile = profile_of(*[[("Add", 5)] * adds] * rounds)
-    return JudgedWindow(WindowNumbers.of(name, profile), runs=runs).result(HERE, False, compared)
+    return JudgedWindow(WindowNumbers.of(name, profile), processes=runs).result(HERE, False, compared)
 
 
 def done(*windows: WindowResult, outcome: str = "passed") -> TestRecord:
     return TestRecord(id="test_m.py::test_a", status="ok", outcome=outcome, windows=list(windows))  # type: ignore[arg-type]
 
 
-def kept(root: Path, name: str = BODY) -> Entry | None:
+def kept(root: Path, name: str = BODY) -> WindowBaseline | None:
     return Store(root / "b").entry(ENVIRONMENT, "test_m.py", "test_a", name)
 
 
@@ -87,15 +87,15 @@ def test_other_calls_are_written_by_an_update_of_all_only(
     assert updates(update).changes_calls(other) is (update == "all")
     counts, _ = updates(update).write([other], times=True)
     assert counts[word] == 1
-    assert kept(pytester.path) == Entry({"Add": Calls(adds, adds)})
+    assert kept(pytester.path) == WindowBaseline({"Add": CallRange(adds, adds)})
 
 
 def test_new_ones_are_added_beside_old_ones_that_stay(updates: Any, pytester: pytest.Pytester) -> None:
     updates().write([done(window("a"))], times=True)
     counts, _ = updates("new").write([done(window("a", adds=2), window("b", adds=2))], times=True)
     assert counts == {"new": 1, "changed": 0, "unchanged": 0}
-    assert kept(pytester.path, "a") == Entry({"Add": Calls(1, 1)})
-    assert kept(pytester.path, "b") == Entry({"Add": Calls(2, 2)})
+    assert kept(pytester.path, "a") == WindowBaseline({"Add": CallRange(1, 1)})
+    assert kept(pytester.path, "b") == WindowBaseline({"Add": CallRange(2, 2)})
 
 
 def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_new(
@@ -103,7 +103,7 @@ def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_
 ) -> None:
     run = updates("new")
     run.write([done(window(runs=STEADY[:1]))], times=False)
-    assert kept(pytester.path) == Entry({"Add": Calls(1, 1)})
+    assert kept(pytester.path) == WindowBaseline({"Add": CallRange(1, 1)})
     assert run.write([done(window(runs=STEADY))], times=True)[0]["changed"] == 1
     entry = kept(pytester.path)
     assert entry is not None
@@ -115,7 +115,7 @@ def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_
 
 def test_times_of_few_rounds_are_not_kept(updates: Any, pytester: pytest.Pytester) -> None:
     updates().write([done(window(rounds=9, runs=tuple(took(100, rounds=9) for _ in range(3))))], times=True)
-    assert kept(pytester.path) == Entry({"Add": Calls(1, 1)})
+    assert kept(pytester.path) == WindowBaseline({"Add": CallRange(1, 1)})
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_times_of_few_rounds_are_not_kept(updates: Any, pytester: pytest.Pyteste
     ],
 )
 def test_times_stay_unless_nothing_can_be_judged_by_them(
-    updates: Any, pytester: pytest.Pytester, noise: str, runs: tuple[Run, ...], replaced: bool
+    updates: Any, pytester: pytest.Pytester, noise: str, runs: tuple[ProcessTimes, ...], replaced: bool
 ) -> None:
     updates(noise=noise).write([done(window(runs=runs))], times=True)
     now = done(window(runs=tuple(map(took, (103, 104, 105)))))

@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 
 import pytest_opprof
-from pytest_opprof.baselines import place
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines import paths
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.timings import ProcessTimes
 
 MACHINE = "CPU, 2 cores"
 ENVIRONMENT = {"arch": "x86_64", "device": "fake", "frameworks": {"fake": "1"}, "timing": "async"}
@@ -49,7 +49,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
         "findings": [],
         "times_changed": False,
         "times_judged": True,
-        "runs": [run] * processes,
+        "processes": [run] * processes,
         **other,
     }
 
@@ -199,11 +199,11 @@ def test_the_old_name_does_the_same_and_says_so(tmp_path: Path, capsys: pytest.C
 def baseline(root: Path, us: int, calls: int = 2, module: str = "t.py") -> Path:
     """Write the baseline of one test, recorded in five processes."""
     environment = Environment((("fake", "1"),), "fake", "x86_64", "async")
-    times = (Run((us * 1_000,) * 10, {"MatMul": (us * 1_000,) * 10}, threads=1),) * 5
+    times = (ProcessTimes((us * 1_000,) * 10, {"MatMul": (us * 1_000,) * 10}, threads=1),) * 5
     store = Store(root)
-    store.put(environment, module, "a", "body", Entry({"MatMul": Calls(calls, calls)}, {MACHINE: times}))
+    store.put(environment, module, "a", "body", WindowBaseline({"MatMul": CallRange(calls, calls)}, {MACHINE: times}))
     store.save()
-    return place.path_of(root, environment, module)
+    return paths.path_of(root, environment, module)
 
 
 def test_a_run_is_compared_with_the_baseline_of_its_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,7 +233,7 @@ def test_two_baselines_are_compared_wherever_they_lie(tmp_path: Path, capsys: py
 def test_of_the_two_files_of_a_baseline_that_of_calls_is_to_be_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = place.times_of(baseline(tmp_path, us=100))
+    times = paths.times_of(baseline(tmp_path, us=100))
     assert main(["diff", str(times), str(times)]) == 2
     assert "holds the times of baselines; name the file of their calls, t.py.json\n" in capsys.readouterr().err
 
@@ -280,7 +280,7 @@ def test_a_run_whose_gpu_was_throttled_is_no_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], side: str
 ) -> None:
     sides = {"base": window(100, 5), "now": window(130, 6)}
-    for run in sides[side]["runs"]:
+    for run in sides[side]["processes"]:
         run["disturbed"] = ["GPU 0 was throttled: HW slowdown"]
     document = json.loads(write(tmp_path / "run.json", a=sides[side]).read_text())
     jsonschema.validate(document, SCHEMA)

@@ -9,22 +9,24 @@ import pytest
 
 import pytest_opprof
 from pytest_opprof.backends.cuda import driver, nvml
-from pytest_opprof.baselines import file, place
-from pytest_opprof.baselines.entry import Baselines, Entry
+from pytest_opprof.baselines import file, paths
+from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.cli import main
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.timings import ProcessTimes
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
-RUN = Run((4, 6), {"MatMul": (1, 2), "Cast": (3, 4)})
-TIMED = Entry({"MatMul": Calls(3, 3), "Cast": Calls(1, 2)}, {"CPU, 2 cores": (RUN,) * 3, "CPU, 8 cores": (RUN,)})
+RUN = ProcessTimes((4, 6), {"MatMul": (1, 2), "Cast": (3, 4)})
+TIMED = WindowBaseline(
+    {"MatMul": CallRange(3, 3), "Cast": CallRange(1, 2)}, {"CPU, 2 cores": (RUN,) * 3, "CPU, 8 cores": (RUN,)}
+)
 
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    file.save(place.path_of(Path("baselines"), HERE, "test_m.py"), Baselines(HERE, {"test_a": {"body": TIMED}}))
+    file.save(paths.path_of(Path("baselines"), HERE, "test_m.py"), Baselines(HERE, {"test_a": {"body": TIMED}}))
     return tmp_path
 
 

@@ -17,7 +17,7 @@ import pytest
 from pytest_opprof.cli import main
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.readers import opprof
+from pytest_opprof.readers import own_format
 
 HERE = Environment((("made", "1"),), "cpu", "")
 RECORDS = (
@@ -47,7 +47,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def save(path: str, trace: SavedProfile) -> None:
-    Path(path).write_text(opprof.dump(trace), encoding="utf-8")
+    Path(path).write_text(own_format.dump(trace), encoding="utf-8")
 
 
 class TestShow:
@@ -570,7 +570,7 @@ def test_a_profile_that_takes_more_memory_than_the_bound_is_one_error(run: Run) 
     events = ",".join(f'{{"ph":"X","cat":"cpu_op","name":"a{n}","ts":{n},"dur":1}}' for n in range(100_000))
     Path("b.json").write_text(f'{{"schemaVersion":1,"traceEvents":[{events}]}}')
     code = (
-        "from pytest_opprof.cli import main, read; read.MOST_MEMORY = 64 << 20;"
+        "from pytest_opprof.cli import main, reading; reading.MOST_MEMORY = 64 << 20;"
         "raise SystemExit(main.main(['show', 'b.json']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -585,7 +585,7 @@ def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypa
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_opprof.readers.opprof.read", interrupted)
+    monkeypatch.setattr("pytest_opprof.readers.own_format.read", interrupted)
     assert run("convert", "a.json", "-o", "b.json") == (130, "", "opprof: interrupted\n")
     assert [path.name for path in Path().iterdir()] == ["a.json"]
 

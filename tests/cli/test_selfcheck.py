@@ -18,7 +18,7 @@ from pytest_opprof.cli.selfcheck import checks, command, workloads
 from pytest_opprof.cli.selfcheck.workloads import Clock, Sizes, Work
 from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.load import Watch
-from pytest_opprof.verdict.judgement import Judgement, Verdict
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 from ..backends.cuda_stand_in import Gpu
 from ..backends.test_cuda_backend import install
@@ -170,7 +170,7 @@ def use_base_then(monkeypatch: pytest.MonkeyPatch, device: Device, slower: float
     """Let the device change its speed once the runs to compare with were made."""
     judged = checks.Subject.judged
 
-    def changed(subject: checks.Subject, longer: bool = False) -> Judgement:
+    def changed(subject: checks.Subject, longer: bool = False) -> TimingVerdict:
         _ = subject._base
         device.slower = slower
         return judged(subject, longer)
@@ -184,7 +184,7 @@ def test_runs_that_are_faster_are_compared_once_more_and_then_decide_nothing(
 ) -> None:
     judged, left = checks.Subject.judged, iter(speeds)
 
-    def changed(subject: checks.Subject, longer: bool = False) -> Judgement:
+    def changed(subject: checks.Subject, longer: bool = False) -> TimingVerdict:
         device.slower = next(left, 0.7)
         _ = subject._base
         device.slower = next(left, 0.7)
@@ -207,7 +207,7 @@ def test_what_is_too_noisy_is_neither_a_pass_nor_a_failure(
     device: Device, report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        checks, "judge", lambda base, now, rule: Judgement(Verdict.NOISY, "no process had clean rounds")
+        checks, "judge", lambda base, now, rule: TimingVerdict(Verdict.NOISY, "no process had clean rounds")
     )
     code, lines, text = report()
     assert code == 2

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.machine import core as machine_core
+from pytest_opprof.machine import cpu_core as machine_core
 from pytest_opprof.machine import load as machine_load
 from pytest_opprof.machine.allocator import keep_memory
-from pytest_opprof.machine.core import Core, yardstick_ns
+from pytest_opprof.machine.cpu_core import Core, yardstick_ns
 from pytest_opprof.machine.load import Watch, waited_ns
 from pytest_opprof.machine.threads import threads_limited
 

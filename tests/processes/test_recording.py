@@ -8,39 +8,39 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
 from pytest_opprof.processes.pool import Answer
 from pytest_opprof.processes.recording import Recording
-from pytest_opprof.profile.calls import Calls
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
-from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.run import TestRecord
-from pytest_opprof.results.window import BODY, WindowNumbers
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.window_result import BODY, WindowNumbers
 
 from ..conftest import profile_of
 
 HERE = "CPU, 2 cores"
 NS = 100_000
-Does = Callable[[int, str], "Entry | Answer"]
+Does = Callable[[int, str], "WindowBaseline | Answer"]
 
 
-def took(ns: int = NS, rounds: int = 10, op: str = "Add", **known: Sequence[object]) -> Run:
-    return Run((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
+def took(ns: int = NS, rounds: int = 10, op: str = "Add", **known: Sequence[object]) -> ProcessTimes:
+    return ProcessTimes((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
 
 
-def timed(*runs: Run, **calls: int) -> Entry:
+def timed(*runs: ProcessTimes, **calls: int) -> WindowBaseline:
     """Return what a process measured: one call of Add in each round, unless other *calls* are given."""
-    return Entry({op: Calls(number, number) for op, number in (calls or {"Add": 1}).items()}, {HERE: runs})
+    return WindowBaseline({op: CallRange(number, number) for op, number in (calls or {"Add": 1}).items()}, {HERE: runs})
 
 
 def ran(name: str = "a", rounds: int = 10, windows: Sequence[str] = (BODY,), **known: str) -> TestRecord:
     """Return the record of a test of one Add in each round of each window."""
     profile = profile_of(*[[("Add", NS)]] * rounds)
-    judged = [JudgedWindow(WindowNumbers.of(window, profile), runs=(took(rounds=rounds),)) for window in windows]
+    judged = [JudgedWindow(WindowNumbers.of(window, profile), processes=(took(rounds=rounds),)) for window in windows]
     return TestRecord(
         id=f"t.py::{name}",
         status="ok",
@@ -120,7 +120,7 @@ def record(pytester: pytest.Pytester) -> Record:
 
 def processes(test: TestRecord) -> list[int]:
     """Return what the first round took in each process whose times are kept, in us."""
-    return [run.total_ns[0] // 1_000 for run in test.windows[0].runs]
+    return [run.total_ns[0] // 1_000 for run in test.windows[0].processes]
 
 
 # --- calls
@@ -212,13 +212,13 @@ def test_a_window_of_few_rounds_is_not_timed(record: Record) -> None:
     [
         (timed(took(rounds=9)), "other rounds or ops were timed in process 2"),
         (timed(took(op="Mul")), "other rounds or ops were timed in process 2"),
-        (Entry({"Add": Calls(1, 1)}), "other rounds or ops were timed in process 2"),
+        (WindowBaseline({"Add": CallRange(1, 1)}), "other rounds or ops were timed in process 2"),
         (timed(took(), Add=2), "other ops ran in process 2"),
         (Answer({}, "failed: it broke"), "it was not measured in process 2 (failed: it broke)"),
     ],
 )
 def test_a_test_that_is_another_elsewhere_loses_its_times_and_no_other_does(
-    record: Record, there: Entry | Answer, why: str
+    record: Record, there: WindowBaseline | Answer, why: str
 ) -> None:
     test, other = ran(), ran("b")
     found = record(lambda number, name: there if name == test.id else timed(took()))
@@ -228,7 +228,7 @@ def test_a_test_that_is_another_elsewhere_loses_its_times_and_no_other_does(
 
 
 def test_a_process_that_cannot_be_had_costs_all_times_and_is_one_error(record: Record) -> None:
-    def broken(number: int, test: str) -> Entry:
+    def broken(number: int, test: str) -> WindowBaseline:
         raise BackendError("it broke")
 
     tests = [ran(), ran("b")]

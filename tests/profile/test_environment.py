@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.machine.cpu import machine, model_of
+from pytest_opprof.machine.identity import machine, model_of
 from pytest_opprof.profile.environment import Environment
 
 
@@ -142,7 +142,7 @@ def test_the_model_of_a_processor_is_read_as_its_architecture_tells_it(cpuinfo: 
 def test_a_machine_of_unknown_model_is_like_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.cpu._CPUINFO", tmp_path / "none")
+    monkeypatch.setattr("pytest_opprof.machine.identity._CPUINFO", tmp_path / "none")
     monkeypatch.setattr(platform, "processor", lambda: said)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     seen = []
@@ -153,7 +153,7 @@ def test_a_machine_of_unknown_model_is_like_no_other(
 
 
 def test_a_system_without_cpuinfo_may_tell_the_model_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.cpu._CPUINFO", tmp_path / "none")
+    monkeypatch.setattr("pytest_opprof.machine.identity._CPUINFO", tmp_path / "none")
     monkeypatch.setattr(platform, "processor", lambda: "Intel64 Family 6 Model 158 Stepping 10, GenuineIntel")
     assert machine.__wrapped__().startswith("Intel64 Family 6 Model 158 Stepping 10, GenuineIntel, ")
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.profile import query
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
+from pytest_opprof.verdict import query
 
 PROFILE = SavedProfile(
     "made",

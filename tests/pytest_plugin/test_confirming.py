@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, Pool
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 
 from ..conftest import ALONE, looks, thrice
 
@@ -25,8 +25,8 @@ def test_a():
 
 
 def look(casts: int, **others: int) -> Answer:
-    calls = {op: Calls(n, n) for op, n in {"Add": 1, "Cast": casts, **others}.items() if n}
-    return Answer({"body": Entry(calls)}, "")
+    calls = {op: CallRange(n, n) for op, n in {"Add": 1, "Cast": casts, **others}.items() if n}
+    return Answer({"body": WindowBaseline(calls)}, "")
 
 
 @pytest.fixture

@@ -13,22 +13,22 @@ import numpy
 import pytest
 
 from pytest_opprof.backends import fake
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BackendError, NothingMeasured
-from pytest_opprof.machine.cpu import machine
+from pytest_opprof.machine.identity import machine
 from pytest_opprof.measure.measurement import Measurement
 from pytest_opprof.measure.window import Window
 from pytest_opprof.processes.pool import Answer
-from pytest_opprof.profile.calls import Calls
+from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.judging import Judging, is_open
 from pytest_opprof.pytest_plugin.marks import plan_of
 from pytest_opprof.pytest_plugin.options import settings_of
-from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.window import BODY
-from pytest_opprof.verdict.judgement import Verdict
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.window_result import BODY
+from pytest_opprof.verdict.verdicts import Verdict
 
 ENVIRONMENT = Environment((("fake", "1"),), "fake", timing="async")
 Round = Mapping[str, int]
@@ -106,7 +106,7 @@ def judge(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Judge:
     def made(
         *answers: Answer | BackendError,
         mark: str = "opprof",
-        base: Mapping[str, Entry] | None = None,
+        base: Mapping[str, WindowBaseline] | None = None,
         environment: Environment = ENVIRONMENT,
         **known: Any,
     ) -> Judged:
@@ -122,12 +122,12 @@ def judge(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Judge:
     return made
 
 
-def took(ns: int) -> Run:
-    return Run((ns,) * 10, {"Add": (ns,) * 10}, threads=0)
+def took(ns: int) -> ProcessTimes:
+    return ProcessTimes((ns,) * 10, {"Add": (ns,) * 10}, threads=0)
 
 
-def calls(**ops: int) -> Entry:
-    return Entry({op: Calls(number, number) for op, number in ops.items()})
+def calls(**ops: int) -> WindowBaseline:
+    return WindowBaseline({op: CallRange(number, number) for op, number in ops.items()})
 
 
 TIMED = replace(calls(Add=1), times={machine(): (took(100_000), took(101_000), took(102_000))})
@@ -273,7 +273,7 @@ def test_what_looks_slower_is_open_until_more_processes_agree(judge: Judge) -> N
     windows = test.first(body=SLOW)
     assert is_open(windows)
     (window,) = test.settled(windows)
-    assert (window.verdict, len(window.runs)) == (Verdict.SLOWER, 6)
+    assert (window.verdict, len(window.processes)) == (Verdict.SLOWER, 6)
     assert [number for _, number in test.others.asked] == [0, 1, 2, 3, 4]
     assert str(window.findings[0]).endswith("limit 25%, in 6 processes")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.measure.plan import Plan
+from pytest_opprof.measure.plan import TestPlan
 from pytest_opprof.pytest_plugin.marks import plan_of
 from pytest_opprof.verdict.tolerances import STORED
 
 from ..conftest import profile_of
 
-Planned = Callable[..., Plan]
+Planned = Callable[..., TestPlan]
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def test_a_mark_of_a_parameter_is_nearer_than_that_of_its_function(planned: Plan
 
 def test_none_is_as_if_it_was_not_said(planned: Planned) -> None:
     plan = planned("opprof(tolerance=None, rounds=10)", ini="opprof_tolerance = 20%")
-    assert (plan.limits.tolerance, plan.rounds) == (0.2, 10)
+    assert (plan.tolerances.tolerance, plan.rounds) == (0.2, 10)
 
 
 def test_without_limits_of_its_own_a_test_has_those_of_the_run(planned: Planned) -> None:
-    assert planned("opprof").limits == STORED
+    assert planned("opprof").tolerances == STORED
 
 
 def test_budgets_add_up_and_the_nearest_limit_of_an_op_counts(planned: Planned) -> None:

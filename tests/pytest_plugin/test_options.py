@@ -36,7 +36,7 @@ def test_what_nobody_gives_has_its_default(read: Read, pytester: pytest.Pytester
         1,
         "warn",
     )
-    assert (found.limits, found.processes, found.top, found.update, found.json) == (STORED, None, 5, "", None)
+    assert (found.tolerances, found.processes, found.top, found.update, found.json) == (STORED, None, 5, "", None)
     assert found.baselines == pytester.path / "baselines"
     assert [found.everything, found.strict, found.serialize, found.against] == [False, False, False, ""]
 
@@ -44,7 +44,7 @@ def test_what_nobody_gives_has_its_default(read: Read, pytester: pytest.Pytester
 def test_a_flag_wins_over_the_ini_file_and_that_over_the_default(read: Read) -> None:
     ini = "opprof_top = 7\nopprof_timing = sync\nopprof_tolerance = 20%"
     found = read("--opprof-top=0", ini=ini)
-    assert (found.top, found.timing, found.limits.tolerance) == (0, "sync", 0.2)
+    assert (found.top, found.timing, found.tolerances.tolerance) == (0, "sync", 0.2)
 
 
 def test_several_backends_are_each_named_once(read: Read) -> None:
@@ -53,7 +53,7 @@ def test_several_backends_are_each_named_once(read: Read) -> None:
 
 
 def test_a_revision_is_compared_by_the_limits_of_pairs(read: Read) -> None:
-    assert read("--opprof-against=main").limits == PAIRS
+    assert read("--opprof-against=main").tolerances == PAIRS
 
 
 def test_all_threads_are_no_limit(read: Read) -> None:

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
-from pytest_opprof.machine.cpu import machine
+from pytest_opprof.machine.identity import machine
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.processes.pool import Answer, Pool
-from pytest_opprof.profile.calls import Calls
-from pytest_opprof.profile.timings import Run
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.timings import ProcessTimes
 
 from ..conftest import ELSEWHERE, HANG, end_at_once
 
@@ -76,17 +76,17 @@ class Fresh:
         if isinstance(done, Answer):
             return dict.fromkeys(tests, done)
         by_test = done if isinstance(done, dict) else {}
-        counted = Entry({"Cast": Calls(1, 1)})
-        entry = done if isinstance(done, Entry) else timed()
+        counted = WindowBaseline({"Cast": CallRange(1, 1)})
+        entry = done if isinstance(done, WindowBaseline) else timed()
         return {
             test: Answer({"body": by_test.get(test, counted if test.endswith("counted") else entry)}, "")
             for test in tests
         }
 
 
-def timed(calls: int = 1, rounds: int = 10, op: str = "Add", ns: int = 100_000, **known: object) -> Entry:
-    run = Run((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
-    return Entry({"Add": Calls(calls, calls)}, {machine(): (run,)})
+def timed(calls: int = 1, rounds: int = 10, op: str = "Add", ns: int = 100_000, **known: object) -> WindowBaseline:
+    run = ProcessTimes((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
+    return WindowBaseline({"Add": CallRange(calls, calls)}, {machine(): (run,)})
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_run_may_measure_in_several_processes_too(
     model(pytester)
     suite("--opprof", "--opprof-processes=4", "--opprof-json=run.json")
     timed_, _ = json.loads((pytester.path / "run.json").read_text())["tests"]
-    assert len(timed_["windows"][0]["runs"]) == 4
+    assert len(timed_["windows"][0]["processes"]) == 4
     assert not (pytester.path / "baselines").exists()
 
 
@@ -184,8 +184,8 @@ def test_only_tests_that_passed_are_measured_again(
 # --- calls that vary
 
 
-def drawn(calls: int) -> Entry:
-    return Entry({"Add": Calls(1, 1), "Mul": Calls(calls, calls)})
+def drawn(calls: int) -> WindowBaseline:
+    return WindowBaseline({"Add": CallRange(1, 1), "Mul": CallRange(calls, calls)})
 
 
 RANDOM = """
@@ -213,7 +213,7 @@ def test_calls_that_vary_from_run_to_run_are_kept_as_a_range_and_that_is_said(
 def test_an_op_that_only_some_processes_run_varies_from_none(
     pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
 ) -> None:
-    fresh(lambda number: drawn(2) if number == 2 else Entry({"Add": Calls(1, 1)}))
+    fresh(lambda number: drawn(2) if number == 2 else WindowBaseline({"Add": CallRange(1, 1)}))
     pytester.makepyfile(test_m=RANDOM.format(calls=0, fixture=""))
     suite("--opprof-update", "--opprof-processes=3")
     assert kept(pytester) == {"test_a": {"calls": {"Add": 1, "Mul": {"varies": [0, 2]}}}}
@@ -377,11 +377,11 @@ def test_a_fresh_process_that_collects_nothing_measured_nothing(pytester: pytest
     [
         (timed(rounds=9), "other rounds or ops were timed"),
         (timed(op="Mul"), "other rounds or ops were timed"),
-        (Entry({"Add": Calls(1, 1)}), "other rounds or ops were timed"),
+        (WindowBaseline({"Add": CallRange(1, 1)}), "other rounds or ops were timed"),
     ],
 )
 def test_only_the_test_that_was_another_in_a_fresh_process_loses_its_times(
-    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], there: Entry, why: str
+    pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], there: WindowBaseline, why: str
 ) -> None:
     fresh(lambda number: {"test_m.py::test_a": there})
     model(pytester, more="pass\ndef test_b(): fake.launch('Add', device_ns=100_000)")

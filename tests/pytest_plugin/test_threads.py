@@ -58,7 +58,7 @@ def test_what_was_limited_is_in_the_json(pytester: pytest.Pytester, suite: Suite
     pytester.makepyfile(test_m=HEAD + MARKED.format(mark="rounds=10, threads=2", threads={2}))
     suite("--opprof", "--opprof-json=run.json")
     ((test),) = json.loads((pytester.path / "run.json").read_text())["tests"]
-    assert [run["threads"] for run in test["windows"][0]["runs"]] == [2]
+    assert [run["threads"] for run in test["windows"][0]["processes"]] == [2]
 
 
 def test_threads_are_put_back_after_a_test_that_fails(pytester: pytest.Pytester, suite: Suite) -> None:

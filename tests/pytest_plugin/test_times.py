@@ -199,7 +199,7 @@ def test_what_was_slower_once_is_not_in_the_numbers(pytester: pytest.Pytester, s
     suite("--opprof", "--opprof-json=run.json")
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
     (window,) = test["windows"]
-    assert [run["total_ns"] for run in window["runs"]] == [[200_000] * 10]
+    assert [run["total_ns"] for run in window["processes"]] == [[200_000] * 10]
 
 
 @pytest.mark.parametrize("us", [200, 100])
@@ -316,7 +316,7 @@ def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pyte
     suite("--opprof-update-new", *flags).assert_outcomes(passed=2)
     assert 'tests="2"' in (pytester.path / "junit.xml").read_text()
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
-    assert [run["total_ns"][0] for run in test["windows"][0]["runs"]] == [320_000, 210_000]
+    assert [run["total_ns"][0] for run in test["windows"][0]["processes"]] == [320_000, 210_000]
     assert [path.read_text() for path in paths] == before
 
 
@@ -488,7 +488,7 @@ def test_times_that_were_recorded_in_noise_are_not_judged_and_recorded_again(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_opprof.profile.timings.works_on_host", lambda environment: True)
-    monkeypatch.setattr("pytest_opprof.machine.core._timed", lambda data: 9_000)
+    monkeypatch.setattr("pytest_opprof.machine.cpu_core._timed", lambda data: 9_000)
     monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", waits(90_000))
     recorded(pytester, suite)
     model(pytester, 900)
@@ -513,7 +513,7 @@ def _the_fake_device_is_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.core._timed", lambda data: 9_000)
+    monkeypatch.setattr("pytest_opprof.machine.cpu_core._timed", lambda data: 9_000)
     recorded(pytester, suite)
     monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
     monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
@@ -546,7 +546,7 @@ def test_rounds_that_are_judged_wait_for_a_core_to_themselves(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = itertools.cycle([90, 900, 900, 100])
-    monkeypatch.setattr("pytest_opprof.machine.core.yardstick_ns", lambda: next(core))
+    monkeypatch.setattr("pytest_opprof.machine.cpu_core.yardstick_ns", lambda: next(core))
     monkeypatch.setattr("pytest_opprof.measure.recorder.yardstick_ns", lambda: 7)
     more = "@pytest.mark.opprof(rounds=9)\ndef test_b():\n    fake.launch('MatMul', device_ns=1)\n"
     model(pytester, more=more)
@@ -558,7 +558,7 @@ def test_rounds_that_are_judged_wait_for_a_core_to_themselves(
 def test_rounds_after_those_that_are_judged_wait_for_nothing(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.core.yardstick_ns", lambda: 90)
+    monkeypatch.setattr("pytest_opprof.machine.cpu_core.yardstick_ns", lambda: 90)
     monkeypatch.setattr("pytest_opprof.measure.recorder.yardstick_ns", lambda: 7)
     pytester.makepyfile(
         """
@@ -575,7 +575,7 @@ def test_rounds_after_those_that_are_judged_wait_for_nothing(
 def yardsticks(pytester: pytest.Pytester, suite: Suite, *arguments: str) -> list[list[int]]:
     suite("--opprof", "--opprof-json=run.json", *arguments)
     tests = json.loads((pytester.path / "run.json").read_text())["tests"]
-    return [window["runs"][0]["yardstick_ns"] for test in tests for window in test["windows"]]
+    return [window["processes"][0]["yardstick_ns"] for test in tests for window in test["windows"]]
 
 
 @pytest.mark.parametrize(
@@ -618,7 +618,7 @@ def test_times_of_a_throttled_gpu_are_never_called_slower_and_counts_are_judged_
     why = f"{THROTTLED}; no process of 1 had 5 clean rounds"
     warned.stdout.fnmatch_lines([f"times not judged, {why}; device time: 200 us -> 400 us (+100%): test_m.py::test_a"])
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
-    assert test["windows"][0]["runs"][0]["disturbed"] == [THROTTLED]
+    assert test["windows"][0]["processes"][0]["disturbed"] == [THROTTLED]
     suite("--opprof", "--opprof-noise=fail").assert_outcomes(failed=1)
     suite("--opprof", "--opprof-noise=ignore").stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 slower"])
     more = f"    fake.launch('Cast')\n    getattr(fake._BACKEND.log, 'disturbed', []).append({THROTTLED!r})\n"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile import query
 from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers import formats
 from pytest_opprof.readers.ascend import profile, timeline
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.verdict import query
 
 from ..conftest import shared
 

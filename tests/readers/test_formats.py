@@ -8,11 +8,11 @@ import pytest
 from pytest_opprof.errors import TraceError, UsageError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedOp, SavedProfile
-from pytest_opprof.readers import formats, opprof
+from pytest_opprof.readers import formats, own_format
 from pytest_opprof.readers.shared import place
 from pytest_opprof.readers.shared.place import Place
 
-TEXT = opprof.dump(SavedProfile("made", Environment((("made", "1"),)), (SavedOp("a", "Add"),)))
+TEXT = own_format.dump(SavedProfile("made", Environment((("made", "1"),)), (SavedOp("a", "Add"),)))
 
 
 def test_profiles_are_found_below_a_folder_whatever_their_names(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.profile import query
 from pytest_opprof.profile.saved import SavedKernel, SavedProfile
 from pytest_opprof.readers.pytorch import kineto
 from pytest_opprof.readers.shared import events
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.verdict import query
 
 from ..conftest import shared
 

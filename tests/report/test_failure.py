@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
-from pytest_opprof.profile.timings import Run, run_of
-from pytest_opprof.report import failure, table
-from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.window import WindowNumbers
+from pytest_opprof.profile.timings import ProcessTimes, run_of
+from pytest_opprof.report import failure, op_table
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import Diff, compare
-from pytest_opprof.verdict.judgement import Verdict
 from pytest_opprof.verdict.stored_rule import judge
 from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import Verdict
 
 from ..conftest import ENVIRONMENT, Launch, profile_of
 
@@ -23,14 +23,14 @@ WORSE: list[Launch] = [("Cast", 1_100)] * 12 + [("MatMul", 300_000), ("Add", 5_0
 ACCEPT = "pytest test_m.py::test_a --opprof-update"
 
 
-def timed(profile: OpProfile, processes: int) -> list[Run]:
+def timed(profile: OpProfile, processes: int) -> list[ProcessTimes]:
     run = run_of(profile)
     return [run] * processes if run else []
 
 
 def diff_of(base: OpProfile, now: OpProfile) -> Diff:
     timing = judge(timed(base, 3), timed(now, 6))
-    return compare(Entry.of(base, "").calls, Entry.of(now, "").calls, timing, STORED, top=1)
+    return compare(WindowBaseline.of(base, "").calls, WindowBaseline.of(now, "").calls, timing, STORED, top=1)
 
 
 def report(
@@ -68,7 +68,7 @@ def test_a_change_is_not_split_where_the_number_of_calls_varies() -> None:
     before = profile_of(*([("Cast", 10)] * 2, [("Cast", 10)] * 4) * 5)
     now = profile_of(*([("Cast", 20)] * 2, [("Cast", 20)] * 4) * 5)
     diff = diff_of(before, now)
-    *_, total = table.table(JudgedWindow(WindowNumbers.of("body", now), diff=diff), 5, True)
+    *_, total = op_table.table(JudgedWindow(WindowNumbers.of("body", now), diff=diff), 5, True)
     assert total == (
         "total device time: 20 ns -> 40 ns (+100%), not split into more and slower calls: their number varies"
     )
@@ -127,13 +127,13 @@ def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
 
 
 def test_times_that_were_not_judged_say_why() -> None:
-    text = "\n".join(table.table(report(BASE, BASE), 5, True))
+    text = "\n".join(op_table.table(report(BASE, BASE), 5, True))
     assert "times are shown, not judged: 1 of 10 rounds measured" in text
 
 
 def verdicts(window: JudgedWindow) -> dict[str, str]:
     """Return the last column of the table by op."""
-    header, _, *lines = table.table(window, 0, every_op=True)
+    header, _, *lines = op_table.table(window, 0, every_op=True)
     return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.numbers.ops)]}
 
 
@@ -171,22 +171,22 @@ def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
 def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
     window = report(None, BASE, rounds=2)
     together = replace(window, numbers=structs.replace(window.numbers, busy_ns=(300_000, 390_000)))
-    assert table.table(together, 5, False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
+    assert op_table.table(together, 5, False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
     apart = replace(window, numbers=structs.replace(window.numbers, busy_ns=(410_000, 410_000)))
-    assert table.table(apart, 5, False) == table.table(window, 5, False)
+    assert op_table.table(apart, 5, False) == op_table.table(window, 5, False)
 
 
 def test_a_change_that_no_op_explains_is_named() -> None:
     window = report(BASE, [("Cast", 1_000)] * 10 + [("MatMul", 500_000), ("Add", 5_000)], rounds=10)
     assert window.diff
     total = replace(window.diff.total, now_ns=(window.diff.total.now_ns or 0) + 50_000)
-    shown = table.table(replace(window, diff=replace(window.diff, total=total)), 5, False)
+    shown = op_table.table(replace(window, diff=replace(window.diff, total=total)), 5, False)
     assert shown[-1].endswith(": +100 us from slower calls, +50 us from all the rest")
 
 
 def test_times_that_are_not_known_are_a_dash() -> None:
     unknown = profile_of([("Cast", -1)])
-    text = "\n".join(table.table(JudgedWindow(WindowNumbers.of("body", unknown)), 5, True))
+    text = "\n".join(op_table.table(JudgedWindow(WindowNumbers.of("body", unknown)), 5, True))
     assert "total device time: -" in text
 
 
@@ -212,7 +212,7 @@ def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
 
 def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
     profile = profile_of(*[BASE] * 10)
-    calls = Entry.of(profile, "").calls
+    calls = WindowBaseline.of(profile, "").calls
     diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
     window = JudgedWindow(WindowNumbers.of("body", profile), diff=diff)
     assert (window.untimed, window.times_judged) == ("the baseline has no times", False)
@@ -267,7 +267,7 @@ def test_the_cause_of_a_failure_is_said_in_a_few_words() -> None:
 
 
 def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
-    header, _, row, *_, total, why = table.table(report([("Add", 48_300)], [("Add", 21_400)]), 5, True)
+    header, _, row, *_, total, why = op_table.table(report([("Add", 48_300)], [("Add", 21_400)]), 5, True)
     assert header.split("  ")[-1] == "verdict"
     assert "change" not in header
     assert row.split() == ["Add", "1", "21.4", "us"]

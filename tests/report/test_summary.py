@@ -9,9 +9,9 @@ from msgspec import structs
 from pytest_opprof.measure.plan import Settings
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
-from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.run import Status, TestRecord
-from pytest_opprof.results.window import WindowNumbers
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import Status, TestRecord
+from pytest_opprof.results.window_result import WindowNumbers
 
 from ..conftest import profile_of
 

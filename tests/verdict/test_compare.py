@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.profile.calls import Calls
-from pytest_opprof.profile.timings import OUTSIDE, Run
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.verdict.compare import Diff, compare, excuse
-from pytest_opprof.verdict.judgement import Judgement, Verdict
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 Table = dict[str, tuple[int, int]]
 """By op: calls, and the time of each round in us; 0: not known."""
@@ -21,15 +21,15 @@ LIMITS = replace(STORED, op_share=0.0)
 ROUNDS = 10
 
 
-def counted(table: Table) -> dict[str, Calls]:
-    return {op: Calls(calls, calls) for op, (calls, _) in table.items()}
+def counted(table: Table) -> dict[str, CallRange]:
+    return {op: CallRange(calls, calls) for op, (calls, _) in table.items()}
 
 
-def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[Run]:
+def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[ProcessTimes]:
     """Return the processes that timed what *table* says; none where it says nothing."""
     ops = {op: (us * 1_000,) * ROUNDS for op, (_, us) in table.items() if us}
     total = tuple(map(sum, zip(*ops.values()))) if not total_us else (total_us * 1_000,) * ROUNDS
-    return [Run(total, ops, threads=1)] * processes if ops else []
+    return [ProcessTimes(total, ops, threads=1)] * processes if ops else []
 
 
 def diff(base: Table, now: Table, top: int = 2, processes: int = 6) -> Diff:
@@ -50,10 +50,10 @@ def test_calls_are_compared_exactly() -> None:
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
     untimed = unjudged("one round", [])
-    base = {"Cast": Calls(8, 10)}
-    assert compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
-    assert findings(compare(base, {"Cast": Calls(10, 10)}, untimed, LIMITS)) == []
-    assert findings(compare(base, {"Cast": Calls(8, 11)}, untimed, LIMITS)) == [
+    base = {"Cast": CallRange(8, 10)}
+    assert compare(base, {"Cast": CallRange(10, 10)}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
+    assert findings(compare(base, {"Cast": CallRange(10, 10)}, untimed, LIMITS)) == []
+    assert findings(compare(base, {"Cast": CallRange(8, 11)}, untimed, LIMITS)) == [
         "calls of Cast: 8..11, 8..10 in the baseline"
     ]
 
@@ -74,10 +74,10 @@ def test_a_slower_time_says_how_much_the_limit_and_how_many_processes_agree() ->
 
 
 def test_the_limit_that_is_said_is_that_of_the_op() -> None:
-    limits = replace(LIMITS, of_op={"MatMul": 0.4})
+    tolerances = replace(LIMITS, of_op={"MatMul": 0.4})
     base, now = timed({"MatMul": (1, 400)}, 3), timed({"MatMul": (1, 600)})
-    calls = {"MatMul": Calls(1, 1)}
-    (of_op, _) = findings(compare(calls, calls, judge(base, now, Rule(limits)), limits))
+    calls = {"MatMul": CallRange(1, 1)}
+    (of_op, _) = findings(compare(calls, calls, judge(base, now, Rule(tolerances)), tolerances))
     assert of_op == "device time of MatMul: 400 us -> 600 us (+50%), limit 40%"
 
 
@@ -125,7 +125,7 @@ def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_numb
     ):
         ops = {op: tuple(round(ns * by) for ns in base.ops_ns[op]) for op, by in (("Add", add), ("Exp", exp))}
         pairs.append((base, replace(base, total_ns=tuple(round(ns * whole) for ns in base.total_ns), ops_ns=ops)))
-    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    calls = {"Add": CallRange(1, 1), "Exp": CallRange(1, 1)}
     found = compare(calls, calls, judge_pairs([*pairs, *pairs[1:]]), PAIRS)
     assert findings(found) == [
         "device time of Add: 400 us -> 652 us, +39% to +114%, limit 15%, in 8 of 9 pairs of processes",
@@ -140,7 +140,7 @@ def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_n
     for by in (0.8, 0.9, 1.0, 1.1, 1.5):
         ops = {op: tuple(round(ns * by) for ns in samples) for op, samples in base.ops_ns.items()}
         pairs.append((base, replace(base, ops_ns=ops)))
-    calls = {"Add": Calls(1, 1), "Exp": Calls(1, 1)}
+    calls = {"Add": CallRange(1, 1), "Exp": CallRange(1, 1)}
     found = compare(calls, calls, judge_pairs(pairs), PAIRS)
     assert {row.op: (row.verdict, row.why, row.change) for row in found.rows} == {
         "Add": (Verdict.OK, "unclear", "-20% to +50%"),
@@ -244,7 +244,7 @@ verdicts = st.sampled_from([Verdict.OK, Verdict.SLOWER, Verdict.FASTER])
 def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str, Verdict], total: Verdict) -> None:
     ops = {op: verdict for op, verdict in ops.items() if op in table and verdict is not Verdict.OK}
     side = judge(timed(table, 3), timed(table)).base
-    found = compare(counted(table), counted(table), Judgement(total, "", side, side, 1, True, total, ops), LIMITS)
+    found = compare(counted(table), counted(table), TimingVerdict(total, "", side, side, 1, True, total, ops), LIMITS)
     slower = {op for op, verdict in ops.items() if verdict is Verdict.SLOWER} | {
         None for _ in "1" if total is Verdict.SLOWER
     }
@@ -254,7 +254,7 @@ def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str
 class TestExcuse:
     """Whether a fresh process shows that more calls depend on what ran before, not on the code."""
 
-    BASE: ClassVar = {"Add": Calls(1, 1), "Cast": Calls(3, 3)}
+    BASE: ClassVar = {"Add": CallRange(1, 1), "Cast": CallRange(3, 3)}
 
     @pytest.mark.parametrize(
         ("now", "looks", "word"),
@@ -273,28 +273,28 @@ class TestExcuse:
         ],
     )
     def test_what_the_looks_have_to_show(self, now: dict[str, int], looks: list[dict[str, int]], word: str) -> None:
-        def calls(found: dict[str, int]) -> dict[str, Calls]:
-            return {**self.BASE, **{op: Calls(n, n) for op, n in found.items()}}
+        def calls(found: dict[str, int]) -> dict[str, CallRange]:
+            return {**self.BASE, **{op: CallRange(n, n) for op, n in found.items()}}
 
         said = excuse(self.BASE, calls(now), [calls(each) for each in looks])
         assert word in said if word else not said
 
 
 def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width() -> None:
-    base = {"Mul": Calls(3, 7, varies=True)}
-    verdicts = {n: verdict_of(base, {"Mul": Calls(n, n)} if n else {}) for n in (0, 1, 7, 11, 12)}
+    base = {"Mul": CallRange(3, 7, varies=True)}
+    verdicts = {n: verdict_of(base, {"Mul": CallRange(n, n)} if n else {}) for n in (0, 1, 7, 11, 12)}
     assert verdicts == dict.fromkeys((0, 1, 7, 11), Verdict.OK) | {12: Verdict.MORE}
-    assert verdict_of({"Mul": Calls(9, 10, varies=True)}, {"Mul": Calls(7, 7)}) is Verdict.FEWER
-    assert verdict_of({"Mul": Calls(9, 10, varies=True)}, {}) is Verdict.GONE
+    assert verdict_of({"Mul": CallRange(9, 10, varies=True)}, {"Mul": CallRange(7, 7)}) is Verdict.FEWER
+    assert verdict_of({"Mul": CallRange(9, 10, varies=True)}, {}) is Verdict.GONE
 
 
-def verdict_of(base: dict[str, Calls], now: dict[str, Calls]) -> Verdict:
-    (row,) = compare(base, now, Judgement(Verdict.OK), STORED).rows
+def verdict_of(base: dict[str, CallRange], now: dict[str, CallRange]) -> Verdict:
+    (row,) = compare(base, now, TimingVerdict(Verdict.OK), STORED).rows
     return row.verdict
 
 
 def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
-    base = {"aten::to": Calls(1, 1), "Cast": Calls(1, 1)}
-    now = {"aten::to": Calls(9, 9), "Cast": Calls(2, 2), "mylib::op": Calls(1, 1)}
+    base = {"aten::to": CallRange(1, 1), "Cast": CallRange(1, 1)}
+    now = {"aten::to": CallRange(9, 9), "Cast": CallRange(2, 2), "mylib::op": CallRange(1, 1)}
     findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
     assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]

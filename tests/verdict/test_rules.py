@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.machine.core import YARDSTICK
-from pytest_opprof.profile.timings import Run, without_noise
-from pytest_opprof.verdict.judgement import Judgement, Verdict
+from pytest_opprof.machine.cpu_core import YARDSTICK
+from pytest_opprof.profile.timings import ProcessTimes, without_noise
+from pytest_opprof.verdict.noise import is_steady
 from pytest_opprof.verdict.pair_rule import hodges_lehmann, interval, judge_pairs
-from pytest_opprof.verdict.stored_rule import Rule, has_lone_best, is_steady, judge, unjudged
+from pytest_opprof.verdict.stored_rule import Rule, has_lone_best, judge, unjudged
 from pytest_opprof.verdict.tolerances import (
     AGREE,
     LEAST_PROCESSES,
@@ -26,26 +26,27 @@ from pytest_opprof.verdict.tolerances import (
     PAIRS,
     PROCESSES,
     STORED,
-    Limits,
+    Tolerances,
 )
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 US = 1_000
-NO_FLOORS = Limits(tolerance=0.13, floor_ns=0, op_tolerance=0.25, op_floor_ns=0, op_share=0.0)
+NO_FLOORS = Tolerances(tolerance=0.13, floor_ns=0, op_tolerance=0.25, op_floor_ns=0, op_share=0.0)
 JUDGED = {Verdict.OK, Verdict.SLOWER, Verdict.FASTER, Verdict.NOISY, Verdict.INCOMPARABLE}
 
 
-def run(total_us: float = 1_000, ops_us: Mapping[str, float] | None = None, rounds: int = LEAST_ROUNDS) -> Run:
+def run(total_us: float = 1_000, ops_us: Mapping[str, float] | None = None, rounds: int = LEAST_ROUNDS) -> ProcessTimes:
     """Return a process whose rounds are all the same."""
     ops = {op: (round(us * US),) * rounds for op, us in (ops_us or {}).items()}
-    return Run((round(total_us * US),) * rounds, ops, threads=1)
+    return ProcessTimes((round(total_us * US),) * rounds, ops, threads=1)
 
 
 BASE = [run(1_000), run(1_050), run(1_020)]
 
 
-def looked(now: Run, base: Sequence[Run] = BASE, limits: Limits = STORED) -> Judgement:
+def looked(now: ProcessTimes, base: Sequence[ProcessTimes] = BASE, tolerances: Tolerances = STORED) -> TimingVerdict:
     """Return the judgement after as many processes as can change it."""
-    return judge(base, [now] * PROCESSES, Rule(limits))
+    return judge(base, [now] * PROCESSES, Rule(tolerances))
 
 
 # --- limits
@@ -87,9 +88,9 @@ def test_an_op_has_a_relative_limit_an_absolute_one_and_one_relative_to_its_wind
 
 
 def test_a_limit_of_one_op_is_no_limit_of_another() -> None:
-    limits = replace(STORED, of_op={"Cast": 1.1})
+    tolerances = replace(STORED, of_op={"Cast": 1.1})
     base, now = run(1_000, {"Cast": 100, "Add": 100}), run(1_000, {"Cast": 205, "Add": 205})
-    assert looked(now, [base] * 3, limits).ops == {"Add": Verdict.SLOWER}
+    assert looked(now, [base] * 3, tolerances).ops == {"Add": Verdict.SLOWER}
 
 
 def test_an_op_that_one_side_does_not_time_is_not_judged() -> None:
@@ -201,7 +202,7 @@ def test_the_fastest_round_of_an_op_may_be_another_processes() -> None:
     ],
 )
 def test_what_cannot_be_compared_says_why_and_is_never_slower(
-    base: Sequence[Run], now: Sequence[Run], why: str
+    base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], why: str
 ) -> None:
     found = judge(base, [replace(each, total_ns=tuple(9 * ns for ns in each.total_ns)) for each in now])
     assert (found.verdict, found.why, found.settled) == (Verdict.INCOMPARABLE, why, True)
@@ -219,19 +220,19 @@ def test_what_is_not_compared_is_shown_all_the_same() -> None:
 
 
 def test_a_round_of_no_time_that_waited_is_shown_all_the_same() -> None:
-    waited = Run((0,) * LEAST_ROUNDS, {"View": (0,) * LEAST_ROUNDS}, wait_ns=(5,) * LEAST_ROUNDS)
+    waited = ProcessTimes((0,) * LEAST_ROUNDS, {"View": (0,) * LEAST_ROUNDS}, wait_ns=(5,) * LEAST_ROUNDS)
     assert unjudged("in parallel", [waited]).now is not None
 
 
 # --- conditions
 
 
-def waiting(clean: int, us: int = 2_000) -> Run:
+def waiting(clean: int, us: int = 2_000) -> ProcessTimes:
     """Return a process of so many rounds that did not wait for a CPU."""
     return replace(run(us), wait_ns=(us * US // 100,) * clean + (us * US // 100 + 1,) * (LEAST_ROUNDS - clean))
 
 
-def slowed(clean: int, us: int = 2_000) -> Run:
+def slowed(clean: int, us: int = 2_000) -> ProcessTimes:
     """Return a process with so many rounds around which the fixed piece of work took as long as in `BEST`."""
     limit = int(100_000 * YARDSTICK)
     return replace(run(us), yardstick_ns=(limit + 1,) * (LEAST_ROUNDS - clean) + (limit,) * clean)
@@ -241,7 +242,7 @@ BEST = [replace(each, yardstick_ns=(100_000,) + (900_000,) * (LEAST_ROUNDS - 1))
 
 
 @pytest.mark.parametrize("noisy", [waiting, slowed])
-def test_a_process_with_too_few_clean_rounds_is_no_evidence_of_slowness(noisy: Callable[[int], Run]) -> None:
+def test_a_process_with_too_few_clean_rounds_is_no_evidence_of_slowness(noisy: Callable[[int], ProcessTimes]) -> None:
     half = LEAST_ROUNDS // 2
     assert judge(BEST, [noisy(half)]).verdict is Verdict.SLOWER
     found = judge(BEST, [noisy(half - 1)])
@@ -269,7 +270,7 @@ def test_no_verdict_says_how_much_was_noise() -> None:
 CAPPED, SHARED = "GPU 0 was throttled: HW slowdown", "GPU 0 was shared with process 4711 (python)"
 
 
-def disturbed(us: int = 2_000, *what: str) -> Run:
+def disturbed(us: int = 2_000, *what: str) -> ProcessTimes:
     return replace(run(us), disturbed=what or (CAPPED,))
 
 
@@ -340,7 +341,9 @@ def test_the_fastest_round_counts_though_it_was_not_clean() -> None:
 
 def test_a_whole_is_slower_only_if_the_fastest_times_of_its_ops_add_up_to_it() -> None:
     base = [run(1_000, {"Cast": 500, "Add": 500})] * 3
-    apart = Run((1_500 * US,) * 10, {"Cast": (500 * US, 1_000 * US) * 5, "Add": (1_000 * US, 500 * US) * 5}, threads=1)
+    apart = ProcessTimes(
+        (1_500 * US,) * 10, {"Cast": (500 * US, 1_000 * US) * 5, "Add": (1_000 * US, 500 * US) * 5}, threads=1
+    )
     assert looked(apart, base).verdict is Verdict.OK
     together = looked(run(1_200, {"Cast": 600, "Add": 600}), base)
     assert (together.verdict, together.total, together.ops) == (Verdict.SLOWER, Verdict.SLOWER, {})
@@ -356,7 +359,7 @@ def test_a_profile_of_one_step_is_clean_with_one_clean_round() -> None:
 # --- pairs
 
 
-def pairs(*factors: float, **op: float) -> list[tuple[Run, Run]]:
+def pairs(*factors: float, **op: float) -> list[tuple[ProcessTimes, ProcessTimes]]:
     """Return pairs whose later process takes so many times as long; an op half as long as the whole too, if given."""
     ops = {"Cast": 500} if op else {}
     factor = op.get("op", 1.0)
@@ -415,7 +418,7 @@ def test_an_op_that_is_surely_slower_is_slower_though_the_pairs_disagree_about_t
 
 
 def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
-    def busy(us: int, rounds: range) -> Run:
+    def busy(us: int, rounds: range) -> ProcessTimes:
         return replace(run(us), wait_ns=tuple(us * US * (n in rounds) for n in range(LEAST_ROUNDS)))
 
     base, slower, otherwise_slower = busy(1_000, range(5)), busy(2_000, range(5)), busy(2_000, range(5, 10))
@@ -504,17 +507,17 @@ times = st.integers(1_000, 100_000).map(lambda ns: 10 * ns + 1)
 levels = st.tuples(times, times, times)
 
 
-def process(of: tuple[int, int, int]) -> Run:
+def process(of: tuple[int, int, int]) -> ProcessTimes:
     """Return a process of one slow round and nine alike: of the whole, and of two ops."""
     whole, cast, add = ((2 * level + 1, *[level] * (LEAST_ROUNDS - 1)) for level in of)
-    return Run(whole, {"Cast": cast, "Add": add}, threads=1)
+    return ProcessTimes(whole, {"Cast": cast, "Add": add}, threads=1)
 
 
-def processes(least: int, most: int) -> st.SearchStrategy[list[Run]]:
+def processes(least: int, most: int) -> st.SearchStrategy[list[ProcessTimes]]:
     return st.lists(levels.map(process), min_size=least, max_size=most)
 
 
-def scaled(one: Run, by: int) -> Run:
+def scaled(one: ProcessTimes, by: int) -> ProcessTimes:
     return replace(
         one,
         total_ns=tuple(ns * by for ns in one.total_ns),
@@ -523,7 +526,7 @@ def scaled(one: Run, by: int) -> Run:
     )
 
 
-def verdicts(found: Judgement) -> object:
+def verdicts(found: TimingVerdict) -> object:
     return found.verdict, found.total, found.ops, found.settled
 
 
@@ -532,14 +535,14 @@ powers = st.integers(1, 20).map(lambda n: 2**n)
 
 
 @given(processes(3, 5), processes(1, 6), powers)
-def test_other_units_change_no_verdict(base: list[Run], now: list[Run], by: int) -> None:
+def test_other_units_change_no_verdict(base: list[ProcessTimes], now: list[ProcessTimes], by: int) -> None:
     rule = Rule(NO_FLOORS)
     there = judge([scaled(run, by) for run in base], [scaled(run, by) for run in now], rule)
     assert verdicts(there) == verdicts(judge(base, now, rule))
 
 
 @given(processes(5, 9), processes(9, 9), powers)
-def test_other_units_change_no_verdict_of_pairs(before: list[Run], after: list[Run], by: int) -> None:
+def test_other_units_change_no_verdict_of_pairs(before: list[ProcessTimes], after: list[ProcessTimes], by: int) -> None:
     taken = list(zip(before, after))
     there = judge_pairs([(scaled(one, by), scaled(other, by)) for one, other in taken], NO_FLOORS)
     assert verdicts(there) == verdicts(judge_pairs(taken, NO_FLOORS))
@@ -549,7 +552,9 @@ TURNED = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
 
 
 @given(processes(5, 9), processes(9, 9))
-def test_swapping_the_sides_of_pairs_turns_the_verdict_and_the_sign(before: list[Run], after: list[Run]) -> None:
+def test_swapping_the_sides_of_pairs_turns_the_verdict_and_the_sign(
+    before: list[ProcessTimes], after: list[ProcessTimes]
+) -> None:
     there = judge_pairs(list(zip(before, after)), NO_FLOORS)
     back = judge_pairs(list(zip(after, before)), NO_FLOORS)
     assert there.change is not None
@@ -564,7 +569,9 @@ def test_swapping_the_sides_of_pairs_turns_the_verdict_and_the_sign(before: list
 
 
 @given(processes(3, 5), processes(1, 5), st.integers(0, 1_000_000))
-def test_a_further_slower_process_changes_no_verdict(base: list[Run], now: list[Run], more: int) -> None:
+def test_a_further_slower_process_changes_no_verdict(
+    base: list[ProcessTimes], now: list[ProcessTimes], more: int
+) -> None:
     slower = replace(
         now[0],
         total_ns=tuple(ns + more for ns in now[0].total_ns),
@@ -575,27 +582,29 @@ def test_a_further_slower_process_changes_no_verdict(base: list[Run], now: list[
 
 
 @given(processes(3, 5), processes(2, 6))
-def test_no_further_process_makes_a_verdict_worse(base: list[Run], now: list[Run]) -> None:
+def test_no_further_process_makes_a_verdict_worse(base: list[ProcessTimes], now: list[ProcessTimes]) -> None:
     assert judge(base, now).verdict is not Verdict.SLOWER or judge(base, now[:-1]).verdict is Verdict.SLOWER
 
 
 @given(processes(3, 5))
-def test_the_same_samples_are_ok(taken: list[Run]) -> None:
+def test_the_same_samples_are_ok(taken: list[ProcessTimes]) -> None:
     assert judge(taken, taken).verdict is Verdict.OK
     assert judge_pairs([(run, run) for run in taken] * 3).verdict is Verdict.OK
 
 
 @st.composite
-def anything(draw: st.DrawFn) -> Run:
+def anything(draw: st.DrawFn) -> ProcessTimes:
     rounds = draw(st.sampled_from([1, 9, 10, 10, 10, 10]))
     samples = st.lists(st.integers(0, 10**7), min_size=rounds, max_size=rounds).map(tuple)
     ops = draw(st.dictionaries(st.sampled_from("ABC"), samples, max_size=2))
     known = st.one_of(st.just(()), samples)
-    return Run(draw(samples), ops, draw(known), draw(known), draw(st.sampled_from([1, 1, 0])))
+    return ProcessTimes(draw(samples), ops, draw(known), draw(known), draw(st.sampled_from([1, 1, 0])))
 
 
 @given(st.lists(anything(), max_size=5), st.lists(anything(), max_size=6))
-def test_whatever_is_measured_has_a_verdict_and_a_reason_where_it_has_none(base: list[Run], now: list[Run]) -> None:
+def test_whatever_is_measured_has_a_verdict_and_a_reason_where_it_has_none(
+    base: list[ProcessTimes], now: list[ProcessTimes]
+) -> None:
     for found in (judge(base, now), judge_pairs(list(zip(base, now)), PAIRS)):
         assert found.verdict in JUDGED
         assert bool(found.why) == (found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE))

@@ -15,17 +15,18 @@ from typing import Any
 
 from ...backends.contract import Options
 from ...errors import BackendError
-from ...machine.core import Core
+from ...machine.cpu_core import Core
 from ...machine.load import Watch
 from ...measure.recorder import Recorder
 from ...measure.window import Window
 from ...profile.op_profile import OpProfile
-from ...profile.timings import Run, run_of
+from ...profile.timings import ProcessTimes, run_of
 from ...units import format_change, format_ns, format_share
 from ...verdict.budgets import Budget
-from ...verdict.judgement import Judgement, Verdict
-from ...verdict.stored_rule import STORED_RULE, Rule, clean_processes, judge
+from ...verdict.noise import clean_processes
+from ...verdict.stored_rule import STORED_RULE, Rule, judge
 from ...verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES
+from ...verdict.verdicts import TimingVerdict, Verdict
 from .workloads import LONGER, Work
 
 OK, FAILED, NOT_DECIDED, FIGURE = "ok", "FAILED", "not decided", "figure"
@@ -89,9 +90,9 @@ class Subject:
                     body()
         return window.profile
 
-    def judged(self, longer: bool = False) -> Judgement:
+    def judged(self, longer: bool = False) -> TimingVerdict:
         """Compare with the base as the plugin does with a baseline: until more runs would change nothing."""
-        now: list[Run] = []
+        now: list[ProcessTimes] = []
         while True:
             now.append(self._timed(longer))
             found = judge(self._base, now, self._rule)
@@ -103,14 +104,14 @@ class Subject:
         del self._base
 
     @cached_property
-    def _base(self) -> Sequence[Run]:
-        runs = list[Run]()
+    def _base(self) -> Sequence[ProcessTimes]:
+        runs = list[ProcessTimes]()
         # As an update does, which refuses times of a machine that others use.
         while clean_processes(runs) < BASE_PROCESSES and len(runs) < MOST_PROCESSES:
             runs.append(self._timed())
         return runs
 
-    def _timed(self, longer: bool = False) -> Run:
+    def _timed(self, longer: bool = False) -> ProcessTimes:
         def body() -> None:
             self.run(2, 2, 2, longer)
             self.work.wait()
@@ -203,13 +204,13 @@ def _slowdown(subject: Subject) -> Found:
     return _in_time(subject, watch, _by(found, expected, said, Verdict.SLOWER))
 
 
-def _by(found: Judgement, expected: str, said: str, wanted: Verdict) -> Found:
+def _by(found: TimingVerdict, expected: str, said: str, wanted: Verdict) -> Found:
     if found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE):
         return Found(expected, f"{found.verdict.value}: {found.why}", NOT_DECIDED)
     return Found(expected, said, _passed(found.verdict is wanted), {"change": found.change or 0.0})
 
 
-def _change(found: Judgement) -> str:
+def _change(found: TimingVerdict) -> str:
     return f"{found.change:+.1%}" if found.change is not None else "no times"
 
 

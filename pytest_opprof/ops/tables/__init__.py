@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import ascend, cuda, megengine, mindspore, nsys, numpy, onnxruntime, pytorch, xla
+from . import ascend, cuda_calls, jax_xla, megengine, mindspore, numpy, onnxruntime, pytorch, pytorch_cuda
 
 TABLES: Mapping[str, Mapping[str, str]] = {
     "numpy": numpy.NAMES,
     "torch": pytorch.NAMES,
     "ascend": ascend.NAMES,
-    "cuda": cuda.NAMES,
-    "hlo": xla.NAMES,
+    "cuda": pytorch_cuda.NAMES,
+    "hlo": jax_xla.NAMES,
     "megengine": megengine.NAMES,
     "mindspore": mindspore.NAMES,
-    "nsys": nsys.NAMES,
+    "nsys": cuda_calls.NAMES,
     "onnxruntime": onnxruntime.NAMES,
 }
 """By the framework as ``opprof ops`` shows it."""

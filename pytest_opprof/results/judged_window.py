@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..profile.environment import Environment
-from ..profile.timings import Run
+from ..profile.timings import ProcessTimes
 from ..verdict.compare import Diff
 from ..verdict.findings import Finding
-from ..verdict.judgement import Verdict
 from ..verdict.tolerances import LEAST_ROUNDS
-from .window import WindowNumbers, WindowResult
+from ..verdict.verdicts import Verdict
+from .window_result import WindowNumbers, WindowResult
 
 DEPENDS = "so that depends on what ran before"
 
@@ -25,7 +25,7 @@ class JudgedWindow:
     diff: Diff | None = None
     no_baseline: str = ""
     """Why there is nothing to compare with; empty where there is, or where nobody asked."""
-    runs: tuple[Run, ...] = ()
+    processes: tuple[ProcessTimes, ...] = ()
     """What each process timed: this one, and others if the test was measured again."""
     accepted: bool = False
     """Whether this run takes what it measured as the baseline: then no change is a regression."""
@@ -112,5 +112,5 @@ class JudgedWindow:
             findings=tuple(map(str, self.findings)),
             times_changed=self.diff is not None and self.diff.times_changed,
             times_judged=self.times_judged if self.diff else None,
-            runs=() if parallel else self.runs,
+            processes=() if parallel else self.processes,
         )

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
-from ..profile import query
 from ..profile.saved import SavedProfile
 from ..readers import formats
 from ..readers.shared.place import Place
 from ..report import listing
+from ..verdict import query
 
 MOST_MEMORY = 4 << 30
 """Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""

@@ -12,11 +12,11 @@ from msgspec import Meta, Struct
 
 from .. import __version__
 from ..errors import BaselineError, UsageError
-from ..machine.files import write_atomically
-from ..verdict.judgement import Verdict
+from ..machine.atomic_write import write_atomically
+from ..verdict.verdicts import Verdict
 from .document import read_document
-from .judged import JudgedWindow
-from .window import OpResult, WindowResult, total_of
+from .judged_window import JudgedWindow
+from .window_result import OpResult, WindowResult, total_of
 
 Status = Literal[
     "ok",
@@ -151,6 +151,7 @@ def _with_totals(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document of schema 1, which had no totals, as one of schema 2."""
     for test, plain in zip(msgspec.convert(document, _Run1).tests, document["tests"]):
         for window, fields in zip(test.windows, plain["windows"]):
+            fields["processes"] = fields.pop("runs", [])  # what they were called
             fields["total"] = msgspec.to_builtins(total_of(list(window.ops.values()), window.rounds))
     return {**document, "schema": 2}
 

@@ -10,12 +10,12 @@ from msgspec import convert, to_builtins
 import pytest_opprof
 from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.timings import Run
-from pytest_opprof.results import run
-from pytest_opprof.results.environment import EnvironmentResult
-from pytest_opprof.results.judged import JudgedWindow
-from pytest_opprof.results.run import TestRecord
-from pytest_opprof.results.window import OpResult, WindowNumbers, WindowResult, total_of
+from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.results import run_result
+from pytest_opprof.results.environment_json import EnvironmentResult
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.window_result import OpResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
 
 from ..conftest import profile_of
@@ -26,7 +26,9 @@ PROFILE = profile_of([("Cast", 5), ("Cast", 6), ("Add", 70)], [("Cast", 4), ("Ad
 
 def window(**limits: object) -> WindowResult:
     numbers = WindowNumbers.of("body", PROFILE)
-    judged = JudgedWindow(numbers, Budget.parse([], limits).check(PROFILE), runs=(Run((81, 4), {"Cast": (11, 4)}),))
+    judged = JudgedWindow(
+        numbers, Budget.parse([], limits).check(PROFILE), processes=(ProcessTimes((81, 4), {"Cast": (11, 4)}),)
+    )
     return judged.result("CPU, 2 cores", parallel=False, compared=True)
 
 
@@ -43,34 +45,35 @@ def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
 
 def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    run.write(path, [record(Cast=1)], ["a::b"], interrupted=True)
+    run_result.write(path, [record(Cast=1)], ["a::b"], interrupted=True)
     document = json.loads(path.read_text())
     jsonschema.validate(document, json.loads((SCHEMAS / "run-2.json").read_text()))
     assert "table" not in document["tests"][0]  # what the terminal shows is no result
-    found = run.read(path)
+    found = run_result.read(path)
     assert found.tests[0].windows == record(Cast=1).windows
     assert (found.summary, found.stale, found.interrupted) == ({"over budget": 1}, ["a::b"], True)
 
 
 def test_a_run_of_schema_1_has_its_totals_added(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    run.write(path, [record()], [], interrupted=False)
+    run_result.write(path, [record()], [], interrupted=False)
     document = json.loads(path.read_text())
     (old,) = document["tests"][0]["windows"]
     del old["total"], old["remarks"], old["vary"]  # what it did not have
+    old["runs"] = old.pop("processes")
     path.write_text(json.dumps({**document, "schema": 1}))
-    (found,) = run.read(path).tests[0].windows
+    (found,) = run_result.read(path).tests[0].windows
     assert found.total.calls == PROFILE.total.calls
     assert found.total.device_ns == (11, 4)  # of the op that knows all of its times
     with pytest.raises(BaselineError, match="is not what --opprof-json writes: Invalid enum value 7"):
         path.write_text(json.dumps({**document, "schema": 7}))
-        run.read(path)
+        run_result.read(path)
 
 
 def test_a_file_that_cannot_be_written_is_the_users_matter(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"--opprof-json: .* cannot be written: Not a directory"):
-        run.write(tmp_path / "file" / "run.json", [], [], interrupted=False)
+        run_result.write(tmp_path / "file" / "run.json", [], [], interrupted=False)
 
 
 def test_an_environment_is_the_same_again() -> None:

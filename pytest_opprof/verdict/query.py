@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar
 from .. import errors
 from ..errors import UsageError
 from ..ops import dtypes, names
-from .op_key import Shape
-from .saved import SavedKernel, SavedOp, SavedProfile, Whole, communicates, op_of
+from ..profile.op_key import Shape
+from ..profile.saved import SavedKernel, SavedOp, SavedProfile, Whole, communicates, op_of
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..profile.calls import Calls
+from ..profile.calls import CallRange
 from ..profile.kernels import KernelStats
 from ..profile.timings import OUTSIDE
-from ..results.judged import JudgedWindow
-from ..results.window import BODY, WindowNumbers
+from ..results.judged_window import JudgedWindow
+from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
 from ..verdict.compare import Diff, Row
-from ..verdict.judgement import Verdict
+from ..verdict.verdicts import Verdict
 
 _ROUNDED = 0.05
 """Below this share of a change, what no op explains is left out."""
@@ -43,7 +43,7 @@ def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
         [
             short(stats.kernel),
             stats.op,
-            str(Calls(stats.fewest_calls, stats.most_calls)),
+            str(CallRange(stats.fewest_calls, stats.most_calls)),
             _time(stats.fastest_ns),
             " x ".join(shapes_text([shape]) for shape in (stats.grid, stats.block) if shape) or "-",
             (f"GPU {stats.device}: " if several else "") + (", ".join(map(str, stats.streams)) or "-"),
@@ -78,7 +78,7 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
         (
             [
                 stats.op,
-                str(Calls(stats.fewest_calls, stats.most_calls)),
+                str(CallRange(stats.fewest_calls, stats.most_calls)),
                 _time(stats.fastest_ns if stats.device_ns else None),
                 format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
                 "over budget" if stats.op in over else "",
@@ -160,7 +160,7 @@ def _arrow(before: str, now: str) -> str:
     return now if before == now else f"{before} -> {now}"
 
 
-def _calls(calls: Calls | None) -> str:
+def _calls(calls: CallRange | None) -> str:
     return str(calls) if calls else "0"
 
 

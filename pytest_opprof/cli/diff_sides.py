@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..baselines import file
-from ..baselines.entry import Entry, entry_of
+from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import UsageError
 from ..profile.calls import calls_of
-from ..profile.timings import Run, run_of
+from ..profile.timings import ProcessTimes, run_of
 from ..results.document import read_document
-from ..results.environment import EnvironmentResult
-from ..results.run import run_of_document
+from ..results.environment_json import EnvironmentResult
+from ..results.run_result import run_of_document
 from ..results.test_id import split_id
-from ..results.window import BODY, OpResult, WindowNumbers, total_of
-from . import read
+from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
+from . import reading
 
 _HEAD_BYTES = 4096
 _SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
@@ -31,7 +31,7 @@ class Kept:
     """What one side has of a window."""
 
     numbers: WindowNumbers
-    entry: Entry
+    entry: WindowBaseline
     machine: str = ""
     """Where it was measured; empty where a baseline has several, or a profile does not say."""
 
@@ -40,7 +40,7 @@ class Kept:
         """Where it was timed."""
         return [self.machine] if self.machine else list(self.entry.times)
 
-    def runs(self, machine: str) -> Sequence[Run]:
+    def runs(self, machine: str) -> Sequence[ProcessTimes]:
         """Return what each process timed there."""
         return self.entry.times.get(machine, ())
 
@@ -130,21 +130,21 @@ def _document(path: Path) -> dict[str, Any] | None:
 
 
 def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None) -> Side:
-    trace = read.read_one(arguments, path, rank, steps, "diff")
+    trace = reading.read_one(arguments, path, rank, steps, "diff")
     profile = trace.profile(by=arguments.by)
     run = run_of(profile, wall=False)
-    entry = Entry(calls_of(profile), {"": (run,)} if run else {})
+    entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {})
     kept = {("", BODY): Kept(WindowNumbers.of(BODY, profile), entry)}
     return Side(path, "profile", kept, trace.source, trace.is_cut)
 
 
-def _numbers(window: str, environment: EnvironmentResult, entry: Entry) -> WindowNumbers:
+def _numbers(window: str, environment: EnvironmentResult, entry: WindowBaseline) -> WindowNumbers:
     """Return as numbers what a baseline keeps: the fewest and the most calls for those of all rounds."""
     ops = {op: OpResult((calls.least, calls.most), None, None, None) for op, calls in entry.calls.items()}
     return WindowNumbers(
         name=window,
         environment=environment,
-        rounds=max((run.rounds for run in entry.runs), default=1),
+        rounds=max((run.rounds for run in entry.processes), default=1),
         host_ns=(),
         peak_memory_bytes=None,
         allocations=None,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, place
-from pytest_opprof.baselines.entry import Entry
+from pytest_opprof.baselines import file, paths
+from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BaselineError
 
 from .test_file import CALLS, HERE, SOME, TIMES, texts
@@ -29,7 +29,8 @@ def test_schema_1_keeps_its_calls_and_loses_the_times_of_its_one_process(tmp_pat
     content = file.load(path)
     assert content.environment == SOME.environment
     assert content.tests == {
-        test: {window: Entry(entry.calls) for window, entry in windows.items()} for test, windows in SOME.tests.items()
+        test: {window: WindowBaseline(entry.calls) for window, entry in windows.items()}
+        for test, windows in SOME.tests.items()
     }
     assert texts(path) == [OLD_TEXT]  # reading rewrites nothing
     file.save(path, content)
@@ -69,14 +70,14 @@ def test_schema_2_had_times_in_the_file_of_calls_and_is_split_when_it_is_written
     content = file.load(path)
     assert content.unused_times == ()
     assert texts(path) == [schema_2()]  # reading rewrites nothing
-    assert file.save(path, content) == [path, place.times_of(path)]
+    assert file.save(path, content) == [path, paths.times_of(path)]
     assert texts(path) == [CALLS, TIMES]
 
 
 def test_times_beside_a_file_that_has_its_own_are_not_used_and_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(schema_2())
-    place.times_of(path).write_text(TIMES.replace("41.2", "1"))
+    paths.times_of(path).write_text(TIMES.replace("41.2", "1"))
     content = file.load(path)
     assert content.tests["TestA::test_a"]["prefill"].times[HERE][0].ops_ns["Add"][0] == 41_200
     assert content.unused_times == ("a.json is of an older schema, and has times itself; an update replaces both",)

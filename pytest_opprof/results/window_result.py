@@ -10,12 +10,12 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..profile.calls import Calls
+from ..profile.calls import CallRange
 from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
-from ..profile.timings import Run
-from ..verdict.judgement import Verdict
-from .environment import EnvironmentResult
+from ..profile.timings import ProcessTimes
+from ..verdict.verdicts import Verdict
+from .environment_json import EnvironmentResult
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
@@ -88,9 +88,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return min(self.total.device_ns, default=0) if self.total.device_ns is not None else None
 
     @property
-    def calls(self) -> dict[str, Calls]:
+    def calls(self) -> dict[str, CallRange]:
         """The calls of each op."""
-        return {op: Calls(min(each.calls), max(each.calls)) for op, each in self.ops.items()}
+        return {op: CallRange(min(each.calls), max(each.calls)) for op, each in self.ops.items()}
 
 
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,8 +108,8 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         dict[str, tuple[Count, Count]],
         Meta(description="The ops whose calls differed between the processes that measured them: fewest and most."),
     ] = {}
-    runs: Annotated[
-        tuple[Run, ...],
+    processes: Annotated[
+        tuple[ProcessTimes, ...],
         Meta(description="What each process timed, this one first; none where tests ran in parallel."),
     ] = ()
 
@@ -119,7 +119,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         columns += [("the busy time", self.busy_ns)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
-        for run in self.runs:
+        for run in self.processes:
             columns += [("a process", run.total_ns), *((f"op {op!r}", times) for op, times in run.ops_ns.items())]
             columns += [("a process", column) for column in (run.wait_ns, run.yardstick_ns) if column]
         for what, column in columns:

@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import Meta, Struct
 
-from pytest_opprof.results.schema import decoded, published
+from pytest_opprof.results.json_schema import decoded, published
 
 
 class Kept(Struct, frozen=True, forbid_unknown_fields=True):

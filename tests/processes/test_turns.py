@@ -12,8 +12,8 @@ import pytest
 
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.child import Child
-from pytest_opprof.processes.pairs import Answer, take_turns
 from pytest_opprof.processes.parent import Parent
+from pytest_opprof.processes.turns import Answer, take_turns
 
 Script = Callable[[Parent], None]
 Sides = Callable[..., list[Child]]

@@ -1,4 +1,4 @@
-"""What the samples say: `Verdict`, the `Times` that it is of, and both as a `Judgement`."""
+"""What the samples say: `Verdict`, the `Times` that it is of, and both as a `TimingVerdict`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class TimingVerdict:
     """What the samples say of a window."""
 
     verdict: Verdict
@@ -86,6 +86,6 @@ def worst(total: Verdict, ops: Mapping[str, Verdict]) -> Verdict:
     return next((verdict for verdict in (Verdict.SLOWER, Verdict.FASTER) if verdict in found), Verdict.OK)
 
 
-def undecided(found: Judgement, why: str) -> Judgement:
+def undecided(found: TimingVerdict, why: str) -> TimingVerdict:
     """Return *found* without a verdict."""
     return replace(found, verdict=Verdict.NOISY, why=why, settled=True, total=Verdict.OK, ops={})

@@ -1,7 +1,7 @@
 """What the two files of a module hold, as types: files are decoded into them, and their JSON Schemas are made of them.
 
-``python -m pytest_opprof.baselines.format`` (`make schemas`) writes the published schemas anew. Imported only where a
-baseline is read or written: it needs msgspec.
+``python -m pytest_opprof.baselines.file_types`` (`make schemas`) writes the published schemas anew. Imported only where
+a baseline is read or written: it needs msgspec.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..results.environment import EnvironmentResult
-from ..results.run import RunResult
-from ..results.schema import published
+from ..results.environment_json import EnvironmentResult
+from ..results.json_schema import published
+from ..results.run_result import RunResult
 
 _Count = Annotated[int, Meta(ge=1, le=10**15)]
 _Range = Annotated[list[Annotated[int, Meta(ge=0, le=10**15)]], Meta(min_length=2, max_length=2)]

@@ -12,7 +12,7 @@ import pytest_opprof
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile, Whole
-from pytest_opprof.readers import opprof
+from pytest_opprof.readers import own_format
 from pytest_opprof.readers.formats import find
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
@@ -32,13 +32,13 @@ TRACE = SavedProfile(
 
 
 def saved(path: Path, trace: SavedProfile) -> Place:
-    path.write_text(opprof.dump(trace), encoding="utf-8")
+    path.write_text(own_format.dump(trace), encoding="utf-8")
     return Place(path)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     for trace in (TRACE, SavedProfile("plain", TRACE.environment, (RECORD._replace(step=0),))):
-        assert opprof.read(saved(tmp_path / "a.json", trace), Options()) == trace
+        assert own_format.read(saved(tmp_path / "a.json", trace), Options()) == trace
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -51,7 +51,7 @@ RECORDS = st.tuples(TEXT, TEXT, TEXT, st.just(0), st.integers(1, 9), *[AMOUNT] *
 @given(st.lists(RECORDS, max_size=5))
 def test_any_records_survive(tmp_path_factory: pytest.TempPathFactory, records: list[SavedOp]) -> None:
     trace = SavedProfile("any", TRACE.environment, tuple(records))
-    assert opprof.read(saved(tmp_path_factory.mktemp("any") / "a.json", trace), Options()) == trace
+    assert own_format.read(saved(tmp_path_factory.mktemp("any") / "a.json", trace), Options()) == trace
 
 
 def test_it_is_recognised_by_its_content(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_every_written_file_keeps_to_the_shipped_schema(tmp_path: Path) -> None:
     schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "profile-1.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     for trace in (TRACE, SavedProfile("plain", TRACE.environment, (RECORD,))):
-        jsonschema.validate(json.loads(opprof.dump(trace)), schema)
+        jsonschema.validate(json.loads(own_format.dump(trace)), schema)
 
 
-TEXT_OF_TRACE = opprof.dump(TRACE)
+TEXT_OF_TRACE = own_format.dump(TRACE)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_a_broken_file_is_one_error(tmp_path: Path, text: str, message: str) -> 
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(TraceError, match=rf"a.json: .*{message}"):
-        opprof.read(Place(path), Options())
+        own_format.read(Place(path), Options())
 
 
 def test_a_viewer_gets_a_bar_an_op_in_the_order_of_the_source() -> None:
-    events = json.loads(opprof.chrome(TRACE))["traceEvents"]
+    events = json.loads(own_format.chrome(TRACE))["traceEvents"]
     bars = [(event["tid"], event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"]
     assert bars == [(0, "\x1b[2J", 0, 0.0105), (1, "conv", 0, 0.0105)]

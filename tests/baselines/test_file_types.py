@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import pytest_opprof
-from pytest_opprof.baselines.format import schemas
+from pytest_opprof.baselines.file_types import schemas
 
 
 @pytest.mark.parametrize("name", schemas())

@@ -1,0 +1,48 @@
+"""Noise: which processes were left alone, and why there is no verdict where too few were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ..machine.cpu_core import YARDSTICK
+from ..profile.timings import ProcessTimes, disturbances
+from .tolerances import CLEAN_ROUNDS, CLEAN_SHARE, LEAST_PROCESSES, STEADY, STORED
+
+
+def clean_processes(runs: Sequence[ProcessTimes], yardstick_ns: float | None = None) -> int:
+    """Return how many processes had enough clean rounds, by the best yardstick of their own if none is given."""
+    yardstick_ns = yardstick_limit_ns(runs) if yardstick_ns is None else yardstick_ns
+    return sum(is_clean(run, yardstick_ns) for run in runs)
+
+
+def is_steady(runs: Sequence[ProcessTimes]) -> bool:
+    """Tell whether the fastest processes took about the same time: then the best of them is as fast as this code is."""
+    fastest = sorted(min(run.total_ns) for run in runs)[:LEAST_PROCESSES] or [0]
+    return fastest[-1] - fastest[0] <= max(STEADY * fastest[0], STORED.floor_ns)
+
+
+def is_clean(run: ProcessTimes, yardstick_ns: float) -> bool:
+    """Tell whether a process had enough rounds of its own: nobody shared its core, and nothing else disturbed it."""
+    return not run.disturbed and len(run.clean(CLEAN_SHARE, yardstick_ns)) >= CLEAN_ROUNDS * run.rounds
+
+
+def yardstick_limit_ns(runs: Iterable[ProcessTimes]) -> float:
+    """Return how long the fixed piece of work may take before a clean round, in ns; no limit where it was not done."""
+    return YARDSTICK * min((ns for run in runs for ns in run.yardstick_ns), default=math.inf)
+
+
+def why_noisy(runs: Sequence[ProcessTimes], clean: int, yardstick_ns: float) -> str:
+    """Return why so few processes are *clean*: how many rounds waited, and how many had a slow core."""
+    rounds = sum(run.rounds for run in runs)
+    seen = {
+        "waited for a CPU": rounds - sum(len(run.clean(CLEAN_SHARE)) for run in runs),
+        f"had a core {YARDSTICK - 1:.0%} slower than at its best, by a fixed piece of work": sum(
+            ns > yardstick_ns for run in runs for ns in run.yardstick_ns
+        ),
+    }
+    said = ", ".join(f"{count} {what}" for what, count in seen.items() if count)
+    processes = f"{clean or 'no'} process{'es' * (clean > 1)}"
+    needed = math.ceil(CLEAN_ROUNDS * min(run.rounds for run in runs))
+    few = f"{processes} of {len(runs)} had {needed} clean rounds"
+    return "; ".join(filter(None, [disturbances(runs), f"{few}: of {rounds} rounds {said}" if said else few]))
