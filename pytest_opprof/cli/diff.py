@@ -58,8 +58,14 @@ def _run(arguments: argparse.Namespace) -> bool:
     rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     base = side(arguments, arguments.base, rank, steps)
     now = side(arguments, arguments.now, arguments.rank, arguments.steps)
-    if "profile" in (base.kind, now.kind):
+    kinds = {base.kind, now.kind}
+    if kinds != {"profile"} and arguments.by != "type":
+        raise UsageError(f"--by {arguments.by}: only profiles tell ops apart so; a run or a baseline has canonical ops")
+    if "profile" in kinds:
         return _profiles(arguments, base, now)
+    for flag in ("steps", "rank", "base_steps", "base_rank"):
+        if getattr(arguments, flag) is not None:
+            raise UsageError(f"--{flag.replace('_', '-')}: is for profiles, not for runs and baselines")
     return _windows(arguments, base, now)
 
 
@@ -76,11 +82,14 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     tolerance = parse_share(arguments.tolerance or "10%", "--tolerance")
     op_tolerance = parse_share(arguments.op_tolerance, "--op-tolerance") if arguments.op_tolerance else tolerance
     tolerances = Tolerances(tolerance, floor_ns, op_tolerance, floor_ns, 0.0025)
-    old, new = before.entry.processes, after.entry.processes
+    old, new = before.of_ops, after.of_ops
     if not old and not new:
         timing = TimingVerdict(Verdict.OK)  # there are calls alone, and they are compared
     elif not old or not new:
-        timing = unjudged(f"the profile {'after' if old else 'before'} has no times", new, old)
+        side, kept = (now, after) if old else (base, before)
+        timing = unjudged(
+            kept.without_times or f"the {side.kind} {'after' if old else 'before'} has no times", new, old
+        )
     elif old[0].rounds != new[0].rounds:
         why = f"the fastest of {old[0].rounds} steps is not that of {new[0].rounds}"
         timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
@@ -154,7 +163,11 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
     if arguments.format == "json":
         found = [{"test": test, "window": name, **_plain(window.diff)} for (test, name), window in windows.items()]
-        print(listing.document({"base": str(base.path), "now": str(now.path), "windows": found}))
+        only = {
+            f"only_in_{name}": [{"test": test, "window": window} for test, window in sorted(one.keys() - other)]
+            for name, one, other in (("base", base.windows, now.windows), ("now", now.windows, base.windows))
+        }
+        print(listing.document({"base": str(base.path), "now": str(now.path), "windows": found, **only}))
     else:
         style = "github" if arguments.format == "markdown" else "simple"
         for line in _report(windows, top, style):

@@ -13,12 +13,13 @@ from ..baselines import file
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import UsageError
 from ..profile.calls import calls_of
-from ..profile.timings import ProcessTimes, run_of
+from ..profile.timings import OUTSIDE, ProcessTimes, run_of
 from ..results.document import read_document
 from ..results.environment_json import EnvironmentResult
 from ..results.run_result import run_of_document
 from ..results.test_id import split_id
 from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
+from ..units import plural
 from . import reading
 
 _HEAD_BYTES = 4096
@@ -39,6 +40,30 @@ class Kept:
     def machines(self) -> list[str]:
         """Where it was timed."""
         return [self.machine] if self.machine else list(self.entry.times)
+
+    @property
+    def of_ops(self) -> Sequence[ProcessTimes]:
+        """What each process timed in ops alone, as a profile does; nothing where `without_times` says why."""
+        if self.without_times:
+            return ()
+        by_op = [{op: ns for op, ns in run.ops_ns.items() if op != OUTSIDE} for run in self.entry.processes]
+        return [
+            replace(run, ops_ns=ops, threads=0, total_ns=tuple(map(sum, zip(*ops.values()))))
+            if OUTSIDE in run.ops_ns
+            else replace(run, threads=0)
+            for run, ops in zip(self.entry.processes, by_op)
+        ]
+
+    @property
+    def without_times(self) -> str:
+        """Why the times cannot be compared with those of a profile, though there are some."""
+        if len(self.entry.times) > 1:
+            return f"the baseline was timed on several machines: {', '.join(sorted(self.entry.times))}"
+        threads = max((run.threads for run in self.entry.processes), default=0)
+        if threads and self.numbers.environment.environment.device == "cpu":
+            used = f"ops had {plural(threads, 'thread')} there"
+            return f"{used}, and a profile does not say how many it had (--opprof-threads=all sets no limit)"
+        return ""
 
     def runs(self, machine: str) -> Sequence[ProcessTimes]:
         """Return what each process timed there."""
@@ -63,16 +88,17 @@ class Side:
         """Return the side with its tests called as those of a baseline file *other*. Raises UsageError."""
         if self.kind != "run" or other.kind != "baseline":
             return self
-        windows: dict[tuple[str, str], Kept] = {}
-        for (test, window), kept in self.windows.items():
-            module, name = split_id(test)
-            if other.module in ("", module) and (name, window) in windows:
-                raise UsageError(
-                    f"{other.path}: several modules of {self.path} have a test {name}; give the file where it is kept,"
-                    " in the folder of its environment"
-                )
-            if other.module in ("", module):
-                windows[name, window] = kept
+        modules = sorted({split_id(test)[0] for test, _ in self.windows})
+        if not other.module and len(modules) > 1:
+            raise UsageError(
+                f"{other.path}: of which module of {self.path} is it, {', '.join(modules)}? Give the file where it is"
+                " kept, in the folder of its environment"
+            )
+        windows = {
+            (split_id(test)[1], window): kept
+            for (test, window), kept in self.windows.items()
+            if other.module in ("", split_id(test)[0])
+        }
         return replace(self, windows=windows)
 
     def only(self, test: str | None, window: str) -> Kept:

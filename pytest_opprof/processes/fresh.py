@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, convert
 
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
-from ..results.run_result import TestRecord
+from ..results.run_result import TestRecord, plain
 from ..results.test_id import id_of
 from ..results.window_result import WindowResult
 from .parent import Parent, why
@@ -54,7 +54,7 @@ class Fresh:
         items = {id_of(item): item for item in session.items}
         answers: dict[str, Measured] = {}
         while True:
-            asked = self._parent.ask("ready", to_builtins(answers))
+            asked = self._parent.ask("ready", plain(answers))
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec import convert, structs, to_builtins
+from msgspec import convert, structs
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
@@ -28,7 +28,7 @@ from ..processes.worktree import Worktree, worktree
 from ..profile.calls import in_all
 from ..profile.timings import ProcessTimes, without_noise
 from ..results.judged_window import JudgedWindow
-from ..results.run_result import TestRecord
+from ..results.run_result import TestRecord, plain
 from ..results.test_id import split_id
 from ..results.window_result import WindowResult
 from ..units import plural
@@ -249,8 +249,8 @@ class Found:
 
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
-        for plain in self.first[1].reports.get(item.nodeid, []):
-            report = self._config.hook.pytest_report_from_serializable(config=self._config, data=plain)
+        for data in self.first[1].reports.get(item.nodeid, []):
+            report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
             if report.when == "call" and report.passed and hasattr(report, "opprof"):
                 self._conclude(item, report)
             yield report
@@ -262,7 +262,7 @@ class Found:
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
-        report.opprof = to_builtins(structs.replace(record, outcome=report.outcome))
+        report.opprof = plain(structs.replace(record, outcome=report.outcome))
 
     def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name
@@ -317,8 +317,8 @@ class _Failure:
         writer.line(self._message)
 
 
-def _results(plain: object) -> list[WindowResult]:
-    return convert(plain, TestRecord).windows
+def _results(data: object) -> list[WindowResult]:
+    return convert(data, TestRecord).windows
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:

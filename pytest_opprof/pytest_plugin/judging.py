@@ -102,7 +102,7 @@ class Judging:
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
-        plan, profiles = measurement.plan, _profiles(measurement.windows)
+        plan, profiles = plan_of(item), _profiles(measurement.windows)  # a fixture may have added marks
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:

@@ -6,7 +6,6 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ..baselines.stale import Collected
@@ -20,6 +19,7 @@ from ..processes.pool import Pool
 from ..processes.this_run import CORE
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
+from ..results.run_result import plain
 from ..results.test_id import id_of, split_id
 from ..units import plural
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -165,7 +165,7 @@ class Measuring:
             return
         verbosity = getattr(self._config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
         record, failure, cause = concluded(
-            id_of(item), windows, measurement.plan, self._settings, verbosity, broken, self._judging.is_parallel
+            id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel
         )
         item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item))
         if failure:
@@ -196,7 +196,7 @@ class Measuring:
         if call.when == "call" and record is not None:
             del item.stash[RECORD]
             if call.excinfo is None or isinstance(call.excinfo.value, Failed):
-                report.opprof = to_builtins(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
+                report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
         return report
 
 

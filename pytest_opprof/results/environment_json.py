@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -13,15 +13,16 @@ class EnvironmentResult(Struct, frozen=True, forbid_unknown_fields=True):
     """What decides whether two measurements may be compared."""
 
     arch: str
-    device: Annotated[str, Meta(min_length=1, description="cpu, or the model of the accelerator.")]
+    device: Annotated[str, Meta(description="cpu, or the model of the accelerator.")]
     frameworks: Annotated[dict[str, str], Meta(description="The version of each framework that recorded.")]
-    timing: Literal["", "async", "sync"]
+    timing: Annotated[str, Meta(extra_json_schema={"enum": ["", "async", "sync"]})]
 
     @classmethod
     def of(cls, environment: Environment) -> EnvironmentResult:
         """Return *environment* as JSON has it."""
-        frameworks, timing = dict(environment.frameworks), environment.timing
-        return cls(environment.arch, environment.device, frameworks, timing)  # type: ignore[arg-type]
+        # str: a framework's version may be of a class of its own, as torch.__version__ is, which JSON does not know.
+        frameworks = {str(name): str(version) for name, version in environment.frameworks}
+        return cls(str(environment.arch), str(environment.device), frameworks, str(environment.timing))
 
     @property
     def environment(self) -> Environment:

@@ -94,6 +94,16 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     stale: Annotated[list[str], Meta(description="Baselines whose test or window is gone.")]
 
 
+def plain(value: object) -> Any:
+    """Return a result as report objects and JSON can have it."""
+    return msgspec.to_builtins(value, enc_hook=_as_json)
+
+
+def _as_json(value: Any) -> object:
+    """Return what stands for a value of a class that JSON does not know: NumPy's numbers, subclasses of str."""
+    return str(value) if isinstance(value, str) else value.item()
+
+
 def status(windows: Sequence[JudgedWindow]) -> Status:
     """Return the status of a test: the worst of its windows'."""
     present: set[Status] = {"over budget" for window in windows if window.budget}
@@ -108,7 +118,7 @@ def write(path: Path, records: Sequence[TestRecord], stale: Sequence[str], inter
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
     run = RunResult(2, __version__, interrupted, counts, tests, list(stale))
     try:
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(run, enc_hook=_as_json), indent=1) + b"\n")
     except OSError as error:
         raise UsageError(f"--opprof-json: {path} cannot be written: {error.strerror or error}") from error
 
@@ -122,7 +132,7 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
     """Return the run that *document*, read from *path*, holds. Raises BaselineError."""
     version = document.get("schema")
     try:
-        if version in _UPGRADES:
+        if isinstance(version, int) and version in _UPGRADES:
             document = _UPGRADES[version](document)
         run = msgspec.convert(document, RunResult)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -136,7 +146,7 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
 
 class _Window1(Struct):
     ops: dict[str, OpResult]
-    rounds: Annotated[int, Meta(ge=1, le=10**6)]
+    rounds: Annotated[int, Meta(ge=1)]
 
 
 class _Test1(Struct):

@@ -19,7 +19,8 @@ from .environment_json import EnvironmentResult
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
-Count = Annotated[int, Meta(ge=0, le=10**18)]
+Count = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
+"""Checked in files alone (`WindowResult.misfits`): on its way from a worker a strange number must not end the run."""
 PerRound = tuple[Count, ...]
 
 
@@ -42,7 +43,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str
     environment: EnvironmentResult
-    rounds: Annotated[int, Meta(ge=1, le=10**6)]
+    rounds: Annotated[int, Meta(extra_json_schema={"minimum": 1})]
     host_ns: Annotated[PerRound, Meta(description="Wall time.")]
     peak_memory_bytes: PerRound | None
     allocations: Annotated[PerRound | None, Meta(description="How often memory was allocated.")]
@@ -64,7 +65,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def of(cls, name: str, profile: OpProfile) -> WindowNumbers:
         """Return the numbers of *profile*."""
         return cls(
-            name=name,
+            name=str(name),
             environment=EnvironmentResult.of(profile.environment),
             rounds=profile.steps,
             host_ns=profile.host_ns,
@@ -114,17 +115,19 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ()
 
     def misfits(self) -> Iterator[str]:
-        """Yield what has not one number for each round."""
+        """Yield what is wrong in a file: columns that have not a number for each round, or a negative one."""
         columns: list[tuple[str, Sequence[int] | None]] = [("the wall time", self.host_ns)]
-        columns += [("the busy time", self.busy_ns)]
+        columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
         for run in self.processes:
             columns += [("a process", run.total_ns), *((f"op {op!r}", times) for op, times in run.ops_ns.items())]
             columns += [("a process", column) for column in (run.wait_ns, run.yardstick_ns) if column]
         for what, column in columns:
-            if column is not None and len(column) != self.rounds:
+            if column is not None and (len(column) != self.rounds or not column):
                 yield f"{what} has not a number for each of {self.rounds} rounds"
+            elif column is not None and min(column) < 0:
+                yield f"{what} has a negative number"
 
 
 def titled(test: str, window: str) -> str:

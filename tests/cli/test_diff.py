@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.timings import ProcessTimes
 
 MACHINE = "CPU, 2 cores"
+FAKE = Environment((("fake", "1"),), "fake", "x86_64", "async")
 ENVIRONMENT = {"arch": "x86_64", "device": "fake", "frameworks": {"fake": "1"}, "timing": "async"}
 SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-2.json").read_text(encoding="utf-8"))
 
@@ -173,6 +175,8 @@ def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureF
         (b'{"schema": 1, "tests": [{"windows": [{"ops": {}, "rounds": 0}]}]}', "Expected `int` >= 1 - at"),
         (b'{"schema": 2, "tests": ' + b"[" * 5_000, "is not JSON"),
         (b'{"schema": 2, "tests": []}', "Object missing required field `version`"),
+        (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' is there twice"),
+        (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is not what --opprof-json writes"),
         (b'{"schema": 3, "tests": []}', "Invalid enum value 3 - at `$.schema`"),
     ],
 )
@@ -198,12 +202,11 @@ def test_the_old_name_does_the_same_and_says_so(tmp_path: Path, capsys: pytest.C
 
 def baseline(root: Path, us: int, calls: int = 2, module: str = "t.py") -> Path:
     """Write the baseline of one test, recorded in five processes."""
-    environment = Environment((("fake", "1"),), "fake", "x86_64", "async")
     times = (ProcessTimes((us * 1_000,) * 10, {"MatMul": (us * 1_000,) * 10}, threads=1),) * 5
     store = Store(root)
-    store.put(environment, module, "a", "body", WindowBaseline({"MatMul": CallRange(calls, calls)}, {MACHINE: times}))
+    store.put(FAKE, module, "a", "body", WindowBaseline({"MatMul": CallRange(calls, calls)}, {MACHINE: times}))
     store.save()
-    return paths.path_of(root, environment, module)
+    return paths.path_of(root, FAKE, module)
 
 
 def test_a_run_is_compared_with_the_baseline_of_its_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +228,9 @@ def test_two_baselines_are_compared_wherever_they_lie(tmp_path: Path, capsys: py
     assert main(["diff", str(beside), str(kept)]) == 0
     assert "a: calls of MatMul: 2, 4 in the baseline\n" in capsys.readouterr().out
     assert main(["diff", str(kept), str(beside), "--format", "json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["windows"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["only_in_now"] == document["only_in_base"] == []
+    (found,) = document["windows"]
     assert (found["test"], found["window"], found["verdict"]) == ("a", "body", "more calls")
     assert found["rows"][0]["now_calls"] == 4
 
@@ -247,7 +252,7 @@ def test_a_baseline_of_no_known_place_takes_a_module_only_where_there_is_one(
     now["tests"].append({**now["tests"][0], "id": "u.py::a"})
     (tmp_path / "run.json").write_text(json.dumps(now))
     assert main(["diff", str(moved), str(tmp_path / "run.json")]) == 2
-    assert "several modules of" in capsys.readouterr().err
+    assert "of which module of" in capsys.readouterr().err
 
 
 PROFILE = """{"schemaVersion": 1, "traceEvents": [
@@ -266,6 +271,56 @@ def test_a_profile_is_compared_with_one_window(tmp_path: Path, capsys: pytest.Ca
     assert "the environments differ" in out
     assert main(["diff", str(saved), str(run), "--test", "t.py::a", "--window", "w"]) == 2
     assert "has no window w of t.py::a" in capsys.readouterr().err
+
+
+def test_of_a_run_on_a_cpu_a_profile_is_compared_with_the_ops_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, ns = tmp_path / "saved.json", [100_000] * 10
+    saved.write_text(PROFILE)
+    alike = window(100, 1, rounds=1, host_ns=[900_000], environment={**ENVIRONMENT, "device": "cpu"})
+    alike["ops"]["MatMul"] = alike["total"] = {"calls": [2], "device_ns": ns[:1], "bytes": None, "flops": None}
+    process = {**alike["processes"][0], "total_ns": [900_000], "wait_ns": [], "threads": 0}
+    process["ops_ns"] = {"MatMul": ns[:1], "(outside ops)": [800_000]}
+    run = write(tmp_path / "run.json", a={**alike, "processes": [process]})
+    for pair in ([saved, run], [run, saved]):
+        assert main(["diff", *map(str, pair)]) == 0
+        out = capsys.readouterr().out
+        assert "100 us (+0%)" in out
+        assert out.endswith("verdict: ok\n")
+    limited = write(tmp_path / "limited.json", a={**alike, "processes": [{**process, "threads": 1}]})
+    assert main(["diff", str(saved), str(limited)]) == 2
+    assert "ops had 1 thread there, and a profile does not say how many it had" in capsys.readouterr().err
+
+
+def test_a_profile_is_not_compared_with_times_of_several_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, kept = tmp_path / "saved.json", baseline(tmp_path, us=100)
+    saved.write_text(PROFILE)
+    store = Store(tmp_path)
+    entry = store.at(kept).tests["a"]["body"]  # type: ignore[union-attr]
+    two = replace(entry, times={**entry.times, "Other, 8 cores": entry.times[MACHINE]})
+    store.put(FAKE, "t.py", "a", "body", two)
+    store.save()
+    assert main(["diff", str(kept), str(saved)]) == 2
+    assert f"the baseline was timed on several machines: {MACHINE}, Other, 8 cores" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--by", "shape"], "--by shape: only profiles tell ops apart so"),
+        (["--steps", "2"], "--steps: is for profiles, not for runs and baselines"),
+        (["--base-rank", "2"], "--base-rank: is for profiles, not for runs and baselines"),
+    ],
+)
+def test_flags_of_profiles_are_no_flags_of_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    path = str(write(tmp_path / "run.json", a=window(100, 5)))
+    assert main(["diff", path, path, *flags]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

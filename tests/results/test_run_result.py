@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
-from msgspec import convert, to_builtins
+from msgspec import convert, structs, to_builtins
 
 import pytest_opprof
 from pytest_opprof.errors import BaselineError, UsageError
@@ -74,6 +75,21 @@ def test_a_file_that_cannot_be_written_is_the_users_matter(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"--opprof-json: .* cannot be written: Not a directory"):
         run_result.write(tmp_path / "file" / "run.json", [], [], interrupted=False)
+
+
+def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
+    numbers = structs.replace(
+        WindowNumbers.of(np.str_("body"), PROFILE),
+        environment=EnvironmentResult.of(Environment(((np.str_("torch"), np.str_("2.13")),), "", timing="other")),
+        host_ns=(np.int64(-7), 3),
+        peak_memory_bytes=(2**80, -1),
+        rounds=2_000_000,
+    )
+    sent = TestRecord(id="a", status="ok", windows=[JudgedWindow(numbers).result("CPU", parallel=False, compared=True)])
+    (found,) = convert(json.loads(json.dumps(run_result.plain(sent))), TestRecord).windows
+    assert (found.name, found.host_ns, found.peak_memory_bytes) == ("body", (-7, 3), (2**80, -1))
+    assert found.environment.frameworks == {"torch": "2.13"}
+    assert next(found.misfits()) == "the wall time has not a number for each of 2000000 rounds"  # in a file
 
 
 def test_an_environment_is_the_same_again() -> None:
