@@ -20,6 +20,7 @@ from ..profile.timings import run_of
 
 if TYPE_CHECKING:
     from ..results.window_result import WindowResult
+    from .file_types import KeptTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,9 @@ class WindowBaseline:
     calls: Mapping[str, CallRange]
     times: Mapping[str, tuple[ProcessTimes, ...]] = field(default_factory=dict)
     """By machine: what each process timed."""
-    mismatched: frozenset[str] = frozenset()
-    """The machines whose times in the file are of other calls, and not among these."""
+    mismatched: Mapping[str, KeptTimes] = field(default_factory=dict)
+    """By machine: what the file has of times of other calls. Nothing is judged by it, and nothing but an update of this
+    window drops it: who reverts the calls may put them back."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -60,7 +62,7 @@ class WindowBaseline:
         if not self.allows(now.calls):
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
-        return replace(self, times={**self.times, **now.times} if fresh else self.times, mismatched=frozenset())
+        return replace(self, times={**self.times, **now.times} if fresh else self.times, mismatched={})
 
     def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]

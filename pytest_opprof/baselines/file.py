@@ -113,7 +113,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
             tests.setdefault(test, {})[window] = WindowBaseline(
                 {op: _calls(plain) for op, plain in kept.calls.items()},
                 {machine: tuple(_runs(each)) for machine, each in of_these.items()},
-                frozenset(machines.keys() - of_these.keys()),
+                {machine: each for machine, each in machines.items() if machine not in of_these},
             )
     for (test, window, machine), _ in _each(times) if times else ():
         entry = tests.get(test, {}).get(window)
@@ -170,9 +170,9 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
         for window, entry in windows.items():
             kept = KeptWindow({op: _kept_calls(each) for op, each in entry.calls.items()})
             calls.setdefault(test, {})[window] = kept
-            if entry.times:
-                own = digest(to_builtins(kept.calls))
-                machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
+            own = digest(to_builtins(kept.calls)) if entry.times else ""
+            machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
+            if machines := {**entry.mismatched, **machines}:
                 times.setdefault(test, {})[window] = machines
     return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times)
 

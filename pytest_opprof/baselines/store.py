@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import BaselineError, UsageError
@@ -90,9 +91,13 @@ class Store:
         """
         content, module = self._loaded(path), paths.module_of(self.root, path)
         self._changes.setdefault(path, (content.environment, []))
-        for test in tests:
-            for window in content.tests[test]:
-                self.drop(content.environment, module, test, window)
+        gone = set(tests)
+        for test, windows in content.tests.items():
+            for window, entry in windows.items():
+                if test in gone:
+                    self.drop(content.environment, module, test, window)
+                elif entry.mismatched:
+                    self._change(content.environment, module, (test, window, replace(entry, mismatched={})))
 
     def move(self, old: str, new: str) -> int:
         """Let the baselines of *old* be those of *new*, in every environment; `save` writes it. Return how many tests.

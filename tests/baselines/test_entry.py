@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.file_types import KeptTimes
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
 
@@ -107,7 +108,7 @@ def test_an_update_without_times_keeps_those_there_are() -> None:
 
 
 def test_an_update_forgets_times_of_other_calls() -> None:
-    old = WindowBaseline(OLD.calls, {"Other": runs(99)}, frozenset([HERE]))
+    old = WindowBaseline(OLD.calls, {"Other": runs(99)}, {HERE: KeptTimes("0", {}, 1, [[9.0]])})
     assert old.updated(WindowBaseline(OLD.calls), HERE, times_changed=False) == WindowBaseline(
         OLD.calls, {"Other": runs(99)}
     )

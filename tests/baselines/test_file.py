@@ -15,6 +15,7 @@ from pytest_opprof.baselines import file as baselines_file
 from pytest_opprof.baselines import paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.file_types import CallsFile, TimesFile
+from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BaselineError
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
@@ -187,9 +188,8 @@ def test_an_interruption_between_both_files_leaves_times_that_are_not_used(
     assert texts(saved)[0] == CALLS
     assert texts(saved)[1] != TIMES
     left = baselines_file.load(saved)
-    assert left.tests["TestA::test_a"]["prefill"] == WindowBaseline(
-        {"Add": CallRange(1, 1)}, mismatched=frozenset([HERE])
-    )
+    entry = left.tests["TestA::test_a"]["prefill"]
+    assert (entry.calls, entry.times, set(entry.mismatched)) == ({"Add": CallRange(1, 1)}, {}, {HERE})
     assert len(left.unused_times) == 1
 
 
@@ -223,13 +223,27 @@ def test_a_missing_file_of_times_is_no_times(saved: Path) -> None:
 def test_times_of_other_calls_are_not_used_and_that_is_said(saved: Path) -> None:
     saved.write_text(CALLS.replace('"Add": 1', '"Add": 2'))
     content = baselines_file.load(saved)
-    assert content.tests["TestA::test_a"]["prefill"] == WindowBaseline(
-        {"Add": CallRange(2, 2)}, mismatched=frozenset([HERE])
-    )
+    entry = content.tests["TestA::test_a"]["prefill"]
+    assert (entry.calls, entry.times, set(entry.mismatched)) == ({"Add": CallRange(2, 2)}, {}, {HERE})
     assert content.unused_times == (
         "['times']['TestA::test_a']['prefill']['CPU, 2 cores']: is of other calls; pytest --opprof-update records it;"
         " opprof baselines prune removes it",
     )
+
+
+def test_times_of_other_calls_come_back_with_these_though_another_test_was_written_meanwhile(
+    saved: Path, tmp_path: Path
+) -> None:
+    before = baselines_file.load(saved).tests["TestA::test_a"]
+    saved.write_text(CALLS.replace('"Add": 1', '"Add": 2'))
+    store = Store(tmp_path)
+    store.put(TORCH, "tests/test_model.py", "test_new", "body", WindowBaseline({"Add": CallRange(1, 1)}))
+    store.save()
+    saved.write_text(saved.read_text().replace('"Add": 2', '"Add": 1'))
+    content = baselines_file.load(saved)
+    assert content.tests["TestA::test_a"] == before
+    assert content.tests.keys() == {"TestA::test_a", "test_b[fp16]", "test_new"}
+    assert content.unused_times == ()
 
 
 def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(saved: Path) -> None:
@@ -239,7 +253,7 @@ def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(sav
     machines["Other"] = {**machines[HERE], "calls_digest": "0"}
     paths.times_of(saved).write_text(json.dumps(document))
     entry = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
-    assert (set(entry.times), entry.mismatched) == ({HERE}, {"Other"})
+    assert (set(entry.times), set(entry.mismatched)) == ({HERE}, {"Other"})
 
 
 @pytest.mark.parametrize(
