@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,4 +41,11 @@ def published(kind: type, name: str, title: str) -> str:
         "$id": f"urn:pytest-opprof:{name}",
         "title": title,
     }
-    return json.dumps({**head, **msgspec.json.schema(kind)}, indent=2) + "\n"
+    return json.dumps({**head, **_dedented(msgspec.json.schema(kind))}, indent=2) + "\n"
+
+
+def _dedented(schema: Any) -> Any:
+    """Return *schema* with its docstrings as Python 3.13 compiles them: those before keep the indent of the code."""
+    if isinstance(schema, dict):
+        return {key: cleandoc(value) if key == "description" else _dedented(value) for key, value in schema.items()}
+    return [*map(_dedented, schema)] if isinstance(schema, list) else schema

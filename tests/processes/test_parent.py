@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -57,6 +58,8 @@ def test_where_nobody_listens_any_more_pytest_ends(server: socket.socket) -> Non
         with pytest.raises(pytest.exit.Exception, match="the run that started this one has ended") as end:
             parent.ask("turn")
         assert end.value.returncode == 1
+    with suppress(OSError):  # what it could not send
+        parent._stream.close()
 
 
 def report(longrepr: Any, outcome: str = "failed") -> pytest.TestReport:
