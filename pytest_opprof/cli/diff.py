@@ -200,7 +200,7 @@ def _timing(before: Kept, after: Kept, tolerances: Tolerances, ignore_noise: boo
     for what, (one, other) in differ.items():
         why = f"the runs differ in their {what}: {one}, then {other}"
         return unjudged(why, after.runs(after.machines[0]) if after.machines else [])
-    old, new = before.runs(common or ""), after.runs(common or "")
+    old, new = (kept.runs(common or next(iter(kept.machines), "")) for kept in (before, after))
     if ignore_noise:
         old, new = list(map(without_noise, old)), list(map(without_noise, new))
     found = judge(old, new, Rule(tolerances))

@@ -222,6 +222,14 @@ def test_a_run_is_compared_with_the_baseline_of_its_module(tmp_path: Path, capsy
     assert "have no window of any test in common" in capsys.readouterr().err
 
 
+def test_a_baseline_without_times_is_what_lacks_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = baseline(tmp_path, us=100)
+    paths.times_of(kept).unlink()
+    now = str(write(tmp_path / "run.json", a=window(100, 6)))
+    assert main(["diff", str(kept), now]) == 2
+    assert "a: times not compared: the baseline has no times\n" in capsys.readouterr().out
+
+
 def test_two_baselines_are_compared_wherever_they_lie(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = baseline(tmp_path / "baselines", us=100)
     beside = baseline(tmp_path / "older", us=130, calls=4)
