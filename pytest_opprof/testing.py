@@ -23,7 +23,7 @@ from threading import Thread
 
 from .backends.contract import Backend, KnownWork, Options
 from .backends.failures import entered, failures_of
-from .backends.registry import threads_limited
+from .backends.registry import ensure_available, threads_limited
 from .errors import BackendError, NothingMeasured, UsageError
 from .measure.recorder import Recorder
 from .measure.window import Window
@@ -70,9 +70,8 @@ def promises(backend: Backend, work: KnownWork) -> Iterator[Promise]:
     """Yield what was found of each promise, with the errors of `check_backend` where none can be looked at."""
     if not work.ops or any(calls < 1 for calls in work.ops.values()):
         raise UsageError(f"KnownWork(ops={dict(work.ops)!r}): name at least one op, and how often one run shows it")
+    ensure_available(backend)
     with failures_of(backend):
-        if reason := backend.unavailable():
-            raise BackendError(f"backend {backend.name!r} cannot run here: {reason}")
         backend.begin_test()
     subject = _Subject(backend, work)
     work.run()  # what a framework does once only is not asked here

@@ -67,11 +67,16 @@ def load_all(chosen: Iterable[str] | None) -> list[Backend]:
         return [load(name) for name in sorted(find()) if name != "fake"]
     backends = [load(name) for name in chosen]
     for backend in backends:
-        with failures_of(backend):
-            reason = backend.unavailable()
-        if reason:
-            raise BackendError(f"backend {backend.name!r} cannot run here: {reason}")
+        ensure_available(backend)
     return backends
+
+
+def ensure_available(backend: Backend) -> None:
+    """Raise BackendError, with the reason, if *backend* cannot run here."""
+    with failures_of(backend):
+        reason = backend.unavailable()
+    if reason:
+        raise BackendError(f"backend {backend.name!r} cannot run here: {reason}")
 
 
 @contextmanager

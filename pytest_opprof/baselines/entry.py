@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ..profile.calls import CallRange, calls_of
 from ..profile.environment import Environment
-from ..profile.timings import ProcessTimes
+from ..profile.timings import ProcessTimes, run_of
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
 if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile
-
-
-from ..profile.calls import CallRange, calls_of
-from ..profile.timings import run_of
-
-if TYPE_CHECKING:
     from ..results.window_result import WindowResult
     from .file_types import KeptTimes
 

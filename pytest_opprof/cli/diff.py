@@ -95,49 +95,42 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     else:
         timing = judge(old, new, Rule(tolerances, 1, 1, 1))
-    window = JudgedWindow(after.numbers, diff=compare(before.entry.calls, after.entry.calls, timing, tolerances))
-    assert window.diff is not None
-    if arguments.format == "json":
-        print(listing.document({**_both(base, before, now, after), **_plain(window.diff)}))
-    else:
-        style = "github" if arguments.format == "markdown" else "simple"
-        top = 10 if arguments.top is None else arguments.top
-        text = _text(
-            _both(base, before, now, after), window, max(before.numbers.rounds, after.numbers.rounds), top, style
-        )
-        print("\n".join(map(listing.clean, text)))
-    worse = any(row.verdict.is_regression for row in (*window.diff.rows, window.diff.total))
-    if base.is_cut or (now.is_cut and not worse):
-        raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
-    if window.diff.times and not worse:
-        why = window.diff.times
-        raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {why}")
-    return worse
-
-
-def _both(base: Side, before: Kept, now: Side, after: Kept) -> dict[str, Any]:
-    return {
+    diff = compare(before.entry.calls, after.entry.calls, timing, tolerances)
+    both = {
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
         for key, side, kept in (("base", base, before), ("now", now, after))
     }
+    if arguments.format == "json":
+        print(listing.document({**both, **_plain(diff)}))
+    else:
+        style = "github" if arguments.format == "markdown" else "simple"
+        top = 10 if arguments.top is None else arguments.top
+        steps = max(before.numbers.rounds, after.numbers.rounds)
+        text = _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style)
+        print("\n".join(map(listing.clean, text)))
+    worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
+    if base.is_cut or (now.is_cut and not worse):
+        raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
+    if diff.times and not worse:
+        raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
+    return worse
 
 
-def _text(both: dict[str, Any], window: JudgedWindow, steps: int, top: int, style: str) -> Iterator[str]:
+def _text(both: dict[str, Any], window: JudgedWindow, diff: Diff, steps: int, top: int, style: str) -> Iterator[str]:
     from ..report.op_table import table
 
-    assert window.diff is not None
     base, now = both["base"], both["now"]
     yield f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]"
     if base["environment"] != now["environment"]:
         yield "the environments differ: so may ops and times, for no fault of the program"
     yield from (f"  {finding}" for finding in window.regressions)
-    yield from (f"  {improvement}" for improvement in window.diff.improvements())
+    yield from (f"  {improvement}" for improvement in diff.improvements())
     yield ""
     if steps > 1:
         yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
     yield from "\n".join(table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
-    yield f"verdict: {window.diff.verdict.value}"
-    if window.diff.timing.base is None and window.diff.timing.now is None:
+    yield f"verdict: {diff.verdict.value}"
+    if diff.timing.base is None and diff.timing.now is None:
         yield "(of calls: neither profile has times)"
 
 
@@ -154,15 +147,16 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     tolerances = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
     base, now = base.beside(now), now.beside(base)
     windows: dict[tuple[str, str], JudgedWindow] = {}
+    diffs: dict[tuple[str, str], Diff] = {}
     for key in (key for key in now.windows if key in base.windows):
         before, after = base.windows[key], now.windows[key]
         timing = _timing(before, after, tolerances, arguments.ignore_noise)
-        diff = compare_counts_first(before.entry.calls, after.entry.calls, timing, tolerances, top)
-        windows[key] = JudgedWindow(after.numbers, diff=diff)
+        diffs[key] = compare_counts_first(before.entry.calls, after.entry.calls, timing, tolerances, top)
+        windows[key] = JudgedWindow(after.numbers, diff=diffs[key])
     if not windows:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
     if arguments.format == "json":
-        found = [{"test": test, "window": name, **_plain(window.diff)} for (test, name), window in windows.items()]
+        found = [{"test": test, "window": name, **_plain(diff)} for (test, name), diff in diffs.items()]
         only = {
             f"only_in_{name}": [{"test": test, "window": window} for test, window in sorted(one.keys() - other)]
             for name, one, other in (("base", base.windows, now.windows), ("now", now.windows, base.windows))
@@ -227,9 +221,7 @@ def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: str) 
         yield from (f"{title}: {line}" for line in window.remarks)
 
 
-def _plain(diff: Diff | None) -> dict[str, Any]:
-    assert diff is not None
-
+def _plain(diff: Diff) -> dict[str, Any]:
     def plain(row: Any) -> dict[str, Any]:
         return {
             "op": row.op,

@@ -15,14 +15,9 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from . import names, vocabulary
 from .cuda_calls import copied
-
-if TYPE_CHECKING:
-    pass
-
 
 _LONGEST = 1 << 14
 """Characters of a name that are looked at; the longest of 501 public ones has 5,123."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-
-
-import platform
+from typing import Any
 
 
 def plain_environment(environment: Environment) -> dict[str, Any]:

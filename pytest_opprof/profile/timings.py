@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -10,9 +11,6 @@ from .environment import Environment
 
 if TYPE_CHECKING:
     from .op_profile import OpProfile
-
-
-import math
 
 OUTSIDE = "(outside ops)"
 """In place of an op: what a round takes on a CPU beside its ops."""

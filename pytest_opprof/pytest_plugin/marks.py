@@ -14,7 +14,16 @@ from ..backends.contract import Options
 from ..errors import UsageError
 from ..measure.plan import Settings, TestPlan
 from ..verdict.budgets import Budget
-from .options import _LIMITS, _backends, _count, _threads, _timing, _watched, default_warmup, settings_of
+from .options import (
+    LIMITS,
+    checked_backends,
+    checked_count,
+    checked_threads,
+    checked_timing,
+    checked_watched,
+    default_warmup,
+    settings_of,
+)
 
 _PLAN = pytest.StashKey[tuple[list[pytest.Mark], TestPlan]]()
 """The plan of a test, and the marks that it is of: a fixture may add some."""
@@ -53,13 +62,13 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
     for key in given:
         if key not in _OPPROF_KEYS:
             raise errors.unknown(key, _OPPROF_KEYS, "keyword of opprof()", _OPPROF_KEYS)
-    rounds = _count(given.get("rounds", 1), "opprof(rounds=)", 1)
+    rounds = checked_count(given.get("rounds", 1), "opprof(rounds=)", 1)
     baseline = given.get("baseline", True)
     if not isinstance(baseline, bool):
         raise UsageError(f"opprof(baseline={baseline!r}): write True or False")
     if rounds > 1 and issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         raise UsageError("opprof(rounds=) cannot run an IsolatedAsyncioTestCase again; use opprof.rounds() inside")
-    timing = _timing(given.get("timing", settings.timing), "opprof(timing=)")
+    timing = checked_timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
     return TestPlan(
@@ -67,17 +76,17 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         marked=marked,
         measured=marked or (settings.everything and not left_out),
         rounds=rounds,
-        warmup=_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
-        backends=_backends(given.get("backend", settings.backends), "opprof(backend=)"),
+        warmup=checked_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
+        backends=checked_backends(given.get("backend", settings.backends), "opprof(backend=)"),
         options=Options(
             timing,
             flops=budget.needs_flops,
             memory=budget.needs_memory,
-            numpy=_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
+            numpy=checked_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
         ),
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
-        threads=_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
-        top=_count(given.get("top", settings.top), "opprof(top=)", 0),
+        threads=checked_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
+        top=checked_count(given.get("top", settings.top), "opprof(top=)", 0),
         baseline=baseline and not left_out,
     )
 
@@ -89,4 +98,4 @@ def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
     return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))
 
 
-_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *_LIMITS, "threads", "baseline", "top")
+_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *LIMITS, "threads", "baseline", "top")

@@ -28,19 +28,21 @@ def _settings(config: pytest.Config) -> Settings:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     return Settings(
         baselines=_folder(config),
-        backends=_backends(_value(config, "backend"), "--opprof-backend"),
-        timing=_timing(_value(config, "timing") or "async", "--opprof-timing"),
-        numpy=_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
+        backends=checked_backends(_value(config, "backend"), "--opprof-backend"),
+        timing=checked_timing(_value(config, "timing") or "async", "--opprof-timing"),
+        numpy=checked_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
         tolerances=(PAIRS if config.option.opprof_against else STORED).with_given(
-            {key: _value(config, key) for key in _LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
+            {key: _value(config, key) for key in LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
         ),
-        threads=_threads(_value(config, "threads") or "1", "--opprof-threads"),
-        processes=_count(_value(config, "processes"), "--opprof-processes", 1) if _value(config, "processes") else None,
+        threads=checked_threads(_value(config, "threads") or "1", "--opprof-threads"),
+        processes=checked_count(_value(config, "processes"), "--opprof-processes", 1)
+        if _value(config, "processes")
+        else None,
         noise=_noise(_value(config, "noise") or "warn"),
         against=_against(config),
         against_python=config.option.opprof_against_python or "",
         serialize=bool(_value(config, "serialize")),
-        top=_count(_value(config, "top") or "5", "--opprof-top", 0),
+        top=checked_count(_value(config, "top") or "5", "--opprof-top", 0),
         everything=bool(_value(config, "all")),
         strict=bool(_value(config, "strict")),
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
@@ -50,7 +52,7 @@ def _settings(config: pytest.Config) -> Settings:
 
 
 _SETTINGS = pytest.StashKey[Settings]()
-_LIMITS = ("tolerance", "op_tolerance", "floor")
+LIMITS = ("tolerance", "op_tolerance", "floor")
 
 
 def _value(config: pytest.Config, name: str) -> Any:
@@ -70,7 +72,8 @@ def _folder(config: pytest.Config) -> Path:
     return folder
 
 
-def _backends(value: object, what: str) -> tuple[str, ...] | None:
+def checked_backends(value: object, what: str) -> tuple[str, ...] | None:
+    """Return the backends that *value* names, None for all; *what* was given it, for the error. Raises UsageError."""
     if value is None or value == "" or value == "auto":
         return None
     listed = value.split(",") if isinstance(value, str) else value
@@ -85,13 +88,15 @@ def _backends(value: object, what: str) -> tuple[str, ...] | None:
     return chosen
 
 
-def _timing(value: object, what: str) -> Timing:
+def checked_timing(value: object, what: str) -> Timing:
+    """Return *value* if it is a timing. Raises UsageError."""
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
 
 
-def _watched(value: object, what: str) -> Watched:
+def checked_watched(value: object, what: str) -> Watched:
+    """Return *value* if it says which NumPy calls to watch. Raises UsageError."""
     if value == "watched" or value == "all":
         return value
     raise UsageError(
@@ -129,8 +134,9 @@ def _noise(value: object) -> Noise:
     )
 
 
-def _threads(value: object, what: str) -> int:
-    return 0 if value == "all" else _count(value, what, 1, "'all' or ")
+def checked_threads(value: object, what: str) -> int:
+    """Return how many threads *value* is, 0 for all. Raises UsageError."""
+    return 0 if value == "all" else checked_count(value, what, 1, "'all' or ")
 
 
 def default_warmup(rounds: int) -> int:
@@ -138,7 +144,8 @@ def default_warmup(rounds: int) -> int:
     return 5 if rounds >= LEAST_ROUNDS else 1
 
 
-def _count(value: object, what: str, least: int, otherwise: str = "") -> int:
+def checked_count(value: object, what: str, least: int, otherwise: str = "") -> int:
+    """Return *value* as an int of *least* or more; *otherwise* is what else may be given. Raises UsageError."""
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         raise UsageError(f"{what} is {value!r}; write {otherwise}an int of {least} or more")

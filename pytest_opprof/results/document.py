@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import BaselineError
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_BYTES = 64 * 2**20
 """Larger files are refused: 64 MiB is some 10,000 tests."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -140,7 +138,7 @@ def total_of(ops: Sequence[OpResult], rounds: int) -> OpResult:
 
     def summed(columns: Sequence[PerRound | None]) -> PerRound | None:
         known = [column for column in columns if column is not None]
-        return tuple(reduce(add, numbers) for numbers in zip(*known)) if known else None
+        return tuple(map(sum, zip(*known))) if known else None
 
     calls = summed([op.calls for op in ops]) or (0,) * rounds
     return OpResult(

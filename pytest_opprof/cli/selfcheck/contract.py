@@ -6,7 +6,7 @@ import argparse
 
 from ... import __version__
 from ...backends.failures import failures_of
-from ...backends.registry import load
+from ...backends.registry import ensure_available, load
 from ...errors import BackendError
 from ...report.listing import clean, document
 from ...testing import promises
@@ -21,9 +21,8 @@ def run(arguments: argparse.Namespace) -> bool:
     Raises BackendError where the backend cannot be loaded, cannot run, or brings no work.
     """
     backend = load(arguments.backend)
+    ensure_available(backend)
     with failures_of(backend):
-        if reason := backend.unavailable():
-            raise BackendError(f"backend {backend.name!r} cannot run here: {reason}")
         work = backend.selfcheck_work()
     if work is None:
         raise BackendError(
