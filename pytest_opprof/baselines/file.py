@@ -160,10 +160,10 @@ def _holds(path: Path, plain: object) -> bool:
 def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     from msgspec import to_builtins
 
-    from ..results.environment_json import EnvironmentResult
+    from ..profile.environment_json import EnvironmentJson
     from .file_types import CallsFile, KeptWindow, TimesFile
 
-    environment = EnvironmentResult.of(baselines.environment)
+    environment = EnvironmentJson.of(baselines.environment)
     calls: dict[str, dict[str, KeptWindow]] = {}
     times: dict[str, dict[str, dict[str, KeptTimes]]] = {}
     for test, windows in baselines.tests.items():

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..results.environment_json import EnvironmentResult
+from ..profile.environment_json import EnvironmentJson
 from ..results.json_schema import published
 from ..results.run_result import RunResult
 
@@ -42,7 +42,7 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True):
 class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):
     """``test_x.py.json``: what is reviewed."""
 
-    environment: EnvironmentResult
+    environment: EnvironmentJson
     schema: Literal[3]
     tests: Annotated[
         dict[str, Annotated[dict[str, KeptWindow], Meta(min_length=1)]],
@@ -73,7 +73,7 @@ class KeptTimes(Struct, frozen=True, forbid_unknown_fields=True):
 class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
     """``test_x.py.times.json``: the samples that times are judged by."""
 
-    environment: EnvironmentResult
+    environment: EnvironmentJson
     schema: Literal[1]
     times: Annotated[
         dict[str, dict[str, dict[str, KeptTimes]]],
@@ -83,9 +83,13 @@ class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 def schemas() -> dict[str, str]:
     """Return the text of each published JSON Schema, by the name of its file."""
+    # Imported here: no baseline needs it.
+    from ..readers.own_format import ProfileFile
+
     of = "of the tests of one module in one environment"
     return {
         "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
+        "profile-1.json": published(ProfileFile, "profile:1", "pytest-opprof profile"),
         "run-2.json": published(RunResult, "run:2", "pytest-opprof: everything that one pytest run measured"),
         "baseline-times-1.json": published(TimesFile, "baseline-times:1", f"pytest-opprof: times {of}"),
     }

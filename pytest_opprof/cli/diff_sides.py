@@ -13,9 +13,9 @@ from ..baselines import file
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import UsageError
 from ..profile.calls import calls_of
+from ..profile.environment_json import EnvironmentJson
 from ..profile.timings import OUTSIDE, ProcessTimes, run_of
 from ..results.document import read_document
-from ..results.environment_json import EnvironmentResult
 from ..results.run_result import run_of_document
 from ..results.test_id import split_id
 from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
@@ -121,7 +121,7 @@ def side(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str
         return _profile(arguments, path, rank, steps)
     if "environment" in document:
         content = file.load(path)
-        environment = EnvironmentResult.of(content.environment)
+        environment = EnvironmentJson.of(content.environment)
         kept = {
             (test, window): Kept(_numbers(window, environment, entry), entry)
             for test, windows in content.tests.items()
@@ -164,7 +164,7 @@ def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps:
     return Side(path, "profile", kept, trace.source, trace.is_cut)
 
 
-def _numbers(window: str, environment: EnvironmentResult, entry: WindowBaseline) -> WindowNumbers:
+def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -> WindowNumbers:
     """Return as numbers what a baseline keeps: the fewest and the most calls for those of all rounds."""
     ops = {op: OpResult((calls.least, calls.most), None, None, None) for op, calls in entry.calls.items()}
     return WindowNumbers(

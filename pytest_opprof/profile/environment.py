@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-
-def plain_environment(environment: Environment) -> dict[str, Any]:
-    """Return *environment* as JSON has it."""
-    return {
-        "arch": environment.arch,
-        "device": environment.device,
-        "frameworks": dict(environment.frameworks),
-        "timing": environment.timing,
-    }
-
-
-def environment_of(plain: Mapping[str, Any]) -> Environment:
-    """Return the environment that JSON has as *plain*."""
-    frameworks = tuple(sorted(plain["frameworks"].items()))
-    return Environment(frameworks, plain["device"], plain["arch"], plain["timing"])
 
 
 @dataclass(frozen=True, slots=True)

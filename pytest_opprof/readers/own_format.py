@@ -1,4 +1,4 @@
-"""The project's own profile format: a `SavedProfile` as JSON, one record a line, checked by ``schema/profile-1.json``.
+"""The project's own profile format: a `SavedProfile` as JSON, one record a line (``schema/profile-1.json``).
 
 ``{"opprof_profile": 1, "fields": [...], "source": ..., "environment": ..., "records": [[...], ...], "kernels": ...}``
 where each record is an array in the order of *fields*, those of `SavedOp`; null is unknown. Times are ns, sizes bytes.
@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
 
 from ..errors import TraceError
-from ..profile.environment import environment_of, plain_environment
+from ..profile.environment_json import EnvironmentJson
 from ..profile.saved import SavedKernel, SavedOp, SavedProfile, op_of
 from .shared.options import Options
 from .shared.place import Place
@@ -23,9 +26,43 @@ TITLE = "pytest-opprof profile"
 VERSION = 1
 MOST_BYTES = 1 << 30
 _MARK = "opprof_profile"
-_PLAIN = tuple(
-    field.name for field in fields(SavedProfile) if field.name not in ("environment", "records", "kernels", "launches")
-)
+_FIELDS = SavedOp._fields
+_KERNEL_FIELDS = SavedKernel._fields
+
+
+class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What each op of a program did, by step."""
+
+    opprof_profile: Annotated[Literal[1], Meta(description="Version of this format.")]
+    fields: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="What each place of a record holds. Times are ns, sizes bytes; null is unknown.",
+            extra_json_schema={"const": [*_FIELDS]},
+        ),
+    ]
+    kernel_fields: Annotated[tuple[str, ...], Meta(extra_json_schema={"const": [*_KERNEL_FIELDS]})]
+    source: Annotated[str, Meta(description="What wrote the profile.")]
+    steps: Annotated[tuple[str, ...], Meta(description="Label of each step.", min_length=1)]
+    step_ns: Annotated[
+        tuple[float, ...] | None,
+        Meta(description="Wall time of each step but the last one, if that is called outside."),
+    ]
+    peak_memory: Annotated[int, Meta(ge=0)] | None
+    untold: Annotated[
+        tuple[str, ...],
+        Meta(description="Canonical ops that the source cannot tell from others; *: all but those in the records."),
+    ]
+    inferred_types: Annotated[bool, Meta(description="Whether op types were guessed from kernel names.")]
+    remarks: tuple[str, ...]
+    is_cut: Annotated[bool, Meta(description="Whether it is only what was whole of a file that was cut.")]
+    environment: EnvironmentJson
+    kernels: tuple[SavedKernel, ...] | None
+    launches: Annotated[
+        tuple[SavedOp, ...],
+        Meta(description="Calls of the driver that start device work, where they are no records."),
+    ] = ()
+    records: tuple[SavedOp, ...]
 
 
 def recognises(place: Place) -> bool:
@@ -35,71 +72,47 @@ def recognises(place: Place) -> bool:
 
 def dump(saved: SavedProfile) -> str:
     """Return *saved* as text of this format."""
-    head: dict[str, Any] = {
-        _MARK: VERSION,
-        "fields": list(SavedOp._fields),
-        "kernel_fields": list(SavedKernel._fields),
-    }
-    head |= {name: getattr(saved, name) for name in _PLAIN}
-    head["environment"] = plain_environment(saved.environment)
-    lines = [f'"{key}": {json.dumps(value)}' for key, value in head.items()]
-    lines.append(f'"kernels": {_array(saved.kernels)}')
-    lines.append(f'"launches": {_array(saved.launches)}')
-    lines.append(f'"records": {_array(saved.records)}')
-    return "{" + ",\n ".join(lines) + "}\n"
+    values = {field.name: getattr(saved, field.name) for field in fields(saved)}
+    values |= {_MARK: VERSION, "fields": _FIELDS, "kernel_fields": _KERNEL_FIELDS}
+    values["environment"] = msgspec.to_builtins(EnvironmentJson.of(saved.environment))
+    return "{" + ",\n ".join(f'"{name}": {_line(values[name])}' for name in ProfileFile.__struct_fields__) + "}\n"
 
 
-def _array(records: tuple[tuple[object, ...], ...] | None) -> str:
-    if records is None:
-        return "null"
-    return "[" + ",".join(f"\n  {json.dumps(record, allow_nan=False)}" for record in records) + "]"
+def _line(value: Any) -> str:
+    """Return *value* as JSON, records one a line."""
+    if value and isinstance(value, tuple) and isinstance(value[0], (SavedOp, SavedKernel)):
+        return "[" + ",".join(f"\n  {json.dumps(record, allow_nan=False)}" for record in value) + "]"
+    return json.dumps(value)
+
+
+class _Head(Struct):
+    """What tells whether the rest is of this version."""
+
+    opprof_profile: int
+    fields: tuple[str, ...] = ()
+    kernel_fields: tuple[str, ...] = ()
 
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Read what `dump` wrote. Raises TraceError for anything else; takes about 4 times the file's size in memory."""
-    import msgspec
-
     content = place.read(MOST_BYTES)
     try:
-        plain = msgspec.json.decode(content)
-        if plain[_MARK] != VERSION:
+        head = msgspec.json.decode(content, type=_Head)
+        if head.opprof_profile != VERSION:
             raise TraceError(
-                f"{place}: has version {plain[_MARK]!r}, this opprof reads {VERSION}. Upgrade pytest-opprof"
+                f"{place}: has version {head.opprof_profile}, this opprof reads {VERSION}. Upgrade pytest-opprof"
             )
-        return _trace(plain)
-    except _BROKEN as error:
-        raise TraceError(f"{place}: is no whole {TITLE} ({type(error).__name__}: {str(error)[:200]})") from None
-
-
-_BROKEN = (KeyError, TypeError, AttributeError, ValueError, RecursionError)  # msgspec's errors are ValueErrors
-
-
-def _trace(plain: Any) -> SavedProfile:
-    from msgspec import convert
-
-    return SavedProfile(
-        source=convert(plain["source"], str),
-        environment=environment_of(plain["environment"]),
-        records=_records(plain["records"], plain["fields"], SavedOp),
-        steps=convert(plain["steps"], tuple[str, ...]),
-        step_ns=convert(plain["step_ns"], tuple[float, ...] | None),
-        kernels=plain["kernels"] and _records(plain["kernels"], plain["kernel_fields"], SavedKernel),
-        launches=_records(plain["launches"], plain["fields"], SavedOp),
-        peak_memory=convert(plain["peak_memory"], int | None),
-        untold=convert(plain["untold"], tuple[str, ...]),
-        inferred_types=convert(plain["inferred_types"], bool),
-        remarks=convert(plain["remarks"], tuple[str, ...]),
-        is_cut=convert(plain["is_cut"], bool),
-    )
-
-
-def _records(rows: Any, names: Any, record: Any) -> Any:
-    """Return *rows* as records of the type *record*, checked. Raises ValueError for other fields than ours."""
-    from msgspec import convert
-
-    if tuple(names) != record._fields:
-        raise ValueError(f"fields that differ: {', '.join(sorted({*names} ^ {*record._fields}))}")
-    return convert(rows, tuple[record, ...])
+        if (head.fields, head.kernel_fields) != (_FIELDS, _KERNEL_FIELDS):
+            differ = sorted({*head.fields, *head.kernel_fields} ^ {*_FIELDS, *_KERNEL_FIELDS})
+            raise ValueError(f"fields that differ: {', '.join(differ) or 'their order'}")
+        file = msgspec.json.decode(content, type=ProfileFile)
+        rows: list[SavedOp | SavedKernel] = [*file.records, *file.launches, *(file.kernels or ())]
+        if lost := next((row for row in rows if not 0 <= row.step < len(file.steps) or row.calls < 0), None):
+            raise ValueError(f"{lost.name!r} has {lost.calls} calls in step {lost.step} of {len(file.steps)}")
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise TraceError(f"{place}: is no whole {TITLE} ({str(error)[:200]})") from None
+    values = {field.name: getattr(file, field.name) for field in fields(SavedProfile)}
+    return SavedProfile(**{**values, "environment": file.environment.environment})
 
 
 def chrome(saved: SavedProfile) -> str:

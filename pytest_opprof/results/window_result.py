@@ -9,11 +9,11 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..profile.calls import CallRange
+from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.timings import ProcessTimes
 from ..verdict.verdicts import Verdict
-from .environment_json import EnvironmentResult
 
 BODY = "body"
 """The name of the window that is a test's whole body."""
@@ -40,7 +40,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What a window did, in one process."""
 
     name: str
-    environment: EnvironmentResult
+    environment: EnvironmentJson
     rounds: Annotated[int, Meta(extra_json_schema={"minimum": 1})]
     host_ns: Annotated[PerRound, Meta(description="Wall time.")]
     peak_memory_bytes: PerRound | None
@@ -64,7 +64,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return the numbers of *profile*."""
         return cls(
             name=str(name),
-            environment=EnvironmentResult.of(profile.environment),
+            environment=EnvironmentJson.of(profile.environment),
             rounds=profile.steps,
             host_ns=profile.host_ns,
             peak_memory_bytes=profile.peak_memory,

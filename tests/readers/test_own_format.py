@@ -78,6 +78,7 @@ TEXT_OF_TRACE = own_format.dump(TRACE)
         (TEXT_OF_TRACE.replace('"made by hand"', "null"), "is no whole pytest-opprof profile"),
         (TEXT_OF_TRACE.replace('"whole"]', '"something_new"]'), "fields that differ: something_new, whole"),
         (TEXT_OF_TRACE.replace('"frameworks": {', '"frameworks": ['), "is no whole pytest-opprof profile"),
+        (TEXT_OF_TRACE.replace('"7", 1, 2,', '"7", 9, 2,'), "'conv' has 2 calls in step 9 of 2"),
         (TEXT_OF_TRACE.replace('"Conv2D"', "[" * 100_000), "is no whole pytest-opprof profile"),
     ],
 )

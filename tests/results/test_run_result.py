@@ -11,9 +11,9 @@ from msgspec import convert, structs, to_builtins
 import pytest_opprof
 from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.environment_json import EnvironmentJson
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
-from pytest_opprof.results.environment_json import EnvironmentResult
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import OpResult, WindowNumbers, WindowResult, total_of
@@ -80,7 +80,7 @@ def test_a_file_that_cannot_be_written_is_the_users_matter(tmp_path: Path) -> No
 def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
     numbers = structs.replace(
         WindowNumbers.of(np.str_("body"), PROFILE),
-        environment=EnvironmentResult.of(Environment(((np.str_("torch"), np.str_("2.13")),), "", timing="other")),
+        environment=EnvironmentJson.of(Environment(((np.str_("torch"), np.str_("2.13")),), "", timing="other")),
         host_ns=(np.int64(-7), 3),
         peak_memory_bytes=(2**80, -1),
         rounds=2_000_000,
@@ -94,7 +94,7 @@ def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
 
 def test_an_environment_is_the_same_again() -> None:
     given = Environment((("numpy", "2.4"), ("torch", "2.13")), "cpu+H100", "x86_64", "sync")
-    assert EnvironmentResult.of(given).environment == given
+    assert EnvironmentJson.of(given).environment == given
 
 
 def test_totals_are_of_what_is_known() -> None:

@@ -1,4 +1,4 @@
-"""An environment as the JSON of runs and of baselines has it."""
+"""An environment as the JSON of profiles, runs and baselines has it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..profile.environment import Environment
+from .environment import Environment
 
 
-class EnvironmentResult(Struct, frozen=True, forbid_unknown_fields=True):
+class EnvironmentJson(Struct, frozen=True, forbid_unknown_fields=True):
     """What decides whether two measurements may be compared."""
 
     arch: str
@@ -18,7 +18,7 @@ class EnvironmentResult(Struct, frozen=True, forbid_unknown_fields=True):
     timing: Annotated[str, Meta(extra_json_schema={"enum": ["", "async", "sync"]})]
 
     @classmethod
-    def of(cls, environment: Environment) -> EnvironmentResult:
+    def of(cls, environment: Environment) -> EnvironmentJson:
         """Return *environment* as JSON has it."""
         # str: a framework's version may be of a class of its own, as torch.__version__ is, which JSON does not know.
         frameworks = {str(name): str(version) for name, version in environment.frameworks}
