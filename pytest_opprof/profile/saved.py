@@ -168,6 +168,85 @@ class SavedProfile:
             profile = replace(profile, memory=(MemoryUse(self.peak_memory, allocations=None),) * len(steps))
         return told_apart(profile, by)
 
+    @classmethod
+    def of(cls, profile: OpProfile, source: str) -> SavedProfile:
+        """Return a window that was measured live as the profile that is saved of it: all events alike are one record.
+
+        What `profile` makes of it again has the same ops, with the same numbers in each step.
+        """
+        import numpy as np
+
+        from .columns import ABSENT
+
+        columns = profile.columns
+        alike, row = np.unique(columns.step.astype(np.int64) * len(profile.keys) + columns.key, return_inverse=True)
+
+        def sums(values: np.typing.NDArray[np.int64] | None, all_known: bool) -> list[int | None]:
+            if values is None:
+                return [None] * len(alike)
+            known = np.bincount(row, values != ABSENT, len(alike))
+            enough = known == np.bincount(row, minlength=len(alike)) if all_known else known > 0
+            found = np.zeros(len(alike), np.int64)
+            np.add.at(found, row, np.where(values == ABSENT, 0, values))
+            return [value if is_known else None for value, is_known in zip(found.tolist(), enough.tolist())]
+
+        numbers = zip(
+            alike.tolist(),
+            sums(columns.events, True),
+            sums(columns.counted, True),
+            sums(columns.device_ns, False),
+            sums(columns.bytes, True),
+            sums(columns.flops, False),
+        )
+        records = []
+        for number, calls, counted, device_ns, nbytes, flops in numbers:
+            step, key = number // len(profile.keys), profile.keys[number % len(profile.keys)]
+            records.append(
+                SavedOp(
+                    name=key.name or key.raw,
+                    type=key.raw,
+                    step=step,
+                    calls=calls or 0,
+                    device_ns=device_ns,
+                    computation=flops,
+                    memory=nbytes,
+                    input_shapes=key.input_shapes,
+                    output_shapes=key.output_shapes,
+                    input_dtypes=key.input_dtypes or (),
+                    output_dtypes=key.output_dtypes or (),
+                    input_formats=key.input_formats or (),
+                    output_formats=key.output_formats or (),
+                    place=key.place or "",
+                    op=key.op,
+                    counted=None if counted == calls else counted,
+                )
+            )
+        return cls(
+            source=source,
+            environment=profile.environment,
+            records=tuple(records),
+            steps=("",) if profile.steps == 1 else tuple(str(step + 1) for step in range(profile.steps)),
+            step_ns=None if ABSENT in profile.host_ns else profile.host_ns,
+            kernels=_kernels_of(profile),
+            peak_memory=max(profile.peak_memory) if profile.peak_memory else None,
+            remarks=tuple(dict.fromkeys(text for _, text in profile.remarks)),
+        )
+
+
+def _kernels_of(profile: OpProfile) -> tuple[SavedKernel, ...] | None:
+    """Return the kernels that were timed; None where nothing tells."""
+    from .kernels import UNKNOWN
+
+    found = profile.on_device
+    if found is None:
+        return None
+    columns = (found.key, found.step, found.calls, found.device_ns, found.place[0], found.place[1])
+    return tuple(
+        SavedKernel(profile.keys[key].raw, profile.keys[key].op, step, calls, ns, f"device {device} stream {stream}")
+        for key, step, calls, ns, device, stream in zip(*(column.tolist() for column in columns))
+        if ns != UNKNOWN
+    )
+
 
 def communicates(record: SavedOp) -> bool:
     """Tell whether the op moves data between devices: its time is mostly waiting for the others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +13,12 @@ from ..backends.contract import Backend
 from ..backends.failures import failures_of
 from ..backends.registry import load_all
 from ..errors import BackendError, UsageError
+from ..machine.atomic_write import write_atomically
 from ..measure.measurement import Measurement
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
 from ..processes.this_run import CORE
+from ..profile.saved import SavedProfile
 from ..results.window_result import BODY
 from .marks import plan_of
 from .options import default_warmup, settings_of
@@ -57,6 +60,7 @@ class Opprof:
     for _ in opprof.rounds(20, warmup=3): ...  a window with a step per iteration
     opprof.array(x)                            a NumPy array whose ops are seen
     with opprof.op("my_attention"): ...        code that counts as one op
+    opprof.save(prefill, "prefill.json")       a profile that opprof show, check, diff and convert read
     """
 
     op = op
@@ -106,6 +110,21 @@ class Opprof:
                 return watched
         chosen = ", ".join(backend.name for backend in self._measurement.backends)
         raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
+
+    def save(self, window: Window, path: str | Path) -> None:
+        """Write the numbers of *window* to the file *path*, as a profile that ``opprof`` reads.
+
+        Raises UsageError while the window is open, and where the file cannot be written.
+        """
+        # Imported here: 20 ms that only who saves should pay.
+        from ..readers.own_format import dump
+
+        __tracebackhide__ = True
+        profile = SavedProfile.of(window.profile, f"pytest-opprof window {window.name}")
+        try:
+            write_atomically(Path(path), dump(profile).encode())
+        except OSError as error:
+            raise UsageError(f"opprof.save: {path} cannot be written: {error.strerror or error}") from None
 
 
 def _checked(name: str | None) -> str | None:

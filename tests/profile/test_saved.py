@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
 from pytest_opprof.verdict import query
 
@@ -82,3 +85,27 @@ def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_lef
     assert [line.time_ns for line in behind] == [5, 1000, 900]
     by_type = query.answer(trace, query.Question(aggregate_by="type"))
     assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
+
+
+def test_a_live_window_that_is_saved_has_the_same_ops() -> None:
+    log = EventLog(PROFILE.environment)
+    linear, addmm, cast, untimed = log.name("aten::linear"), log.name("aten::addmm"), log.name("Cast"), log.name("Relu")
+    for _ in range(3):
+        outer = log.add(linear, 900)
+        log.add(addmm, 700, outer, nbytes=64)
+        log.add(untimed, -1, outer)
+        log.add(cast, 50)
+        log.mark()
+    log.add(cast, 60)
+    live = replace(log.freeze(), host_ns=(1000, 1001, 1002, 1003))
+    saved = SavedProfile.of(live, "by hand")
+    again = saved.profile()
+    assert again.ops == live.ops
+    assert again.total == live.total
+    assert again.host_ns == live.host_ns
+    assert again.stats("aten::addmm") == live.stats("aten::addmm")
+    assert saved.steps == ("1", "2", "3", "4")
+    by_op = query.answer(saved, query.Question(aggregate_by="op"))
+    assert {line.op: (line.calls, line.time_ns) for line in by_op} == {
+        stats.op: (sum(stats.calls), stats.device_ns and sum(stats.device_ns)) for stats in live.ops
+    }

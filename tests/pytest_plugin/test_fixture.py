@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_opprof.backends import fake
+from pytest_opprof.cli.main import main
 
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest, unittest\nfrom pytest_opprof.backends import fake\n"
@@ -403,3 +404,48 @@ def test_an_array_is_watched_by_the_first_backend_that_watches_arrays(
     result = suite("--opprof")
     result.stdout.fnmatch_lines(["E *BackendError: backend 'fake' (*) failed: AttributeError: *"])
     result.stdout.no_fnmatch_line("*failures.py*")
+
+
+def test_a_window_that_is_saved_can_be_shown_checked_and_compared(
+    pytester: pytest.Pytester, suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_a(opprof):
+    for name, casts in (("before", 1), ("after", 3)):
+        with opprof(name) as window:
+            fake.launch("MatMul", device_ns=500)
+            for _ in range(casts): fake.launch("Cast", device_ns=10)
+        opprof.save(window, f"{name}.json")
+"""
+    )
+    suite("--opprof").assert_outcomes(passed=1)
+    capsys.readouterr()
+    assert main(["show", "after.json", "--aggregate-by", "op", "--format", "csv"]) == 0
+    assert "Cast" in capsys.readouterr().out
+    assert main(["check", "after.json", "--budget", "Cast=2"]) == 1
+    assert "calls of Cast: 3, over the budget of 2" in capsys.readouterr().out
+    assert main(["diff", "before.json", "after.json"]) == 1
+    assert "calls of Cast: 3, 1 in the baseline" in capsys.readouterr().out
+
+
+def test_what_cannot_be_saved_is_one_line(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+def test_open(opprof):
+    with opprof("a") as window:
+        opprof.save(window, "a.json")
+
+def test_folder(opprof):
+    with opprof("a") as window:
+        fake.launch("Cast")
+    opprof.save(window, ".")
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*UsageError: window 'a' has no numbers: it is still open", "*opprof.save: . cannot be written: *"]
+    )
