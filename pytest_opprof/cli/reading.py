@@ -17,6 +17,7 @@ from ..readers import formats
 from ..readers.shared.place import Place
 from ..report import listing
 from ..verdict import query
+from ..verdict.question import in_steps
 
 MOST_MEMORY = 4 << 30
 """Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
@@ -55,7 +56,7 @@ def read(
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
         for remark in () if quiet else remarks(saved):
             say(each, remark)
-    return [(each, saved if steps is None else query.steps(saved, steps)) for each, saved in zip(found, read)]
+    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in zip(found, read)]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from ..readers import formats
 from ..report import listing
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
 from ..verdict import query
-from ..verdict.query import Question, Side
+from ..verdict.question import Line, Question, Side, in_steps, ordering
 from . import reading
 
 _NOT_OF_KERNELS: Mapping[str, object] = {
@@ -117,7 +117,7 @@ def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Names
 
 
 def _question(arguments: argparse.Namespace, side: Side) -> Question:
-    order_by, ascending = query.ordering(arguments.order_by)
+    order_by, ascending = ordering(arguments.order_by)
     return Question(
         side=side,
         time=arguments.time,
@@ -200,11 +200,7 @@ def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argpars
     for side in ("device", "host"):
         ns = query.total(saved, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
-    if (
-        len(saved.steps) > 1
-        and saved.steps[-1] == OUTSIDE
-        and (ns := query.total(query.steps(saved, OUTSIDE), "device"))
-    ):
+    if len(saved.steps) > 1 and saved.steps[-1] == OUTSIDE and (ns := query.total(in_steps(saved, OUTSIDE), "device")):
         yield f"device time outside of every step: {format_ns(ns, 4)}"
     if ns := query.communication(saved):
         yield f"communication, beside it: {format_ns(ns, 4)}"
@@ -226,7 +222,7 @@ def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argpars
         yield listing.rows_table(lines, arguments.format) if lines else _nothing(saved, question)
 
 
-def _selected(line: query.Line) -> str:
+def _selected(line: Line) -> str:
     what = "selected" if line.type == "all" else f"selected {line.type}"
     share = "" if line.share is None else f" ({format_share(line.share)})"
     time = "" if line.time_ns is None else f", {format_ns(line.time_ns, 4)}{share}"

@@ -12,7 +12,7 @@ from typing import Any
 from ..profile.op_key import Shape
 from ..profile.saved import SavedKernel
 from ..units import format_bytes, format_flops, format_ns, format_share
-from ..verdict.query import Line
+from ..verdict.question import Line
 
 FORMATS = ("table", "markdown", "json", "csv")
 COLUMNS = tuple(Line.__dataclass_fields__)

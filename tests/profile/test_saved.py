@@ -9,6 +9,7 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
 from pytest_opprof.verdict import query
+from pytest_opprof.verdict.question import Question
 
 PROFILE = SavedProfile(
     "made",
@@ -78,12 +79,12 @@ def test_communication_has_calls_but_no_time_and_what_is_outside_of_steps_is_lef
     assert (profile.stats("hcom_allReduce_").calls, profile.stats("hcom_allReduce_").device_ns) == ((2,), None)
     assert profile.total.device_ns == (5,)
     assert (query.total(trace, "device"), query.communication(trace)) == (10, 900)
-    lines = query.answer(trace, query.Question())
+    lines = query.answer(trace, Question())
     assert [(line.type, line.share) for line in lines] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
     longer = reduce._replace(type="hcom_broadcast_", device_ns=1000)
-    behind = query.answer(SavedProfile("made", PROFILE.environment, (reduce, longer, mm)), query.Question())
+    behind = query.answer(SavedProfile("made", PROFILE.environment, (reduce, longer, mm)), Question())
     assert [line.time_ns for line in behind] == [5, 1000, 900]
-    by_type = query.answer(trace, query.Question(aggregate_by="type"))
+    by_type = query.answer(trace, Question(aggregate_by="type"))
     assert [(line.type, line.share) for line in by_type] == [("MatMulV3", 1), ("hcom_allReduce_", None)]
 
 
@@ -105,7 +106,7 @@ def test_a_live_window_that_is_saved_has_the_same_ops() -> None:
     assert again.host_ns == live.host_ns
     assert again.stats("aten::addmm") == live.stats("aten::addmm")
     assert saved.steps == ("1", "2", "3", "4")
-    by_op = query.answer(saved, query.Question(aggregate_by="op"))
+    by_op = query.answer(saved, Question(aggregate_by="op"))
     assert {line.op: (line.calls, line.time_ns) for line in by_op} == {
         stats.op: (sum(stats.calls), stats.device_ns and sum(stats.device_ns)) for stats in live.ops
     }

@@ -14,6 +14,7 @@ from pytest_opprof.readers.ascend import profile, timeline
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 from pytest_opprof.verdict import query
+from pytest_opprof.verdict.question import in_steps
 
 from ..conftest import shared
 
@@ -41,7 +42,7 @@ def task(name: str, dur: float, kind: str = "AI_CORE", **event: Any) -> dict[str
 def test_a_folder_of_task_times_is_one_profile_with_an_iteration_a_step() -> None:
     trace = read(shared(ALEXNET))
     assert trace.steps == ("1", "2", "3")
-    us = [(query.total(query.steps(trace, step), "device") or 0) / 1000 for step in trace.steps]
+    us = [(query.total(in_steps(trace, step), "device") or 0) / 1000 for step in trace.steps]
     assert [round(total) for total in us] == [6951, 6732, 6772]
     for step in range(3):
         assert (calls(trace, step)["Cast"], calls(trace, step)["TransData"]) == (19, 18)
@@ -54,10 +55,10 @@ def test_communication_of_a_folder_of_task_times_is_beside_the_time_of_each_step
     (file,) = shared(ALEXNET).glob("PROF*/device_0/timeline/step_trace_0_2_1.json")
     reduces = {event["name"]: event["dur"] for event in json.loads(file.read_text()) if event.get("cat") == "Reduce"}
     for step in "123":
-        assert query.communication(query.steps(trace, step)) == pytest.approx(reduces[f"Reduce_{step}_0"] * 1000)
+        assert query.communication(in_steps(trace, step)) == pytest.approx(reduces[f"Reduce_{step}_0"] * 1000)
     assert any("communication is that of step_trace (Reduce)" in remark for remark in trace.remarks)
     (whole,) = file.parent.glob("msprof_0_2_1.json")
-    first = query.communication(query.steps(trace, "1"))
+    first = query.communication(in_steps(trace, "1"))
     assert query.communication(read(whole)) == pytest.approx(first, rel=1e-3)
 
 

@@ -20,6 +20,7 @@ from pytest_opprof.readers.shared import events
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 from pytest_opprof.verdict import query
+from pytest_opprof.verdict.question import Question, in_steps
 
 from ..conftest import shared
 
@@ -115,7 +116,7 @@ def test_the_casts_that_are_shown_are_as_many_however_they_are_aggregated(by: An
     expected = json.loads((DATA / "expected_casts.json").read_text())["cast_events"]
     trace = read(CPU)
     (cast,) = trace.profile().ops[:1]
-    lines = query.answer(trace, query.Question(types=("Cast",), aggregate_by=by))
+    lines = query.answer(trace, Question(types=("Cast",), aggregate_by=by))
     assert sum(line.calls for line in lines) == cast.most_calls == expected
     assert sum(line.time_ns or 0 for line in lines) == pytest.approx(cast.fastest_ns, abs=1)
 
@@ -257,7 +258,7 @@ def test_the_mean_of_calls_lies_between_the_shortest_and_the_longest(name: str) 
 
 
 def lines_of(trace: SavedProfile, side: Any, by: Any, how: Any) -> dict[str, tuple[Any, int]]:
-    question = query.Question(side=side, aggregate_by=by, aggregate=how)
+    question = Question(side=side, aggregate_by=by, aggregate=how)
     return {
         str(line.op if by == "op" else line.type): (line.time_ns, line.calls) for line in query.answer(trace, question)
     }
@@ -358,7 +359,7 @@ def test_a_call_is_as_long_as_all_that_it_launched(tmp_path: Path) -> None:
         assert lines_of(trace, "device", by, "max")[name] == (most * 1000, 2)
         assert lines_of(trace, "device", by, "mean")[name] == ((least + most) * 500, 2)
     assert lines_of(trace, "host", "op", "max")["Conv"] == (90_000, 2)
-    (shown,) = query.answer(trace, query.Question(types=("Conv",)))
+    (shown,) = query.answer(trace, Question(types=("Conv",)))
     assert (shown.name, shown.calls, shown.time_ns) == ("aten::conv2d", 2, 604_000)
 
 
@@ -368,7 +369,7 @@ def test_a_copy_that_the_device_made_is_not_the_shortest_of_those_that_it_did_no
     did = [kernel(1, 100, 4, "Memcpy HtoD"), kernel(2, 110, 6, "elementwise"), kernel(3, 120, 8, "elementwise")]
     trace = trace_of(tmp_path, *made, *did)
     assert lines_of(trace, "device", "op", "min") == {"MemcpyHtoD": (4000, 1), "Copy": (6000, 2)}
-    assert query.copy_time(trace, query.Question()) == query.CopyTime(3, 18_000, None)
+    assert query.copy_time(trace, Question()) == query.CopyTime(3, 18_000, None)
     assert lines_of(trace, "host", "op", "sum") == {"MemcpyHtoD": (5000, 1), "Copy": (10_000, 2)}
 
 
@@ -381,8 +382,8 @@ def test_launches_are_counted_once_though_one_library_calls_another(tmp_path: Pa
     assert profile.launches == (1, 3)
     assert profile.stats("cudaMemcpyAsync").calls == (0, 1)
     assert profile.total.calls == (1, 1)
-    assert query.steps(trace, "5").profile().launches == (3,)
-    assert not any("Launch" in (line.type or "") for line in query.answer(trace, query.Question()))
+    assert in_steps(trace, "5").profile().launches == (3,)
+    assert not any("Launch" in (line.type or "") for line in query.answer(trace, Question()))
 
 
 def test_what_was_launched_before_the_recording_is_in_no_step_and_what_lost_its_launch_stays(tmp_path: Path) -> None:
@@ -397,7 +398,7 @@ def test_what_was_launched_before_the_recording_is_in_no_step_and_what_lost_its_
     }
     assert (trace.step_ns, trace.profile().total.device_ns) == ((10_000, 10_000), (40_000, 5_000))
     assert trace_of(tmp_path, *made, early).profile().total.device_ns == (40_000,)
-    assert query.steps(trace, "outside").step_ns == ()
+    assert in_steps(trace, "outside").step_ns == ()
 
 
 @pytest.mark.parametrize("head", [{"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}, {}])

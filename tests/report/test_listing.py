@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report import listing
-from pytest_opprof.verdict.query import Line, Question, answer
+from pytest_opprof.verdict.query import answer
+from pytest_opprof.verdict.question import Line, Question
 
 HOSTILE = "conv\x1b[2J|\n\u202e,\"'"
 

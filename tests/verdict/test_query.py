@@ -12,7 +12,8 @@ from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedOp, SavedProfile, Whole
 from pytest_opprof.verdict import query
-from pytest_opprof.verdict.query import Question, answer
+from pytest_opprof.verdict.query import answer
+from pytest_opprof.verdict.question import COLUMNS, Line, Question, in_steps, ordering
 
 CONV = SavedOp("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
 CAST = SavedOp("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
@@ -79,16 +80,16 @@ def test_each_option_selects_or_orders(question: dict[str, Any], names: list[str
     assert asked(CONV, CAST, COPY, HOSTED, **question) == names
 
 
-@pytest.mark.parametrize("column", query.COLUMNS)
+@pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("sign", ["", "+"])
 def test_every_column_orders_even_where_it_is_not_known(column: str, sign: str) -> None:
-    order_by, ascending = query.ordering(sign + column)
+    order_by, ascending = ordering(sign + column)
     assert len(asked(CONV, CAST, COPY, order_by=order_by, ascending=ascending)) == 3
 
 
 def test_an_unknown_column_is_named_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'bandwith' is no column: did you mean 'bandwidth'\? Known: time, "):
-        query.ordering("bandwith")
+        ordering("bandwith")
 
 
 def test_a_profile_without_times_keeps_its_ops() -> None:
@@ -234,24 +235,20 @@ def test_steps_are_joined_unless_some_are_chosen() -> None:
     (conv, cast) = answer(profile, Question())
     assert (conv.calls, conv.time_ns, conv.computation, cast.calls) == (2, 1500, 8000, 2)
     for text in ("4", "4,4", "4-4"):
-        (conv,) = answer(query.steps(profile, text), Question())
+        (conv,) = answer(in_steps(profile, text), Question())
         assert conv.time_ns == 700
-    assert (
-        len(answer(query.steps(profile, "3,5"), Question()))
-        == len(answer(query.steps(profile, "3-5"), Question()))
-        == 2
-    )
+    assert len(answer(in_steps(profile, "3,5"), Question())) == len(answer(in_steps(profile, "3-5"), Question())) == 2
 
 
 @pytest.mark.parametrize("text", ["6", "2-9", "3-9", "1-99", "x", "", "3,7", "9" * 5000, "-", "4-"])
 def test_a_step_that_is_not_there_is_an_error_with_those_that_are(text: str) -> None:
     with pytest.raises(UsageError, match="Its steps: 3, 4, 5"):
-        query.steps(trace(CONV, steps=("3", "4", "5")), text)
+        in_steps(trace(CONV, steps=("3", "4", "5")), text)
 
 
 def test_a_range_of_steps_that_runs_backwards_is_an_error_with_the_range_that_is_meant() -> None:
     with pytest.raises(UsageError, match="the range 5-3 is empty; write 3-5"):
-        query.steps(trace(CONV, steps=("3", "4", "5")), "5-3")
+        in_steps(trace(CONV, steps=("3", "4", "5")), "5-3")
 
 
 def test_a_copy_that_the_device_made_is_one_copy() -> None:
@@ -284,16 +281,16 @@ def test_joining_steps_loses_and_invents_nothing(records: list[SavedOp]) -> None
     timed = [record for record in records if record.device_ns is not None]
     lines = answer(profile, Question())
     assert sum(line.time_ns or 0 for line in lines) == sum(record.device_ns or 0 for record in timed)
-    per_step = [answer(query.steps(profile, label), Question()) for label in profile.steps]
+    per_step = [answer(in_steps(profile, label), Question()) for label in profile.steps]
     if len(timed) == len(records):
         assert (
             sum(line.calls for line in lines) == sum(line.calls for step in per_step for line in step) == len(records)
         )
 
 
-@given(RECORDS, st.sampled_from(list(query.COLUMNS)), st.booleans())
+@given(RECORDS, st.sampled_from(list(COLUMNS)), st.booleans())
 def test_ordering_only_orders(records: list[SavedOp], column: str, ascending: bool) -> None:
-    def names(lines: list[query.Line]) -> list[str]:
+    def names(lines: list[Line]) -> list[str]:
         return sorted(str((line.name, line.type, line.calls, line.time_ns)) for line in lines)
 
     profile = trace(*records)
