@@ -21,7 +21,8 @@ from pytest_opprof.backends.cuda import driver as cuda_driver
 from pytest_opprof.backends.cuda import nvml
 from pytest_opprof.backends.cuda.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch import cuda as torch_cuda
-from pytest_opprof.backends.torch.cuda import Activity, Allocation, Call, Op, Recorded
+from pytest_opprof.backends.torch import kineto
+from pytest_opprof.backends.torch.kineto import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.ops.cuda_kernels import moved
 from pytest_opprof.ops.dtypes import of_pytorch_event
@@ -194,13 +195,13 @@ def test_grid_and_block_are_found_in_the_text_that_kineto_writes(name: str) -> N
     text = gzip.decompress(shared(f"torch-cuda/{name}.json.gz").read_bytes()).decode()
     kernels = [e["args"] for e in json.loads(text)["traceEvents"] if e.get("cat") in ("kernel", "Kernel")]
     # Triton's own events have a grid of another kind.
-    written = [torch_cuda._shape(rest) for rest in text.split('"warps per SM"')[1:]]
+    written = [kineto._shape(rest) for rest in text.split('"warps per SM"')[1:]]
     assert written == [(*kernel["grid"], *kernel["block"]) for kernel in kernels]
 
 
 @pytest.mark.parametrize("metadata", ["", '"grid": "grid(100,)"', '"grid": [1, 2], "block": [3]', '"block": [1, 1, 1]'])
 def test_a_grid_that_is_not_written_or_written_otherwise_is_not_known(metadata: str) -> None:
-    assert torch_cuda._shape(metadata) == (0,) * 6
+    assert kineto._shape(metadata) == (0,) * 6
 
 
 # --- rows made here ---------------------------------------------------------------------------------------------------
@@ -639,7 +640,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
         step()
     tree, rows = EventLog(Environment(())), EventLog(Environment(()))
     module._read(session.profiler.kineto_results, tree, Options())
-    torch_cuda.fill(rows, torch_cuda.recorded(session.profiler.kineto_results.events()))
+    torch_cuda.fill(rows, kineto.recorded(session.profiler.kineto_results.events()))
     ours, theirs = rows.freeze(), tree.freeze()
     assert numbers(ours) == numbers(theirs)
     assert len(numbers(ours)) > 12

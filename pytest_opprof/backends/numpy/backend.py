@@ -12,8 +12,9 @@ from ...errors import BackendError, UsageError
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
-from . import functions, scalars  # noqa: F401  # which adds the scalars
-from .arrays import Watch, WatchedArray, hidden
+from . import modules, operators, scalars  # noqa: F401  # they add to the arrays
+from .arrays import WatchedArray, watched_view
+from .watch import Watch, hidden
 
 SHOWN = 3
 """How many places a remark names."""
@@ -42,7 +43,7 @@ class NumpyBackend(Backend):
         """Forget the arrays that earlier tests watched: what this one sees must not depend on them."""
         self._watch.is_over = True
         self._watch = Watch()
-        functions.put_back()
+        modules.put_back()
 
     def watch(self, array: ArrayLike) -> WatchedArray:
         """Return a watched view of *array* (of a new array, if it is none yet).
@@ -54,7 +55,7 @@ class NumpyBackend(Backend):
                 f"opprof.array() watches plain arrays, not {type(array).__name__}: it would lose its meaning"
             )
         with hidden():
-            return self._watch.array(np.asarray(array))
+            return watched_view(np.asarray(array), self._watch)
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -63,7 +64,7 @@ class NumpyBackend(Backend):
             raise BackendError("the numpy backend is recording already; it cannot be nested")
         everything = options.numpy == "all"
         log = EventLog(Environment((("numpy", np.__version__ + ("+all" if everything else "")),)))
-        with self._watch.reporting(log, everything), functions.replaced(self._watch):
+        with self._watch.reporting(log, everything), modules.replaced(self._watch):
             yield log
         if self._watch.ended:
             log.unseen.extend(self._watch.ended)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import COMPARISONS, OPERATORS, PLAIN_SCALARS, WATCHED_SCALARS, StandsFor, WatchedArray, live, run
+from .arrays import PLAIN_SCALARS, WATCHED_SCALARS, StandsFor, WatchedArray, live, run
+from .operators import COMPARISONS, OPERATORS
 
 _TYPES: tuple[Any, ...] = (
     np.int8, np.int16, np.int32, np.int64, np.longlong, np.uint8, np.uint16, np.uint32, np.uint64, np.ulonglong,

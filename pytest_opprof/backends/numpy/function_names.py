@@ -1,0 +1,55 @@
+"""The names of NumPy's and SciPy's functions that do not count as ops like the others."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+
+import numpy as np
+
+FUNCTIONS_OF_VIEWS = frozenset(
+    """array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diag diagonal dsplit expand_dims flip
+    fliplr flipud hsplit imag matrix_transpose moveaxis permute_dims ravel real real_if_close reshape rollaxis rot90
+    sliding_window_view split squeeze swapaxes transpose unstack vsplit""".split()
+)
+"""They may return a view: then no data moved, and it is no op. Others that return an argument wrote into it."""
+QUERIES = frozenset(
+    """shape ndim size result_type can_cast common_type min_scalar_type iscomplexobj isrealobj may_share_memory
+    shares_memory array_repr array_str array2string save savez savez_compressed savetxt""".split()
+)
+"""They compute nothing, so they are no ops."""
+CALL_BACK = frozenset(["apply_along_axis", "apply_over_axes", "piecewise"])
+"""They call a function of the user. The ops in that are recorded, too."""
+CONVERSIONS = """array asarray asanyarray asarray_chkfinite ascontiguousarray asfarray asfortranarray asmatrix bmat
+    frombuffer from_dlpack require""".split()
+"""They make an array of their argument, or return it as it is."""
+CREATIONS = """arange bartlett blackman empty eye fromfile fromfunction fromiter fromregex fromstring full genfromtxt
+    hamming hanning identity indices kaiser load loadtxt ones tri zeros""".split()
+"""They make an array without being given one."""
+DRAWS = """beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric integers
+    laplace logistic lognormal logseries multinomial multivariate_hypergeometric multivariate_normal negative_binomial
+    noncentral_chisquare noncentral_f normal pareto permutation permuted poisson power rand randint randn random
+    random_integers random_sample ranf rayleigh sample shuffle standard_cauchy standard_exponential standard_gamma
+    standard_normal standard_t triangular uniform vonmises wald weibull zipf""".split()
+"""They make an array of random numbers; methods of generators, too."""
+SEEDS = ("get_state", "seed", "set_state")
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
+CHECKS = """assert_allclose assert_almost_equal assert_approx_equal assert_array_almost_equal
+    assert_array_almost_equal_nulp assert_array_compare assert_array_equal assert_array_less assert_array_max_ulp
+    assert_equal""".split()
+"""They check the results of a test, so they are no ops of the program."""
+SCIPY = ("scipy.linalg", "scipy.fft", "scipy.signal", "scipy.sparse.linalg", "scipy.special")
+"""Modules whose functions are ops."""
+SCIPY_QUERIES = frozenset(
+    """aslinearoperator bandwidth choose_conv_method fhtoffset find_best_blas_type get_blas_funcs get_lapack_funcs
+    get_workers geterr is_sptriangular ishermitian issymmetric next_fast_len prev_fast_len register_backend
+    set_backend set_global_backend set_workers seterr skip_backend spbandwidth use_solver""".split()
+)
+"""Functions of these that compute nothing."""
+
+
+@lru_cache(maxsize=1024)
+def ufunc_name(ufunc: np.ufunc, method: str) -> str:
+    """Return the name of a method of a ufunc, with the module that has the ufunc."""
+    homes = (home for home in ("numpy", "scipy.special") if getattr(sys.modules.get(home), ufunc.__name__, 0) is ufunc)
+    return f"{next(homes, 'ufunc')}.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")

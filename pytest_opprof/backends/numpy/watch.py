@@ -1,0 +1,112 @@
+"""What watched arrays report to: it records the ops of one test while a window is open."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import local
+from typing import Any
+
+from ...profile.event_log import EventLog
+
+DURATION, BYTES = 1, 2
+"""Where a row has its time and its bytes."""
+_HIDDEN: Any = object()
+_NOT_THE_PROGRAM = (f"{__package__}.", "numpy.")
+
+
+class _Here(local):
+    """What runs in this thread."""
+
+    around: Any = None
+    """The row of the op whose inner ops are recorded; `_HIDDEN` while nothing is recorded."""
+
+
+_here = _Here()
+
+
+class Watch:
+    """What the watched arrays of one test report to."""
+
+    def __init__(self) -> None:
+        self.log: EventLog | None = None
+        """None while no window is open."""
+        self.everything = False
+        """Whether arrays that are made in a window are watched, too."""
+        self.is_over = False
+        """Whether the test has ended. Its arrays then act as plain ones: no other test may depend on them."""
+        self.has_arrays = False
+        self.ended: dict[str, None] = {}
+        """The functions in which the watch ended, each with the module and line that called it."""
+        self._rows: list[list[Any]] = []
+
+    @contextmanager
+    def reporting(self, log: EventLog, everything: bool) -> Iterator[None]:
+        """Fill *log*; it is complete when the context ends."""
+        self.log, self.everything, self._rows, self.ended = log, everything, [], {}
+        try:
+            yield
+        finally:
+            self.log, self.everything = None, False
+            rows, self._rows = self._rows, []
+        index = {id(row): number for number, row in enumerate(rows)}
+        for key, duration_ns, nbytes, around, interval in rows:
+            log.add(log.name(*key), duration_ns, index.get(id(around), -1), interval, nbytes)
+
+    def record(self, key: tuple[Any, ...], duration_ns: int, nbytes: int, around: Any = None) -> list[Any]:
+        """Record an op, if a window is open, and return its row. *key* holds the arguments of `EventLog.name`.
+
+        Threads may do so at once: an append is atomic.
+        """
+        log = self.log
+        around = _here.around if around is None else around
+        row = [key, duration_ns, nbytes, around, log.interval if log is not None else 0]
+        if log is not None and around is not _HIDDEN:
+            self._rows.append(row)
+        return row
+
+    def ends(self, function: str) -> None:
+        """Say that the watch ended: what *function* did with a watched array, and what it returned, is not seen."""
+        if self.log is None or _here.around is not None:
+            return  # inside an op that is counted
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_globals.get("__name__", "").startswith(_NOT_THE_PROGRAM):
+            frame = frame.f_back
+        self.ended[f"{function} ({frame.f_globals.get('__name__')}:{frame.f_lineno})"] = None
+
+
+class inside:  # noqa: N801  # a context manager, called like contextlib's, which would take four times as long
+    """Record what this thread runs as inside the op of *row*."""
+
+    __slots__ = ("_before", "_row")
+
+    def __init__(self, row: list[Any]) -> None:
+        self._row = row
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._before, _here.around = _here.around, self._row
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        _here.around = self._before
+
+
+class hidden:  # noqa: N801  # the same
+    """Record nothing of what this thread runs: it is no part of the program."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._before, _here.around = _here.around, _HIDDEN
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        _here.around = self._before
+
+
+def is_hidden() -> bool:
+    """Tell whether nothing of what this thread runs is recorded."""
+    return _here.around is _HIDDEN
