@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import re
 
+FLOATS = (
+    "float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
+    "float8_e4m3fnuz", "float8_e3m4", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
+)  # fmt: skip
+INTEGERS = (
+    "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32", "uint16", "uint8", "uint4", "uint2",
+    "qint32", "qint8", "quint8",
+)  # fmt: skip
+NAMES = (*FLOATS, *INTEGERS, "complex128", "complex64", "complex32", "bool", "string", "float128", "complex256")
+"""The dtypes as NumPy and ml_dtypes call them: what budgets and baselines have. (x86's float128 has 80 bits.)"""
 _DTYPES = {
     "float": "float32",
     "f16": "float16",
@@ -22,6 +32,15 @@ _DTYPES = {
     "byte": "uint8",
     "i1": "bool",
     "pred": "bool",
+    "boolean": "bool",
+    "str": "string",
+    "c64": "complex64",
+    "c128": "complex128",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+    "chalf": "complex32",
+    "longdouble": "float128",
+    "clongdouble": "complex256",
 }
 _CPP = {
     "double": "float64",
@@ -43,23 +62,30 @@ _CPP = {
     "c10::complex<float>": "complex64",
     "c10::complex<double>": "complex128",
 }
+_WRAPPED = re.compile(r"(?:dt_|c10::|torch\.|tensorproto\.)?(?:tensor\()?([^()]*)\)?")
+_SHORT = re.compile(r"([isu])(\d+)")
+_SMALL_FLOAT = re.compile(r"(?:f|fp|float)([48])_?(e\d+m\d+\w*)")
 
 
 def dtype(raw: str) -> str:
     """Return one spelling for a dtype that frameworks spell differently.
 
-    >>> dtype("DT_BF16"), dtype("Float32"), dtype("c10::Half")
-    ('bfloat16', 'float32', 'float16')
+    >>> dtype("DT_BF16"), dtype("Float32"), dtype("c10::Half"), dtype("tensor(double)"), dtype("f8E4M3FN")
+    ('bfloat16', 'float32', 'float16', 'float64', 'float8_e4m3fn')
     """
-    plain = raw.strip().lower().removeprefix("dt_").removeprefix("c10::")
-    if match := re.fullmatch(r"([isu])(\d+)", plain):
+    plain = raw.strip().lower().removesuffix("_t")
+    if match := _WRAPPED.fullmatch(plain):
+        plain = match[1]
+    if match := _SHORT.fullmatch(plain):
         return f"{'u' if match[1] == 'u' else ''}int{match[2]}" if plain != "i1" else "bool"
+    if match := _SMALL_FLOAT.fullmatch(plain):
+        return f"float{match[1]}_{match[2]}"
     return _DTYPES.get(plain, plain)
 
 
 def is_dtype(raw: str) -> bool:
     """Tell whether *raw* spells a dtype, whether or not a profile has it."""
-    return re.fullmatch(r"(?:b?float|complex|q?u?int)\d+\w*|bool|string", dtype(raw)) is not None
+    return dtype(raw) in NAMES
 
 
 def of_pytorch_event(raw: str) -> str:
@@ -81,3 +107,13 @@ def item_bytes(dtype: str) -> int | None:
     if bits is None:
         return 1 if dtype == "bool" else None
     return None if int(bits[0]) % 8 else int(bits[0]) // 8
+
+
+def width(name: str) -> int:
+    """Return how many bits an element has, 0 where the name does not tell: what *wider* means.
+
+    >>> width("float64"), width("bfloat16"), width("bool"), width("string")
+    (64, 16, 8, 0)
+    """
+    bits = re.search(r"\d+", name)
+    return int(bits[0]) if bits else 8 if name == "bool" else 0

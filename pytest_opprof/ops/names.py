@@ -23,9 +23,9 @@ class Kind(Enum):
     COMPUTE = auto()
     """An op that works; what happens inside is its implementation."""
     MOVE = auto()
-    """A cast, a host-device copy, a hidden copy: counts wherever it happens."""
+    """A cast of data, a host-device copy, a hidden copy: counts wherever it happens."""
     COPY = auto()
-    """A copy within one dtype: part of the op that needs it, counted where the program asks for it."""
+    """A copy within one dtype, a cast of one number: part of the op that needs it, counted where it is asked for."""
     VIEW = auto()
     """Moves no data: part of whatever is around it."""
     WRAPPER = auto()
@@ -71,11 +71,14 @@ def stable(raw: str) -> str:
     return raw
 
 
-def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] | None = None) -> Meaning:
+def meaning(
+    raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] | None = None, of_scalar: bool = False
+) -> Meaning:
     """Return the canonical op that *raw* means and how it counts.
 
     *dtypes* are those of the source and the destination where the profiler knows them: they tell a cast from a copy.
-    *aliases* are the user's own, raw name to canonical op; they win over the vocabulary.
+    *aliases* are the user's own, raw name to canonical op; they win over the vocabulary. A cast *of_scalar*, of no
+    dimensions, is a part of an op around it: PyTorch converts the 2.0 of ``x * 2.0`` so on a CPU, and no GPU does.
 
     >>> meaning("aten::addmm").op, meaning("aten::copy_", ("float32", "float16")).op
     ('MatMul', 'Cast')
@@ -83,7 +86,7 @@ def meaning(raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] |
     if aliases and raw in aliases:
         return Meaning(aliases[raw], _kind(raw, aliases[raw]))
     if raw in _casts() and len(set(dtypes)) > 1:
-        return Meaning(vocabulary.CAST, Kind.MOVE)
+        return Meaning(vocabulary.CAST, Kind.COPY if of_scalar else Kind.MOVE)
     op = _canonical(raw)
     return Meaning(op or raw, _kind(raw, op))
 

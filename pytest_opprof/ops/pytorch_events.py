@@ -134,9 +134,11 @@ KINDS = {Role.NODE: Kind.WRAPPER, Role.GROUP: Kind.GROUP}
 """How what its name does not tell counts."""
 
 
-def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = ()) -> Meaning:
-    """Return the canonical op of an event and how it counts, by its *role*."""
-    return Meaning(stable(name), KINDS[role]) if role in KINDS else meaning(stable(name), dtypes)
+def meaning_as(role: Role, name: str, dtypes: tuple[str, ...] = (), of_scalar: bool = False) -> Meaning:
+    """Return the canonical op of an event and how it counts, by its *role*; the rest as for `names.meaning`."""
+    if role in KINDS:
+        return Meaning(stable(name), KINDS[role])
+    return meaning(stable(name), dtypes, of_scalar=of_scalar)
 
 
 def is_made_by(op: Meaning, move: str) -> bool:

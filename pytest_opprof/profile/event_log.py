@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,24 @@ from .attribution import NOBODY, owners
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
-from .op_key import OpKey
+from .op_key import UNKNOWN, OpKey, Signature
 from .op_profile import ALWAYS, MemoryUse, OpProfile
+
+
+class _Name(NamedTuple):
+    """The arguments of `EventLog.name`."""
+
+    raw: str
+    dtypes: tuple[str, ...]
+    op: str
+    kind: names.Kind | None
+    signature: Signature
+
+    def signature_of(self) -> Signature:
+        """Return all that is known of what it works on."""
+        if self.signature is not UNKNOWN or not self.dtypes:
+            return self.signature
+        return Signature(self.dtypes[:1], self.dtypes[1:] or None)
 
 
 class EventLog:
@@ -51,7 +68,7 @@ class EventLog:
         self.unseen: list[str] = []
         """Where the program went on unseen: functions, each with the module and line that called it."""
         self._on_mark = on_mark
-        self._names: dict[tuple[str, tuple[str, ...], str, names.Kind | None], int] = {}
+        self._names: dict[_Name, int] = {}
         self._name: list[int] = []
         self._parent: list[int] = []
         self._interval: list[int] = []
@@ -73,13 +90,23 @@ class EventLog:
         if self._on_mark:
             self._on_mark()
 
-    def name(self, raw: str, dtypes: tuple[str, ...] = (), op: str = "", kind: names.Kind | None = None) -> int:
-        """Return the index to give to `add` for events called *raw* (with these source and destination dtypes).
+    def name(
+        self,
+        raw: str,
+        dtypes: tuple[str, ...] = (),
+        op: str = "",
+        kind: names.Kind | None = None,
+        signature: Signature = UNKNOWN,
+    ) -> int:
+        """Return the index to give to `add` for events called *raw*.
+
+        *dtypes* are those of source and destination, which tell a cast from a copy. *signature* is all that is known
+        of what such events work on.
 
         *op* is what *raw* does where a table of names cannot tell, but the backend can; *raw* itself says that it is
         an op by itself, whatever it is elsewhere. *kind* is how such an op by itself counts.
         """
-        return self._names.setdefault((raw, dtypes, op, kind), len(self._names))
+        return self._names.setdefault(_Name(raw, dtypes, op, kind, signature), len(self._names))
 
     def add(
         self, name: int, duration_ns: int, parent: int = -1, interval: int | None = None, nbytes: int = ABSENT
@@ -127,8 +154,8 @@ class EventLog:
 
     def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
-        raws = [names.stable(raw) for raw, _, _, _ in self._names]
-        meanings = [_meaning(raw, dtypes, op, kind, aliases) for raw, (_, dtypes, op, kind) in zip(raws, self._names)]
+        raws = [names.stable(name.raw) for name in self._names]
+        meanings = [_meaning(raw, name, aliases) for raw, name in zip(raws, self._names)]
         event = np.arange(len(self))
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
         counted = owner == event
@@ -158,10 +185,7 @@ class EventLog:
         self, raws: Sequence[str], ops: Sequence[str], owner: NDArray[np.int64]
     ) -> tuple[list[OpKey], NDArray[np.int32]]:
         """Return the keys, and that of each event, which counts as the op of its *owner*."""
-        keys = [
-            OpKey(op, raw, input_dtypes=dtypes[:1] or None, output_dtypes=dtypes[1:] or None)
-            for raw, op, (_, dtypes, _, _) in zip(raws, ops, self._names)
-        ]
+        keys = [OpKey(op, raw, None, *name.signature_of()) for raw, op, name in zip(raws, ops, self._names)]
         op_names, op_of_name = numbered(ops)
         name = np.array(self._name, np.int32)
         op = op_of_name[name[owner]]
@@ -206,13 +230,14 @@ class EventLog:
         }
 
 
-def _meaning(
-    raw: str, dtypes: tuple[str, ...], op: str, kind: names.Kind | None, aliases: Mapping[str, str] | None
-) -> names.Meaning:
+def _meaning(raw: str, name: _Name, aliases: Mapping[str, str] | None) -> names.Meaning:
+    _, _, reads, writes, *_ = name.signature
+    of_scalar = reads is not None and not any((*reads, *(writes or ())))
     if raw in (aliases or {}):
-        return names.meaning(raw, dtypes, aliases)
-    by_itself = op == raw or kind is not None
-    return names.Meaning(raw, kind or names.Kind.UNKNOWN) if by_itself else names.meaning(op or raw, dtypes, aliases)
+        return names.meaning(raw, name.dtypes, aliases, of_scalar)
+    if name.op == raw or name.kind is not None:
+        return names.Meaning(raw, name.kind or names.Kind.UNKNOWN)
+    return names.meaning(name.op or raw, name.dtypes, aliases, of_scalar)
 
 
 def _memory_by_interval(allocations: Iterable[tuple[int, int | None]], intervals: int) -> tuple[MemoryUse, ...]:

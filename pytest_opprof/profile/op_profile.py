@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from .. import errors
 from ..errors import UsageError
 from ..ops import cuda_calls, names
+from ..ops.dtypes import NAMES, dtype
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
@@ -66,6 +68,10 @@ class OpStats:
     def fastest_ns(self) -> int:
         """Device time in the fastest step; 0 where times are unknown."""
         return min(self.device_ns, default=0) if self.device_ns else 0
+
+
+_OF_DTYPE = re.compile(r"(?P<op>.+)\[(?P<dtypes>[A-Za-z*][\w:*?]+(?:\s*->\s*[\w:*?]+)?|\*\s*->\s*[\w:*?]+)\]", re.ASCII)
+"""``MatMul[float64]``, ``Cast[*->float64]``; not ``aten::[ab]mm``."""
 
 
 def _knows_nothing(name: str) -> bool:
@@ -162,13 +168,18 @@ class OpProfile:
         return self._per_step(_events_of(self._by_raw, cuda_calls.is_launch), self.columns.events)
 
     def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
-        """Return the numbers of *name*: a canonical op, a raw name or a glob.
+        """Return the numbers of *name*: a canonical op, a raw name or a glob, of some dtypes where it says so.
 
         A glob that matches canonical ops (``Reduce*``) means those; any other is matched against raw names. Raw names
         count every event that the profiler reports. *known* adds names that are no mistake though absent here.
+        ``MatMul[float64]`` are the calls that read or write a float64, ``Cast[float32->*]`` those that read a float32;
+        ``*`` alone is every op. They have no time: what runs inside a call has dtypes of its own.
 
-        Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile.
+        Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile, for an
+        unknown dtype, and where the dtypes of a call are not known.
         """
+        if name not in self.op_names and name not in self.raw_names and (match := _OF_DTYPE.fullmatch(name)):
+            return self._of_dtype(name, match["op"], match["dtypes"], aliases, known)
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)
         # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
@@ -196,6 +207,49 @@ class OpProfile:
         raw_names, raw_of_key = numbered([key.raw for key in self.keys])
         return raw_names, raw_of_key[self.columns.key]
 
+    @cached_property
+    def calls_by_dtype(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
+        """By op and by dtypes (`OpKey.dtypes`) the calls in each step, of ops of which the dtypes are known."""
+        groups, group_of_key = numbered([(key.op, key.dtypes) for key in self.keys])
+        sums = np.zeros((len(groups), self.steps), np.int64)
+        np.add.at(sums, (group_of_key[self.columns.key], self.columns.step), self.columns.counted)
+        calls: dict[str, dict[str, tuple[int, ...]]] = {}
+        unknown = set[str]()
+        for (op, dtypes), by_step in sorted(zip(groups, sums.tolist()), key=str):
+            if any(by_step) and dtypes is None:
+                unknown.add(op)
+            elif any(by_step) and dtypes:
+                calls.setdefault(op, {})[dtypes] = tuple(by_step)
+        return {op: by_dtype for op, by_dtype in calls.items() if op not in unknown}
+
+    def _of_dtype(
+        self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
+    ) -> OpStats:
+        """Return the numbers of the calls of *op* that have some dtypes: ``float64``, ``float32->*``."""
+        if op == "*":
+            chosen = np.ones(len(self.columns), bool)
+        else:
+            self.stats(op, aliases, known)  # says what is wrong with the name
+            is_glob = any(character in op for character in "*?[")
+            chosen = _events_of(self._by_op, lambda each: fnmatchcase(each, op) if is_glob else each == op)
+            if not chosen.any():
+                chosen = _events_of(self._by_raw, lambda each: fnmatchcase(each, op) if is_glob else each == op)
+        reads, arrow, writes = (part.strip() for part in dtypes.partition("->"))
+        for each in filter(None, (reads, writes)):
+            if not any(fnmatchcase(dtype, _spelled(each)) for dtype in NAMES):
+                raise errors.unknown(each, NAMES, "dtype")
+        chosen &= self.columns.counted > 0
+        asked = set(np.unique(self.columns.key[chosen]).tolist())
+        if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].dtypes is None}):
+            frameworks = " + ".join(framework for framework, _ in self.environment.frameworks)
+            raise UsageError(
+                f"{name!r} cannot be counted: {frameworks} does not tell the dtypes of {', '.join(unknown[:5])}"
+                f"{' and others' if len(unknown) > 5 else ''}. Name the ops that matter"
+            )
+        matches = np.array([_is_of(self.keys[key], reads, arrow, writes) for key in range(len(self.keys))], bool)
+        mask = chosen & matches[self.columns.key]
+        return replace(self._stats(name, mask), device_ns=None)
+
     def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
         def matches(name: str) -> bool:
             return fnmatchcase(name, pattern)
@@ -215,7 +269,7 @@ class OpProfile:
             name,
             self._per_step(calls, weights),
             self._sums(mask, columns.device_ns, *((mask, np.any) if partly else (calls, np.all))),
-            self._sums(mask, columns.bytes, calls, np.all),
+            self._sums(calls, columns.bytes, calls, np.all),
             None if columns.flops is None else self._sums(mask, columns.flops, mask, np.any),
         )
 
@@ -242,6 +296,21 @@ def _events_of(table: tuple[tuple[str, ...], NDArray[np.int32]], chosen: Callabl
     """Tell which events have a *chosen* name of a *table* of names, and the number of each event's."""
     found, number = table
     return np.array([*map(chosen, found)], bool)[number]
+
+
+def _spelled(dtype_or_glob: str) -> str:
+    return dtype_or_glob if any(character in dtype_or_glob for character in "*?") else dtype(dtype_or_glob)
+
+
+def _is_of(key: OpKey, reads: str, arrow: str, writes: str) -> bool:
+    """Tell whether a call of the *key* has such dtypes."""
+
+    def has(dtypes: Sequence[str], wanted: str) -> bool:
+        return any(fnmatchcase(each, _spelled(wanted)) for each in dtypes)
+
+    if arrow:
+        return has(key.dtypes_in, reads) and has(key.dtypes_out or key.dtypes_in, writes)
+    return has((*key.dtypes_in, *key.dtypes_out), reads)
 
 
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:

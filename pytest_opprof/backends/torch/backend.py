@@ -194,7 +194,6 @@ def _session(options: Options, on_gpu: bool) -> Any:
     return profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
         record_shapes=True,
-        with_flops=options.flops,
         profile_memory=options.memory,
         # How many bytes a memcpy had stands there alone.
         experimental_config=_ExperimentalConfig(expose_kineto_event_metadata=True) if on_gpu else None,
@@ -242,15 +241,10 @@ def _look() -> dict[int, Look]:
 
 def _read(results: Any, log: EventLog, options: Options) -> None:
     tree = results.experimental_event_tree() if results else []
-    reader = TreeReader(log, options)
+    reader = TreeReader(log, options, results.events if results else tuple)
     reader.find_marks(tree)
     if log.range_marks and len(reader.marks) != log.interval:
         reader.find_marks_inside_ops(tree)
     check_all(len(reader.marks), log.interval)
     reader.walk(tree)
-    if options.flops and results:
-        flops = {event.correlation_id(): event.flops() for event in results.events()}
-        for correlation, event in reader.correlations.items():
-            if flops.get(correlation):
-                log.computed(event, flops[correlation])
-    log.knows_flops, log.knows_memory = options.flops, options.memory
+    log.knows_flops, log.knows_memory = True, options.memory

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import prod
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from ...ops.formulas import HAVE_FLOPS, NEEDS_ATTRIBUTES
+from ...ops.names import Kind, meaning, stable
 from ...ops.pytorch_events import KINDS, Role, logged, role
 from ...ops.vocabulary import CASTS
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ..contract import Options
 from .marks import MARK
+from .tensors import Argument, Tensor, work
 
 _COPIES = frozenset(CASTS["torch"].split())
+_FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
+"""Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
+_NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
+_WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
+
+
+class _Raw(NamedTuple):
+    """What is known of all events of one name."""
+
+    name: int
+    """That of an event of which only the name matters: a part of another."""
+    works: bool
+    """Whether what is inside is a part of it."""
+    looked_at: tuple[bool, bool, bool]
+    """By the place where an event is, whether it matters what it works on. To look takes 2 us."""
 
 
 class TreeReader:
     """Appends the ops of an event tree to a log; `pytorch_events.Role` says what else is in a tree."""
 
-    def __init__(self, log: EventLog, options: Options) -> None:
-        from torch._C._profiler import RecordScope, _EventType
+    def __init__(self, log: EventLog, options: Options, flat: Callable[[], Sequence[Any]] = tuple) -> None:
+        """*flat* returns the same events as `_KinetoEvent`: they have lists of numbers, which the tree lacks."""
+        from torch._C._profiler import RecordScope, _EventType, _TensorMetadata
 
         self.log = log
+        self._flat = flat
+        self._attributes_by_correlation: dict[int, Any] | None = None
+        self._tensor = _TensorMetadata
+        self._works: dict[tuple[object, ...], tuple[int, int, int | None]] = {}
         self.options = options
         self.marks: list[int] = []
         self.cuts_ops = False
         """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
-        self.correlations: dict[int, int] = {}
         self._user_scope = RecordScope.USER_SCOPE
         self._allocation = _EventType.Allocation
         self._roles: dict[str, Role] = {MARK: Role.ANNOTATION}
@@ -56,44 +78,103 @@ class TreeReader:
 
     def walk(self, tree: list[Any]) -> None:
         """Append every op to the log in the order of time, an op before the ops inside it."""
-        log, with_flops, with_memory = self.log, self.options.flops, self.options.memory
-        names: dict[str, int] = {}
-        stack = [(event, -1, 0) for event in reversed(tree)]
+        log, with_memory = self.log, self.options.memory
+        raws: dict[str, _Raw] = {}
+        stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
         while stack:
-            event, parent, interval = stack.pop()
+            event, parent, interval, place = stack.pop()
             if parent < 0 or self.cuts_ops:
                 interval = bisect_right(self.marks, event.start_time_ns)
             if with_memory and event.tag == self._allocation:
                 log.allocated(event.extra_fields.alloc_size, interval)
                 continue
             raw = event.name
-            # `names` has only names that always mean the same.
-            name = names.get(raw)
-            if name is not None:
-                index = log.add(name, event.duration_time_ns, parent, interval)
-            elif raw in _COPIES:
-                index = self._add_copy(event, parent, interval)
-            else:
+            known = raws.get(raw)
+            if known is None:
                 what = self._role(event)
                 if what in (Role.COMPILES, Role.FRAME):
                     self._compile(event, parent, interval)
                     continue
-                if what is Role.ANNOTATION:
-                    index = parent
-                else:
-                    names[raw] = log.name(raw, kind=KINDS.get(what))
-                    index = log.add(names[raw], event.duration_time_ns, parent, interval)
-            if with_flops and index != parent:
-                self.correlations[event.correlation_id] = index
+                if what is not Role.ANNOTATION:
+                    known = raws[raw] = self._raw(raw, what)
+            index = parent
+            if known is not None and known.looked_at[place]:
+                name, nbytes, flops = self._work(event, raw)
+                index = log.add(name, event.duration_time_ns, parent, interval, nbytes)
+                if flops is not None:
+                    log.computed(index, flops)
+                if known.works:
+                    place = _INSIDE if flops is not None or raw in _COPIES or place is _INSIDE else _INSIDE_UNKNOWN
+            elif known is not None:
+                index = log.add(known.name, event.duration_time_ns, parent, interval)
             children = event.children
             if children:
-                stack.extend([(child, index, interval) for child in reversed(children)])
+                stack.extend([(child, index, interval, place) for child in reversed(children)])
 
-    def _add_copy(self, event: Any, parent: int, interval: int) -> int:
-        tensors = [tensor for tensor in event.extra_fields.inputs[:2] if hasattr(tensor, "dtype")]
-        dtypes = tuple(str(tensor.dtype).removeprefix("torch.") for tensor in reversed(tensors))
-        nbytes = sum(prod(tensor.sizes) * tensor.dtype.itemsize for tensor in tensors) if len(tensors) == 2 else ABSENT
-        return self.log.add(self.log.name(event.name, dtypes), event.duration_time_ns, parent, interval, nbytes)
+    def _raw(self, raw: str, what: Role) -> _Raw:
+        name, kind = self.log.name(raw, kind=KINDS.get(what)), KINDS.get(what) or meaning(stable(raw)).kind
+        is_move = kind is Kind.MOVE or raw in _COPIES
+        counts = kind not in _NEVER_COUNT or raw in _COPIES
+        return _Raw(name, kind in _WORKERS, (counts, is_move, is_move or raw in HAVE_FLOPS))
+
+    def _work(self, event: Any, raw: str) -> tuple[int, int, int | None]:
+        """Return the name of an event with what it works on, its bytes and its FLOPs."""
+        # The key is flat, and of what the event has as it is: to make one is what most of the time goes into.
+        kind, key = self._tensor, list[object]([raw])
+        inputs = getattr(event.extra_fields, "inputs", ())
+        has_tensors = False
+        for value in inputs:
+            if type(value) is kind:
+                has_tensors = True
+                sizes = value.sizes
+                key.append(value.dtype)
+                key += sizes
+                if 3 < len(sizes) < 6:
+                    key.append(tuple(value.strides))
+            elif type(value) is list:
+                has_tensors = has_tensors or bool(value)
+                key.append(tuple([(each.dtype, *each.sizes) for each in value if type(each) is kind]))
+            else:
+                key.append(None)
+        if raw in NEEDS_ATTRIBUTES:
+            key.append(str(self._attributes(event)))
+        case = tuple(key)
+        if not has_tensors:
+            case = (*case, self._made(event))
+        found = self._works.get(case)
+        if found is None:
+            arguments = [self._argument(value) for value in inputs]
+            if not any(arguments) and (made := self._made(event)):
+                arguments = [made]
+            attributes = self._attributes(event) if raw in NEEDS_ATTRIBUTES else ()
+            done = work(raw, arguments, attributes, raw in _COPIES)
+            name = self.log.name(raw, done.dtypes, signature=done.signature)
+            found = self._works[case] = name, done.nbytes, done.flops
+        return found
+
+    def _argument(self, value: Any) -> Argument:
+        if type(value) is self._tensor:
+            return Tensor(str(value.dtype).removeprefix("torch."), tuple(value.sizes), tuple(value.strides))
+        if type(value) is list:
+            return tuple(each for each in map(self._argument, value) if isinstance(each, Tensor))
+        return None
+
+    def _made(self, event: Any) -> Tensor | None:
+        """Return the tensor that an op without tensors made: the first that is written inside."""
+        for child in event.children:
+            for value in getattr(child.extra_fields, "inputs", ())[:1]:
+                if type(value) is self._tensor:
+                    made = self._argument(value)
+                    return made if isinstance(made, Tensor) else None
+        return None
+
+    def _attributes(self, event: Any) -> Sequence[object]:
+        if self._attributes_by_correlation is None:
+            self._attributes_by_correlation = {
+                each.correlation_id(): each for each in self._flat() if each.name() in NEEDS_ATTRIBUTES
+            }
+        found = self._attributes_by_correlation.get(event.correlation_id)
+        return () if found is None else found.concrete_inputs()
 
     def _compile(self, compiling: Any, parent: int, interval: int) -> None:
         """Append the frames that were compiled, and take the time of *compiling* off the op around it."""

@@ -1,0 +1,93 @@
+"""What an op of PyTorch works on: its arguments as the profiler has them -> signature, bytes and FLOPs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from ...ops import formulas
+from ...ops.dtypes import item_bytes
+from ...ops.names import Kind, meaning
+from ...profile.columns import ABSENT
+from ...profile.op_key import Shape, Signature
+
+
+class Tensor(NamedTuple):
+    """A tensor among the arguments."""
+
+    dtype: str
+    shape: Shape
+    strides: Shape | None = None
+    """None where they are not known."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements, each once."""
+        return prod(self.shape) * (item_bytes(self.dtype) or 0)
+
+    @property
+    def layout(self) -> str:
+        """``channels_last`` where the channels of a place lie together: several channels, of several places."""
+        if self.strides is None or not 3 < len(self.shape) < 6 or self.shape[1] == 1 or prod(self.shape[2:]) == 1:
+            return ""
+        dense = [self.shape[1] * prod(self.shape[place + 1 :]) for place in range(2, len(self.shape))]
+        if self.strides[1] != 1 or [*self.strides[2:]] != dense:
+            return ""
+        return "channels_last" if len(self.shape) == 4 else "channels_last_3d"
+
+
+Argument = Tensor | tuple[Tensor, ...] | None
+"""A tensor, a list of them, or something else."""
+
+
+class Work(NamedTuple):
+    """What an op works on, and how much it does."""
+
+    signature: Signature
+    dtypes: tuple[str, ...]
+    """Those of the source and the destination of a copy."""
+    nbytes: int
+    """What it reads and writes, as far as that follows from its arguments."""
+    flops: int | None
+
+
+def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] = (), is_copy: bool = False) -> Work:
+    """Return the work of the op *raw*; *attributes* are the arguments that are no tensors, where those are needed.
+
+    The result of a reduction, of an index and of whatever `formulas` does not know is left out of its bytes.
+    """
+    tensors = [tensor for each in arguments for tensor in ([each] if isinstance(each, Tensor) else each or ())]
+    if is_copy:
+        return _copy(tensors)
+    kind = meaning(raw).kind
+    shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
+    result, flops = formulas.result_of(raw, shapes, attributes)
+    nbytes = sum(tensor.nbytes for tensor in tensors)
+    outputs: tuple[str, ...] | None = None
+    if result is not None and tensors:
+        large = [tensor for tensor in tensors if tensor.shape] or tensors
+        outputs = ("bool",) if formulas.is_comparison(raw) else None
+        # Of mixed dtypes PyTorch computes in the widest.
+        item = 1 if outputs else max(item_bytes(tensor.dtype) or 0 for tensor in large)
+        nbytes += prod(result) * item
+    if kind in (Kind.VIEW, Kind.ALLOCATION):
+        nbytes = 0
+    signature = Signature(
+        tuple(tensor.dtype for tensor in tensors),
+        outputs,
+        tuple(tensor.shape for tensor in tensors),
+        None if result is None else (result,),
+        tuple(tensor.layout for tensor in tensors) if any(tensor.layout for tensor in tensors) else None,
+    )
+    return Work(signature, (), nbytes, flops)
+
+
+def _copy(tensors: Sequence[Tensor]) -> Work:
+    """Return the work of a copy, whose first argument is where it goes."""
+    pair = tensors[:2]
+    if not pair:
+        return Work(Signature(), (), ABSENT, None)
+    dtypes, shapes = (tuple(reversed(each)) for each in zip(*((tensor.dtype, tensor.shape) for tensor in pair)))
+    signature = Signature(dtypes[:1], dtypes[1:] or None, shapes[:1], shapes[1:] or None)
+    return Work(signature, dtypes, sum(tensor.nbytes for tensor in pair) if len(pair) == 2 else ABSENT, None)
