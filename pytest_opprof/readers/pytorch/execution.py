@@ -27,10 +27,10 @@ from ...profile.environment import Environment
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
+from .calls import Call
 
 if TYPE_CHECKING:
     from .execution_json import Node
-    from .kineto_events import Call
 
 TITLE = "PyTorch execution trace (Chakra)"
 MOST_BYTES = 512 << 20
@@ -53,8 +53,6 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
-    from .kineto_events import Call
-
     steps = [(node.id, match[1]) for node in nodes if (match := STEP.fullmatch(node.name))]
     begins = [begin for begin, _ in steps]
     log = logged(node.name for node in nodes)

@@ -5,25 +5,21 @@ A million events are 30 MB of columns; as objects they would be ten times as muc
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
-from ...ops import vocabulary
-from ...ops.dtypes import of_pytorch_event
-from ...ops.names import Meaning
-from ...ops.pytorch_events import Role, logged, meaning_as, role
-from ...profile.op_key import Shape
+from ...ops.pytorch_events import STEP, logged
+from .calls import Call
 from .rows import Rows
 
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
@@ -39,7 +35,6 @@ _STARTS_NOTHING = re.compile(
     r"(?:cuda|cu|hip)(?:Event(?:Query|Record)|Occupancy|PeekAtLastError|\w*Get|\w*IsCapturing)"
 )
 """Calls of the driver that no kernel comes from: nine in ten of some files."""
-_COPIES = frozenset(vocabulary.CASTS["torch"].split())
 
 
 class Arguments(Struct, gc=False, frozen=True):
@@ -88,76 +83,6 @@ OTHERS = (
     *(defstruct(f"Event_{phase}", [], bases=(Event,), tag=phase, gc=False) for phase in "iIBECbneSTpFPNODVvRc"),
 )
 """Events of other phases (``ph``)."""
-
-
-class Tensors(NamedTuple):
-    """What the tensors of a call are; fields as those of `SavedOp`."""
-
-    input_shapes: tuple[Shape, ...] | None = None
-    output_shapes: tuple[Shape, ...] | None = None
-    input_dtypes: tuple[str, ...] = ()
-    output_dtypes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Call:
-    """Calls that are alike."""
-
-    name: str
-    category: str
-    dims: bytes
-    """``Input Dims`` as it stands in the file."""
-    types: bytes
-    numbered: bool
-    """Whether autograd gave them sequence numbers."""
-    logged: Collection[str] = field(compare=False)
-    """What torch.compile has in its log, of all that was recorded."""
-
-    @cached_property
-    def is_copy(self) -> bool:
-        """Whether it is an op that is a cast when its two dtypes differ."""
-        return self.name in _COPIES
-
-    @cached_property
-    def tensors(self) -> tuple[tuple[Shape | None, str], ...]:
-        """The shape and dtype of each input that is a tensor, those in lists included; "" is not known."""
-        found: list[tuple[Shape | None, str]] = []
-        for kind, shape in zip(_list(self.types), _list(self.dims)):
-            if kind == "TensorList" and isinstance(shape, list):
-                found += [(_shape(each), "") for each in shape]
-            elif isinstance(kind, str) and (dtype := of_pytorch_event(kind)):
-                found.append((_shape(shape), dtype))
-        return tuple(found)
-
-    @property
-    def inputs_and_outputs(self) -> Tensors:
-        """The shapes and dtypes that are known. A copy's first argument is where it goes."""
-        shapes, dtypes = zip(*self.tensors) if self.tensors else ((), ())
-        ends = 1 if self.is_copy and len(shapes) > 1 else 0
-        known = bool(self.types) and None not in shapes
-        return Tensors(
-            shapes[ends : 2 * ends or None] if known else None,
-            shapes[:ends] if known and ends else None,
-            dtypes[ends : 2 * ends or None],
-            dtypes[:ends],
-        )
-
-    @cached_property
-    def annotates(self) -> bool:
-        """Whether it is a `record_function`. In 2021 those had the category of ops; no op has a # in its name."""
-        return self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
-
-    @cached_property
-    def role(self) -> Role:
-        """What it is."""
-        return role(self.name, self.annotates, self.numbered, self.name in self.logged)
-
-    @cached_property
-    def meaning(self) -> Meaning | None:
-        """What it counts as; None for what is no op, as an annotation."""
-        if self.role in (Role.ANNOTATION, Role.COMPILES):
-            return None
-        return meaning_as(self.role, self.name, tuple(dtype for _, dtype in self.tensors[:2]) if self.is_copy else ())
 
 
 class Kernel(NamedTuple):
@@ -293,15 +218,43 @@ class Events:
             self.peaks[kind] = max(peak, self.peaks.get(kind, 0))
         return bool(self.allocations)
 
+    def busy_ns(self) -> int:
+        """Return how long the devices worked, which is less than their activities took: those of streams overlap."""
+        _, starts, durations, numbers, _ = self.activities.columns()
+        devices = [kernel.device for kernel in self.kernels]
+        until: dict[int | str, int] = {}
+        busy = 0
+        for index in sorted(range(len(starts)), key=starts.__getitem__):
+            start, device = starts[index], devices[numbers[index]]
+            end = start + durations[index]
+            before = until.get(device, start)
+            if end > before:
+                busy += end - (start if start > before else before)
+                until[device] = end
+        return busy
 
-def _list(text: bytes) -> list[Any]:
-    try:
-        value = json.loads(text or b"[]")
-    except (ValueError, RecursionError):
-        return []
-    return value if isinstance(value, list) else []
 
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a recording. What lies before the first belongs to it; what lies between two, to the earlier one."""
 
-def _shape(dims: object) -> Shape | None:
-    """Return the shape, or None where it is not one (symbolic dimensions)."""
-    return tuple(dims) if isinstance(dims, list) and all(type(size) is int for size in dims) else None
+    labels: tuple[str, ...]
+    starts: tuple[int, ...]
+    durations: tuple[int, ...]
+
+    @classmethod
+    def of(cls, events: Events) -> Steps:
+        """Find the steps among the annotations."""
+        labels = {number: match[1] for number, call in enumerate(events.calls) if (match := STEP.fullmatch(call.name))}
+        found: dict[str, tuple[int, int]] = {}
+        for thread in events.threads if labels else ():
+            for start, duration, _, call in zip(*thread.columns()):
+                if call in labels:
+                    found[labels[call]] = min((start, duration), found.get(labels[call], (start, duration)))
+        steps = sorted((start, label, duration) for label, (start, duration) in found.items())
+        starts, names, durations = zip(*steps) if steps else ((), (), ())
+        return cls(names, starts, durations)
+
+    def at(self, time: int) -> int:
+        """Return the index of the step at *time*."""
+        return max(bisect_right(self.starts, time) - 1, 0)

@@ -56,6 +56,8 @@ class Tree:
     """-1 for the outermost."""
     owners: Sequence[int]
     """Which of them each counts as (`attribution.owners`); itself where it is no op."""
+    homes: Sequence[int]
+    """The event whose record has each: itself; for annotations and repeats, the nearest around that is neither."""
     nothing: set[int]
     """Those that are no op."""
     repeats: dict[int, int]
@@ -69,6 +71,10 @@ class Tree:
     launched: array[int] | None = None
     """The device time that each event launched in one occurrence after the other; None: nothing."""
 
+    def counted_call(self, event: int) -> int:
+        """Return the call that an event counts as."""
+        return self.calls[self.homes[self.owners[event]]]
+
     def took(self, event: int, occurrence: int, ns: int) -> None:
         """Take *ns* from the self time of an event: something else that is no event of the tree had them."""
         self.occurrences[occurrence * len(self.calls) + event] -= ns
@@ -79,13 +85,13 @@ class Tree:
             self.launched = array("q", bytes(8 * len(self.occurrences)))
         self.launched[occurrence * len(self.calls) + event] += ns
 
-    def device_ns(self, homes: Sequence[int]) -> list[Sequence[int]]:
+    def device_ns(self) -> list[Sequence[int]]:
         """Return the device time that each event launched, one for each occurrence, in the column of its home."""
         launched = self.launched
         if launched is None:
             return [(0,) * self.count] * len(self.calls)
         columns: list[Sequence[int]] = [launched[event :: len(self.calls)] for event in range(len(self.calls))]
-        for event, home in enumerate(homes):
+        for event, home in enumerate(self.homes):
             if home != event:
                 columns[home] = list(map(add, columns[home], columns[event]))
         return columns
@@ -251,7 +257,11 @@ class Forest:
             and self._names[calls[event]] == self._names[calls[parent]]
             and owner[event] != event
         }
-        return Tree(step, packed(calls), packed(parents), packed(owner), nothing, repeats, packed(starts), packed([]))
+        homes: list[int] = []
+        for event, (call, parent) in enumerate(zip(calls, parents)):
+            homes.append(homes[parent] if self._meanings[call] is None or event in repeats else event)
+        columns = packed(calls), packed(parents), packed(owner), packed(homes)
+        return Tree(step, *columns, nothing, repeats, packed(starts), packed([]))
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
         """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
