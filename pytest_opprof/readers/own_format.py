@@ -1,9 +1,9 @@
-"""The project's own profile format: a `SavedProfile` as JSON, one record a line, checked by ``schema/profile-1.json``.
+"""The project's own profile format: a `SavedProfile` as JSON, one record a line. Its schema: ``schema/profile-1.json``.
 
-``{"opprof_profile": 1, "fields": [...], "source": ..., "environment": ..., "records": [[...], ...], "kernels": ...}``
-where each record is an array in the order of *fields*, those of `SavedOp`; null is unknown. Times are ns, sizes bytes.
-`opprof convert` writes it. `chrome` writes Chrome's trace format instead, for a viewer: one bar an op, laid end to end
-in the order of the source, since a profile by op has no timeline.
+``{"opprof_profile": 1, "fields": [...], "source": ..., "environment": ..., "records": [[...], ...], "kernels": ...}``:
+``fields`` are the fields of `SavedOp`; each record is an array in their order, and null means unknown. Times are ns,
+sizes are bytes. `opprof convert` writes this format. `chrome` writes Chrome's trace format, for a viewer: one bar an
+op, each beginning where the one before ends, since a profile by op has no timeline.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _array(records: tuple[tuple[object, ...], ...] | None) -> str:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read what `dump` wrote. Raises TraceError for anything else; takes about 4 times the file's size in memory."""
+    """Read what `dump` wrote, with a memory of about 4 times the file. Raises TraceError for anything else."""
     import msgspec
 
     content = place.read(MOST_BYTES)
@@ -94,7 +94,7 @@ def _trace(plain: Any) -> SavedProfile:
 
 
 def _records(rows: Any, names: Any, record: Any) -> Any:
-    """Return *rows* as records of the type *record*, checked. Raises ValueError for other fields than ours."""
+    """Return *rows* as records of the type *record*, checked. Raises ValueError where *names* are not its fields."""
     from msgspec import convert
 
     if tuple(names) != record._fields:
@@ -103,7 +103,7 @@ def _records(rows: Any, names: Any, record: Any) -> Any:
 
 
 def chrome(saved: SavedProfile) -> str:
-    """Return *trace* as Chrome trace JSON: for each step a row of bars as long as each op's device time."""
+    """Return *saved* as Chrome trace JSON: a row for each step, a bar for each op, as long as its device time."""
     events: list[dict[str, Any]] = []
     for number, step in enumerate(saved.steps):
         records = [record for record in saved.records if record.step == number and record.device_ns is not None]
