@@ -1,4 +1,4 @@
-"""A call of an op: the signature, role and meaning of calls that are alike. The same for both traces of PyTorch."""
+"""Calls of ops, for both traces of PyTorch: the signature of a call, and what it counts as."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COPIES = frozenset(vocabulary.CASTS["torch"].split())
 
 
 class Tensors(NamedTuple):
-    """What the tensors of a call are; fields as those of `SavedOp`."""
+    """The shapes and dtypes of a call's tensors; the fields are those of `SavedOp`."""
 
     input_shapes: tuple[Shape, ...] | None = None
     output_shapes: tuple[Shape, ...] | None = None
@@ -28,26 +28,26 @@ class Tensors(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """Calls that are alike."""
+    """All calls that have the same name and signature."""
 
     name: str
     category: str
     dims: bytes
-    """``Input Dims`` as it stands in the file."""
+    """``Input Dims`` as JSON, as written in the file."""
     types: bytes
     numbered: bool
     """Whether autograd gave them sequence numbers."""
     logged: Collection[str] = field(compare=False)
-    """What torch.compile has in its log, of all that was recorded."""
+    """The names of all recorded events that torch.compile wrote into its own log."""
 
     @cached_property
     def is_copy(self) -> bool:
-        """Whether it is an op that is a cast when its two dtypes differ."""
+        """Whether the op copies a tensor, so that it is a cast if the two dtypes differ."""
         return self.name in _COPIES
 
     @cached_property
     def tensors(self) -> tuple[tuple[Shape | None, str], ...]:
-        """The shape and dtype of each input that is a tensor, those in lists included; "" is not known."""
+        """The shape and dtype of each input that is a tensor, also of those in lists; a dtype of "" is not known."""
         found: list[tuple[Shape | None, str]] = []
         for kind, shape in zip(_list(self.types), _list(self.dims)):
             if kind == "TensorList" and isinstance(shape, list):
@@ -58,7 +58,7 @@ class Call:
 
     @property
     def inputs_and_outputs(self) -> Tensors:
-        """The shapes and dtypes that are known. A copy's first argument is where it goes."""
+        """The shapes and dtypes that are known. The first argument of a copy is its output."""
         shapes, dtypes = zip(*self.tensors) if self.tensors else ((), ())
         ends = 1 if self.is_copy and len(shapes) > 1 else 0
         known = bool(self.types) and None not in shapes
@@ -76,12 +76,12 @@ class Call:
 
     @cached_property
     def role(self) -> Role:
-        """What it is."""
+        """Whether it is an op, or what else."""
         return role(self.name, self.annotates, self.numbered, self.name in self.logged)
 
     @cached_property
     def meaning(self) -> Meaning | None:
-        """What it counts as; None for what is no op, as an annotation."""
+        """The op it counts as; None for what is no op, such as an annotation."""
         if self.role in (Role.ANNOTATION, Role.COMPILES):
             return None
         return meaning_as(self.role, self.name, tuple(dtype for _, dtype in self.tensors[:2]) if self.is_copy else ())

@@ -1,8 +1,8 @@
 """PyTorch: the Chrome trace of `torch.profiler` (Kineto), `export_chrome_trace` or `tensorboard_trace_handler`.
 
-An object with ``schemaVersion`` (a trace without was not written by PyTorch), ``deviceProperties``,
-``distributedInfo`` and ``traceEvents``; gzip or not. ``ts`` and ``dur`` are us: integers up to 2023, with ns as
-decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in brackets):
+The file is an object, gzipped or not, with ``schemaVersion`` (a trace without it was not written by PyTorch),
+``deviceProperties``, ``distributedInfo`` and ``traceEvents``. ``ts`` and ``dur`` are us: integers up to 2023, later
+with ns as decimals. Events with ``ph`` = ``X``, by ``cat`` (its name of 2021 in brackets):
 
 - ``cpu_op`` (``Operator``): an op, nested in time on its ``pid`` and ``tid``. ``args``: ``External id`` (grows with
   time), and with record_shapes ``Input Dims`` and ``Input type``.
@@ -10,17 +10,17 @@ decimals since. Events with ``ph`` = ``X``, by ``cat`` (2021's name in brackets)
 - ``cuda_runtime``, ``cuda_driver`` (``Runtime``), ``xpu_runtime`` ...: a call of the driver, with ``correlation``.
 - ``kernel``, ``gpu_memcpy``, ``gpu_memset`` (``Kernel``, ``Memcpy``, ``Memset``): what a device did, with the
   ``correlation`` of the call that launched it, ``device`` and ``stream``. Their ``External id`` is not used: in files
-  of 2023 it is the correlation, and looks like the id of an op that has nothing to do with it.
+  of 2023 it is the correlation, and may be equal to the id of an unrelated op.
 
-and the instant events ``[memory]`` with ``Device Type`` (0: the CPU) and ``Total Allocated`` (in 2021 ``Bytes`` only).
+The instant events ``[memory]`` have ``Device Type`` (0: the CPU) and ``Total Allocated`` (in 2021 only ``Bytes``).
 FLOPs and the version of PyTorch are not in the file.
 
-Without device events the CPU is the device: device time is self CPU time, as `key_averages` gives it. With them it is
-the time of the kernels that the op launched, from the innermost op around the launch; self CPU time is host time, calls
-of the driver included. Copies between host and device, memsets and synchronisations are records of their own, since
-they count wherever they happen; a plain copy that is a memcpy is counted as that. What was launched before the
-recording began (correlations grow with time) is ``(unlinked)`` and outside of every step, what no op launched
-``(no op)``.
+Without device events the CPU is the device: device time is self CPU time, as `key_averages` gives it. With them, the
+device time of an op is that of the kernels that it launched: a launch belongs to the innermost op around it. Host time
+is self CPU time, which includes calls of the driver. Copies between host and device, memsets and synchronisations are
+records of their own, since they count wherever they happen; an op that copies by a memcpy counts as that memcpy. What
+was launched before the recording began (correlations grow with time) is ``(unlinked)`` and outside of every step; what
+was launched outside of all ops is ``(no op)``.
 
 Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100 and H100.
 """
@@ -50,11 +50,11 @@ TITLE = "PyTorch profiler trace"
 _UNKNOWN = "Chrome trace of an unknown profiler"
 _CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
 _DIGITS_END = 1 << 43
-"""us from which a float has no digits left for ns."""
+"""Times in us from which on a float does not hold ns."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the header, or by the categories of the first events."""
+    """Tell whether the header is PyTorch's, or the first events have its categories."""
     found = head(place)
     if found is None or found.bare:
         return False
@@ -62,14 +62,14 @@ def recognises(place: Place) -> bool:
 
 
 def ranks(place: Place) -> list[int | None]:
-    """Return the rank that ``distributedInfo`` gives; None for a process by itself."""
+    """Return the rank in ``distributedInfo``; None for a process that has none."""
     found = head(place)
     info = found.header.get("distributedInfo") if found else None
     return [as_number(info.get("rank")) if isinstance(info, dict) else None]
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return what the trace holds. Raises TraceError."""
+    """Return the profile. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .kineto_events import OTHERS, Event, Events, ExactEvent
 
@@ -84,10 +84,10 @@ def read(place: Place, options: Options) -> SavedProfile:
             untimed.add(place, events.first_timeless, events.timeless, left_out=True)
         remarks += untimed.remarks()
         if events.add_up_allocations():
-            remarks.append("the file has no totals of memory: its peak is above what was allocated when it begins")
+            remarks.append("the file has no totals of memory: its peak lacks what was allocated before the recording")
         if "schemaVersion" not in header:
             remarks.append(
-                "it does not say who wrote it (PyTorch's traces have a schemaVersion): events of category cpu_op are"
+                "the file does not say who wrote it (PyTorch's have a schemaVersion): events of category cpu_op are"
                 " taken for ops, those of kernel, gpu_memcpy and gpu_memset for what a device did"
             )
         if events.calls or events.kernels:
@@ -106,7 +106,7 @@ def _needs_exact_times(place: Place) -> bool:
 
 
 def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> SavedProfile:
-    """Return the profile of *events*; *remarks* are those on the file."""
+    """Return the profile of *events*, with the *remarks* on the file and its own."""
     from .kineto_events import Steps
 
     found = header.get("deviceProperties")
@@ -146,7 +146,7 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
 
 
 def _forest(events: Events, steps: Sequence[int], launches: Launches) -> Forest:
-    """Return the trees of all threads; *events* have none of the calls any more."""
+    """Return the trees of all threads. Takes the calls out of *events*."""
     meanings = [call.meaning for call in events.calls]
     names = [call.name for call in events.calls]
     roles = [call.role for call in events.calls]
@@ -161,7 +161,7 @@ def _forest(events: Events, steps: Sequence[int], launches: Launches) -> Forest:
 def _model(gpus: Sequence[Mapping[str, object]], events: Events) -> str:
     """Return the model of the devices that did something; *gpus* are all of the machine."""
     used = {str(kernel.device) for kernel in events.kernels}
-    # Where what the devices did was lost, any of them may have done it.
+    # Without activities in the file any of the devices may have worked.
     names = {str(gpu.get("name", "")) for gpu in gpus if not used or str(gpu.get("id")) in used}
     return " + ".join(sorted(names - {""})) or "gpu"
 
@@ -169,7 +169,7 @@ def _model(gpus: Sequence[Mapping[str, object]], events: Events) -> str:
 def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedKernel]) -> Iterator[str]:
     """Say which launches have no op or no kernel, and how long the devices worked."""
     if unlinked := sum(kernel.calls for kernel in kernels if kernel.launched_by == UNLINKED):
-        outside = f", those from before it in no step but {OUTSIDE!r}" if launches.outside else ""
+        outside = f"; those launched before it are in the step {OUTSIDE!r}" if launches.outside else ""
         yield (
             f"{unlinked} of {len(events.activities)} device activities were launched outside of the"
             f" recording: they have no op, and are listed as {UNLINKED}{outside}"
@@ -178,8 +178,8 @@ def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedK
         yield compiler_kernels(launches.left_out)
     if launches.lost:
         yield (
-            f"{launches.lost} kernel launches have no kernel in the file: it ended before them, or they were captured"
-            " into a graph"
+            f"{launches.lost} kernel launches have no kernel in the file: the recording ended first, or they were"
+            " captured into a graph"
         )
     busy, together = events.busy_ns(), sum(events.activities.columns()[2])
     if busy != together:

@@ -1,4 +1,4 @@
-"""The launches of a Kineto trace: what the devices did, and the op around the call of the driver that launched it."""
+"""The launches of a Kineto trace: which op launched what the devices did."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 SYNCHRONIZE = "Synchronize"
 Home = tuple[int, "Tree | None", int]
-"""The step, tree and event that something was launched from; no tree: outside of all ops."""
+"""The step, tree and event from which something was launched; None for the tree: outside of all ops."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Activities of a device, or waits for it, that are alike."""
+    """Activities of a device that are alike, or calls that wait for it."""
 
     first_ns: int
     least_ns: int
@@ -30,8 +30,8 @@ class Work:
     nbytes: int = 0
 
     def add(self, start: int, ns: int, nbytes: int) -> None:
-        """Add one; *nbytes* below zero are not known."""
-        # Up to a million times: `min` and `max` take twice as long.
+        """Add an activity or wait; *nbytes* below zero are not known."""
+        # Called up to a million times; `min` and `max` would take four times as long.
         self.count += 1
         self.total_ns += ns
         if start < self.first_ns:
@@ -45,25 +45,25 @@ class Work:
 
 
 class Launches:
-    """What the devices did, by the op that launched it. Filled by `link`, when all ops are in the spans."""
+    """What the devices did, by the op that launched it. `link` fills it, once the ops of all threads are in *spans*."""
 
     def __init__(self, events: Events, steps: Steps) -> None:
         self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
-        """Of the threads that called the driver."""
+        """The ops of each thread that called the driver."""
         self.calls = Counter[tuple[int, str]]()
-        """Calls of the driver that start device work, by step and name."""
+        """The number of calls of the driver that start device work, by step and name."""
         self.waits: dict[tuple[int, str], Work] = {}
         """Calls of the driver that wait, by step and name."""
         self.activities: dict[tuple[Home | int, int], Work] = {}
-        """By where they were launched (the step alone where that is not known) and the number of the kernel."""
+        """By home (only the step where the launch is not known) and index of the kernel."""
         self.copies: defaultdict[tuple[Tree, int], dict[int, int]] = defaultdict(dict)
-        """The occurrences of an event in which the device made the copy that it is, and the number of that memcpy."""
+        """For an event that copies: the occurrences in which the device made the copy, and the index of the memcpy."""
         self.outside = False
         """Whether something was launched before the recording."""
         self.lost = 0
-        """Launches of kernels that have none."""
+        """The number of kernel launches without a kernel."""
         self.left_out = 0
-        """Activities that torch.compile launched."""
+        """The number of activities that torch.compile launched."""
         self.driver_types = [_driver_type(name) for name in events.launch_names]
         self._events = events
         self._steps = steps
@@ -75,7 +75,7 @@ class Launches:
         return any(type_ not in ("", SYNCHRONIZE) for type_ in self.driver_types)
 
     def link(self) -> None:
-        """Find the op around each call of the driver, and give it the device time of what it launched."""
+        """Find the op around the launch of each activity, and add the device time to it."""
         calls = self._driver_calls()
         _, starts, durations, threads, _ = self._events.launches.columns()
         moves = [moved(kernel.name) for kernel in self._events.kernels]
@@ -107,7 +107,7 @@ class Launches:
     def _driver_calls(self) -> dict[int, int]:
         """Count the calls of the driver that start device work or wait; return the index of each by its correlation.
 
-        A call may be there twice, as that of one library inside that of another: only the outer one is taken.
+        The file may have a call twice, that of one library inside that of another: only the outer one is taken.
         """
         correlations, starts, durations, threads, numbers = self._events.launches.columns()
         outer: dict[int, int] = {}
@@ -132,20 +132,20 @@ class Launches:
         return outer
 
     def _wait(self, name: str, start: int, ns: int, thread: int) -> None:
-        """Add a call that waits; its time is taken from the op around, since it is no work of that op."""
+        """Add a call that waits. Waiting is no work of the op around it, and is taken off its self time."""
         step, tree, event, occurrence = self._home(start, ns, thread)
         if tree:
             tree.took(event, occurrence, ns)
         self.waits.setdefault((step, name), Work(start, ns)).add(start, ns, 0)
 
     def _home(self, start: int, ns: int, thread: int) -> tuple[int, Tree | None, int, int]:
-        """Return the step, the tree, the event and the occurrence that a call of the driver is in."""
+        """Return the step, tree, event and occurrence in which a call of the driver was made."""
         tree, event, occurrence = self.spans[thread].innermost(start, start + ns) or (None, 0, 0)
         return (tree.step if tree else self._steps.at(start)), tree, event, occurrence
 
 
 def _driver_type(name: str) -> str:
-    """Return the type of a call of the driver that starts device work or waits; nothing for others."""
+    """Return the type of a call of the driver that starts device work or waits; "" for others."""
     plain = without_api_version(name)
     if plain.endswith(SYNCHRONIZE):
         return SYNCHRONIZE

@@ -1,4 +1,4 @@
-"""The records of a Kineto trace: calls and activities that are alike, in one step, with their counts and times."""
+"""The records of a Kineto trace: calls or activities that are alike, in one step, with their number and times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_OP = "(no op)"
 
 @dataclass(slots=True)
 class _Spread:
-    """How long calls took, ns."""
+    """The times of some calls, ns."""
 
     total: int = 0
     least: int | None = None
@@ -39,14 +39,14 @@ class _Spread:
 
 @dataclass(eq=False)
 class _Row:
-    """A record in the making: calls that are alike, in one step, that count as the same op."""
+    """A record in the making: calls of one step that have the same signature and count as the same op."""
 
     step: int
     name: str
     type: str
     first_ns: int
     call: Call | None = None
-    """None for what is no call of an op: a device's activities, calls of the driver."""
+    """None for activities of a device and calls of the driver."""
     op: str = ""
     place: str = ""
     calls: int = 0
@@ -56,13 +56,13 @@ class _Row:
     whole_host: _Spread = field(default_factory=_Spread)
     whole_device: _Spread = field(default_factory=_Spread)
     has_parts: bool = False
-    """Whether other calls count as a part of some of these."""
+    """Whether other calls count as parts of some of these."""
     launches: bool = False
     """Whether some of the calls launched kernels that took time."""
     nbytes: int = 0
 
     def called(self, start: int, calls: int, counts: bool) -> None:
-        """Add calls, of which the first began at *start*."""
+        """Add calls of which the first began at *start*; *counts* tells whether they count as calls of the op."""
         self.first_ns = min(self.first_ns, start)
         self.calls += calls
         self.counted += calls if counts else 0
@@ -72,13 +72,13 @@ class Records:
     """The records in the making, and how often each op launched each kernel."""
 
     def __init__(self, events: Events, trees: Iterable[Tree], on_device: bool) -> None:
-        """Add the calls of the *trees*. With *on_device* the device time is that of kernels, else that of the CPU."""
+        """Add the calls of the *trees*. With *on_device* device time is that of kernels, else self CPU time."""
         self._events = events
         self._on_device = on_device
         self._one_device = len({kernel.device for kernel in events.kernels}) == 1
         self._rows: dict[tuple[object, ...], _Row] = {}
         self._launched: dict[tuple[int, str, int], list[int]] = {}
-        """(step, op, number of the kernel) to [calls, ns, first start]."""
+        """[calls, ns, first start] by (step, op, index of the kernel)."""
         self._rows_of = {tree: self._called(tree) for tree in trees}
 
     def _called(self, tree: Tree) -> list[_Row]:
@@ -107,7 +107,8 @@ class Records:
             self._row(step, name, SYNCHRONIZE, work).host.join(work.total_ns, work.least_ns, work.most_ns)
         for (home, number), work in launches.activities.items():
             self._did(home, number, work)
-        # A wrapper that launched kernels itself is the op of its calls: functions of autograd, `_foreach` ops.
+        # Functions of autograd and `_foreach` ops stand for the ops inside them. Where one of them launched kernels
+        # itself, it is the op of its calls.
         meanings = [(row, row.call.meaning) for row in self._rows.values() if row.call]
         wrappers = [(row, found) for row, found in meanings if found and may_work(found)]
         working = {row.type for row, _ in wrappers if row.launches}
@@ -116,7 +117,7 @@ class Records:
                 row.op, row.counted = found.op, row.calls
 
     def _did(self, home: Home | int, number: int, work: Work) -> None:
-        """Add activities of a device; *home* is the step where their launch is unknown."""
+        """Add activities of a device; *home* is only the step where their launch is not known."""
         kernel = self._events.kernels[number]
         move = moved(kernel.name)
         step, tree, event = (home, None, 0) if isinstance(home, int) else home
@@ -137,13 +138,13 @@ class Records:
         did.device.join(work.total_ns, work.least_ns, work.most_ns)
 
     def _row(self, step: int, name: str, type: str, work: Work, place: str = "") -> _Row:
-        """Return the row of what is no call of an op, with *work* counted in it."""
+        """Add *work*, which is no call of an op, to its row; return that."""
         row = self._rows.setdefault((step, name, type, place), _Row(step, name, type, work.first_ns, place=place))
         row.called(work.first_ns, work.count, counts=True)
         return row
 
     def time(self, tree: Tree, copies: Mapping[tuple[Tree, int], Mapping[int, int]]) -> None:
-        """Add the times of each event to its row, and to that of the call that counts for it.
+        """Add the times of each event to its row, and to the row of the call that it counts as.
 
         *copies* are those of `Launches`.
         """
@@ -193,7 +194,7 @@ class Records:
 
     def _times(self, row: _Row, host: _Spread, device: _Spread) -> Whole:
         if not self._on_device:
-            if row.op == COMPILE:  # work of the host, in no device time
+            if row.op == COMPILE:  # compiling is work of the host, and no device time
                 return Whole()
             return Whole(host.total, None, host.least, host.most)
         waits = row.type == SYNCHRONIZE
@@ -227,9 +228,9 @@ def _add(
     made: Mapping[int, Container[int]],
     spreads: Sequence[tuple[_Spread, _Spread]],
 ) -> None:
-    """Add what each event took to its own spread, and to that of the call that it is *inside*.
+    """Add the times of each event to its own spread, and to that of the call that it counts as (*inside* it).
 
-    Occurrences of a call in which a memcpy *made* the copy are not counted as calls, but their time is added.
+    Where a memcpy *made* the copy, the occurrence is no call of the op: its time is in the sum, not in least and most.
     """
     for owner, events in inside.items():
         for event in events:
