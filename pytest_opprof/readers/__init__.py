@@ -3,12 +3,12 @@
 A new format is a module here and a line in `formats.FORMATS`. The module has
 
 - ``TITLE``: what wrote it, as people say it;
-- ``recognises(place)``: whether this file (or folder, for formats of several files) is one, by its content, reading no
-  more than its head;
+- ``recognises(place)``: whether this file (or folder, for formats of several files) has the format. It decides by the
+  content, and reads no more than the head of a file;
 - ``read(place, options)``: the `SavedProfile`; raises TraceError, and nothing else, for a file that is broken;
-- where one place can hold several ranks or tell which it is, ``ranks(place)``;
-- where no recording of it was at hand, ``AS_DOCUMENTED``;
-- where the profiler writes the same into several files of a folder, ``repeats(place)``: whether this is one that is not
-  needed beside another;
-- where the profiler writes files that hold no ops, ``explains(place)``: what such a file is, and what to give instead.
+- where a place can hold several ranks, or names its rank: ``ranks(place)``;
+- where no recording was at hand to test the reader: ``AS_DOCUMENTED``;
+- where the profiler writes the same data into several files of a folder: ``repeats(place)``, whether another file of
+  the folder already has the data of this one;
+- where the profiler writes files that hold no ops: ``explains(place)``, what such a file is, and what to give instead.
 """

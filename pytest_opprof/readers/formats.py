@@ -1,4 +1,4 @@
-"""The formats of saved profiles: which of them a file or folder is, and reading it."""
+"""The formats of saved profiles: find out which format a file or folder has, and read it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ FORMATS = {
     "hlo": "xla.hlo",
     "stablehlo": "xla.stablehlo",
 }
-"""The module of each, in the order in which they are asked."""
+"""The module of each format. A place is offered to them in this order."""
 MOST_FILES = 20_000
-"""Files looked at below one folder; a profiler writes some hundred."""
+"""Files looked at below one folder; a profiler writes some hundreds."""
 MOST_DEPTH = 12
 _NUMBER = re.compile(r"\d+")
 
@@ -49,10 +49,10 @@ class Format(Protocol):
     TITLE: str
 
     def recognises(self, place: Place) -> bool:
-        """Tell by its content whether the place is of this format."""
+        """Tell by its content whether *place* has this format."""
 
     def read(self, place: Place, options: Options) -> SavedProfile:
-        """Return what it holds."""
+        """Return the profile in *place*. Raises TraceError."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def module(name: str) -> Format:
 
 
 def find(place: Place, source: str | None = None) -> list[Found]:
-    """Return every profile in *place*, a file or a folder; *source* names the format instead of the content.
+    """Return every profile in *place*, a file or a folder. *source* is the name of a format: only that one is tried.
 
-    Raises TraceError when there is none, saying what was looked for.
+    Raises TraceError where there is no profile, and says what was looked for.
     """
     if wrong := _no_place(place) or not_profiles.explained(place) or _no_utf8(place):
         raise TraceError(f"{place}: {wrong}")
@@ -100,7 +100,7 @@ def find(place: Place, source: str | None = None) -> list[Found]:
 
 
 def read(found: Found, partial: bool = False) -> SavedProfile:
-    """Read one profile; *partial*, where it was cut, what is whole of it. Raises TraceError."""
+    """Read one profile. With *partial*, read the complete part of a file that was cut. Raises TraceError."""
     of_format = module(found.format)
     try:
         return of_format.read(found.place, Options(rank=found.rank))
@@ -132,7 +132,7 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
 
 
 def _unread(seen: list[Place], found: list[Found]) -> Place | None:
-    """Return a file without content that is called like one of those *found*, but for a number: perhaps its rank."""
+    """Return an empty file whose name differs from one of those *found* only in numbers, such as the rank; or None."""
     names = {_NUMBER.sub("", each.place.path.name) for each in found}
     empty = (place for place in seen if not place.is_folder and not place.head.strip())
     return next((place for place in empty if _NUMBER.sub("", place.path.name) in names), None)
@@ -145,7 +145,7 @@ def _ranked(name: str, place: Place) -> list[Found]:
 
 
 def _no_place(place: Place) -> str:
-    """Return why there is nothing to read, or nothing."""
+    """Return why the place cannot be read; "" where it can."""
     if str(place) == "-":
         return "opprof reads a file more than once, so it cannot read its standard input; save it to a file first"
     if not place.path.exists():
@@ -156,7 +156,7 @@ def _no_place(place: Place) -> str:
 
 
 def _no_utf8(place: Place) -> str:
-    """Return that a text is UTF-16, with a byte order mark or with a zero as every other byte."""
+    """Return what to do with a text in UTF-16: it has a byte order mark, or every other byte is zero. "" for others."""
     start = place.head[:64]
     halves = (start[0::2], start[1::2])
     letters = next((half for half, other in (halves, halves[::-1]) if len(half) == 32 and not any(other)), b"\xff")
@@ -170,7 +170,7 @@ def _no_utf8(place: Place) -> str:
 
 
 def _not_read(place: Place) -> str:
-    """Return why a file below a folder may be one all the same."""
+    """Return why no format recognised a file below a folder, where that is known; else ""."""
     try:
         if not place.is_folder:
             place.beginning()
@@ -181,7 +181,7 @@ def _not_read(place: Place) -> str:
 
 
 def _explained(place: Place) -> str:
-    """Return what a file of a known profiler is that holds no ops, or nothing."""
+    """Return what a file without ops is that a known profiler wrote; "" for other files."""
     explaining = [explains for name in FORMATS if (explains := getattr(module(name), "explains", None))]
     return next(filter(None, (explains(place) for explains in explaining)), "")
 

@@ -1,7 +1,8 @@
-"""Files that people have beside profiles and that opprof does not read: what each is, by its content, and what to do.
+"""Files that often lie beside profiles and that opprof does not read: what each of them is, and what to do with it.
 
-Magic numbers: reports of Nsight Systems 2022 to 2025 and Nsight Compute 2024 begin with them; the others are those of
-the formats' specifications (PKZIP's APPNOTE, POSIX's ustar, RFC 8878 for zstd, MLIR's bytecode).
+They are told by their content. The magic numbers of Nsight are from reports of Nsight Systems 2022 to 2025 and Nsight
+Compute 2024; the others are from the specifications of the formats (PKZIP's APPNOTE, POSIX's ustar, RFC 8878 for zstd,
+MLIR's bytecode).
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _BY_MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "is a 7z archive. Unpack it and give the folder: 7z x {name}"),
 )
 _MINDIR = re.compile(rb"\n.[\d.]+\x12\tMindSpore", re.DOTALL)
-"""Its version, and who wrote it: the first two fields."""
+"""The first two fields: the version, and the program that wrote the file."""
 _STABLEHLO = re.compile(rb"StableHLO_v\d")
 _ZIPPED = re.compile(rb"PK\x03\x04.{26}([\w./\-]+)", re.DOTALL)
 """The names of the files in a zip archive."""
 
 
 def explained(place: Place) -> str:
-    """Return what the file is and what to do, in one line; nothing where it may be a profile."""
+    """Return in one line what the file is and what to do; "" where it may be a profile."""
     start, name = place.head, shlex.quote(place.path.name)
     for magic, what in _BY_MAGIC:
         if start.startswith(magic):
@@ -71,7 +72,7 @@ def _zipped(names: str, archive: str) -> str:
 
 
 def unknown_timeline(place: Place) -> str:
-    """Return that a Chrome trace is of no profiler that is known; nothing for other files."""
+    """Return which Chrome traces opprof reads, for one that no known profiler wrote; "" for other files."""
     found = head(place)
     if found is None or not any("ph" in event for event in found.events):
         return ""

@@ -175,7 +175,10 @@ class TestRecordingsOfAlexNet:
         trace = read(tmp_path / "copy")
 
         assert trace.peak_memory == max(totals) * 2**20 == 1245688832
-        assert "peak memory is that of operator_memory.csv: when operators of the framework allocated" in trace.remarks
+        assert (
+            "peak memory is from operator_memory.csv, which has it only when operators of the framework allocate"
+            in trace.remarks
+        )
 
     def test_the_environment_is_what_the_files_say(self) -> None:
         assert read(recording("db/level1/rank0")).environment == Environment((("torch_npu", ""),), "Ascend910B", "")
@@ -443,7 +446,9 @@ class TestAFolderWhoseFirstFileIsBroken:
 
         for given in (folder, folder.parent, tmp_path):
             (found,) = find(Place(given))
-            with pytest.raises(TraceError, match=rf"kernel_details\.csv: {why}\. It is what is read of such a folder"):
+            with pytest.raises(
+                TraceError, match=rf"kernel_details\.csv: {why}\. opprof reads this file of such a folder"
+            ):
                 ascend_profile.read(found.place, Options(rank=found.rank))
         assert calls(list(read(folder / "op_statistic.csv").records)) == 187
 

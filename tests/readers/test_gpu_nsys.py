@@ -245,7 +245,7 @@ def test_processes_are_ranks(made: Make) -> None:
     assert nsys.ranks(place) == [0, 1]
     traces = [nsys.read(place, Options(rank=rank)) for rank in (0, 1)]
     assert [of_type(trace, "add")[0].device_ns for trace in traces] == [5, 9]
-    assert nsys.read(place, Options()).remarks == ("the sum of 2 processes",)
+    assert nsys.read(place, Options()).remarks == ("2 processes are added up",)
     with pytest.raises(TraceError, match="has no rank 2; it has 2 processes"):
         nsys.read(place, Options(rank=2))
 

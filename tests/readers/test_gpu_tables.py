@@ -317,7 +317,7 @@ class TestRocprof:
     def test_several_processes_are_summed_and_that_is_said(self, tmp_path: Path) -> None:
         document = {"rocprofiler-sdk-tool": self.DOCUMENT["rocprofiler-sdk-tool"] * 2}
         trace = read(tmp_path, gzip.compress(json.dumps(document).encode()), "a.json.gz")
-        assert (by_type(trace)["add"].calls, trace.remarks) == (4, ("the sum of 2 processes",))
+        assert (by_type(trace)["add"].calls, trace.remarks) == (4, ("2 processes are added up",))
 
     def test_a_name_that_is_no_utf_8_is_read_as_far_as_it_is(self, tmp_path: Path) -> None:
         content = json.dumps(self.DOCUMENT).encode().replace(b"void add<", b"add\x8d<")

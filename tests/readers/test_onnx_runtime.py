@@ -285,4 +285,4 @@ def test_runs_beyond_what_can_be_told_apart_are_one_step_and_that_is_said(
     trace = runtime.read(written(events), Options())
     assert (trace.steps, trace.step_ns) == (("",), None)
     assert [(r.calls, r.device_ns) for r in trace.records] == [(2, 4000)]
-    assert "2 runs, shown as one" in trace.remarks[0]
+    assert "2 calls of run() are shown as one step" in trace.remarks[0]

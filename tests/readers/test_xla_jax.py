@@ -356,7 +356,7 @@ def test_executions_that_no_call_explains_are_said_to_be_guessed(written: Write)
     step = {"ph": "X", "pid": 1, "tid": 9, "ts": 0, "dur": 5, "name": "train", "args": {"step_num": 7}}
     trace = trace_of(written, step, op("add.1", 8, 1))
     assert (trace.steps, trace.records[0].step) == (("train 7",), 0)
-    assert any("not linked to the call" in remark for remark in trace.remarks)
+    assert any("not linked to the call from Python" in remark for remark in trace.remarks)
 
 
 def test_an_execution_that_was_under_way_at_the_first_call_is_in_no_step(written: Write) -> None:

@@ -1,8 +1,8 @@
 """The other files of a folder of CANN: what they add to a profile, and whether they agree with it.
 
-``Computing`` of step_trace_time (us) is the sum of the compute kernels of a step, and op_statistic has their counts and
-times by (type, core). In all recordings at hand (one stream each) the counts are equal, and the times to 2e-6: they are
-sums of times that are not rounded to 0.001 us, as those of the rows are.
+``Computing`` of step_trace_time (us) is the sum of the compute kernels of a step; op_statistic has their counts and
+times by (type, core). In all recordings at hand (one stream each) the counts are equal, and the times differ by less
+than 2e-6: CANN adds up exact times, the rows have times rounded to 0.001 us.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from . import tables
 from .ops import Read, exact
 
 _MEMORY = {"memory_record*.csv*": "total allocated", "operator_memory*.csv*": "allocation total allocated"}
-"""Where the memory is, in the order of preference: over time, and when an operator allocated some."""
+"""The files and columns of memory, the better one first: memory over time, memory when an operator allocated."""
 _AT_ONCE = " (kernels that ran at the same time on several streams count once there)"
 
 
 def completed(saved: SavedProfile, output: Place, device: int | None, found: Read) -> SavedProfile:
-    """Complete a profile from the other files of its folder, and say where they tell something else."""
+    """Complete a profile from the other files of its folder, and remark where they disagree with it."""
     times: dict[str, tuple[float, float]] = {}
     with _heard(found.remarks):
         times = _step_times(output, device)
@@ -49,13 +49,13 @@ def _find_peak_memory(output: Place, found: Read) -> None:
             found.peak_memory = tables.peak_memory(file, column)
             if column != "total allocated":
                 found.remarks.append(
-                    f"peak memory is that of {file.path.name}: when operators of the framework allocated"
+                    f"peak memory is from {file.path.name}, which has it only when operators of the framework allocate"
                 )
 
 
 @contextmanager
 def _heard(remarks: list[str]) -> Iterator[None]:
-    """Make a remark of an error in a file that is only held against the profile."""
+    """Turn an error into a remark: the profile can do without the files that are read here."""
     try:
         yield
     except TraceError as error:
@@ -117,5 +117,5 @@ def _by_type(records: Iterable[SavedOp]) -> dict[tuple[str, str], tuple[int, flo
 
 
 def _differ(calls: int, ours: float, theirs: float) -> bool:
-    """Tell whether two sums over the same calls differ by more than that each row is rounded to 0.001 us."""
+    """Tell whether two sums over the same calls differ by more than the rounding of each row to 0.001 us."""
     return abs(ours - theirs) > 0.0005 * (calls + 2) + 1e-9 * theirs

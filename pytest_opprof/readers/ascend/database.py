@@ -2,13 +2,13 @@
 
 ``COMPUTE_TASK_INFO`` (one row a compute task: name, op type, task type, shapes, dtypes, formats; all of them ids of
 ``STRING_IDS``) joins ``TASK`` (startNs, endNs, deviceId) by globalTaskId; ``COMMUNICATION_OP`` has its own times;
-``STEP_TIME`` (id, startNs, endNs) gives the steps; ``CANN_API`` the calls of the host by connectionId: what has a lower
-one was launched before the recording, and is in no step; ``NPU_INFO`` the chip; ``META_DATA`` versions;
-``MEMORY_RECORD`` bytes. Times are ns. ``analysis.db`` beside it has step_trace_time (us). Seen: schema 1.0.0
-(January 2025).
+``STEP_TIME`` (id, startNs, endNs) gives the steps; ``NPU_INFO`` the chip; ``META_DATA`` versions; ``MEMORY_RECORD``
+bytes. ``CANN_API`` has the calls of the host by connectionId: a task whose connectionId is lower than all of these was
+launched before the recording, and is in no step. Times are ns. ``analysis.db`` beside it has step_trace_time (us).
+Seen: schema 1.0.0 (January 2025).
 
 Other tools add tables and columns of their own (MindStudio Insight does): columns are looked up by name. Recorded files
-are in WAL mode, so that an open that is only read-only would leave ``-shm`` and ``-wal`` beside them (see `sqlite`).
+are in WAL mode: opened as usual, even read-only, SQLite would leave ``-shm`` and ``-wal`` beside them (`sqlite`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Database:
 
     @property
     def framework(self) -> str:
-        """Who wrote it; nothing is msprof itself."""
+        """Who wrote it; "" means msprof itself."""
         if "PYTORCH_API" in self._columns:
             return "torch_npu"
         return "mindspore" if "mindspore" in self.place.path.name else ""
@@ -69,7 +69,7 @@ class Database:
         return sorted(device for (device,) in self._ask(query) if isinstance(device, int))
 
     def rank(self) -> int | None:
-        """Return the rank, where it says that of its one device."""
+        """Return the rank, where the export names exactly one."""
         if not self.has("RANK_DEVICE_MAP", "rankId"):
             return None
         found = self._ask("SELECT DISTINCT rankId FROM RANK_DEVICE_MAP LIMIT 2")
@@ -130,7 +130,7 @@ class Database:
         ]
 
     def _is_early(self, table: str, alias: str) -> str:
-        """Return the expression for what was launched before the recording: ids of connections grow."""
+        """Return the SQL that tells what was launched before the recording: connectionIds grow with time."""
         if not self.has(table, "connectionId") or not self.has("CANN_API", "connectionId"):
             return "0"
         begin = self._ask("SELECT min(connectionId) FROM CANN_API WHERE connectionId > 0")[0][0]
@@ -154,7 +154,7 @@ class Database:
         return {str(step): (own, wall) for step, own, wall in rows if isinstance(wall, int | float)}
 
     def chip(self) -> str:
-        """Return the chip's name, or nothing."""
+        """Return the chip's name; "" where it is not known."""
         found = self._ask("SELECT DISTINCT name FROM NPU_INFO LIMIT 2") if self.has("NPU_INFO", "name") else []
         return found[0][0] if len(found) == 1 and isinstance(found[0][0], str) else ""
 
@@ -198,6 +198,6 @@ def recognises(place: Place) -> bool:
 
 @contextmanager
 def opened(place: Place) -> Iterator[Database]:
-    """Open an export; all that goes wrong is raised as TraceError, also while it is read."""
+    """Open an export. Any error is raised as TraceError, also while it is read."""
     with sqlite.opened(place, "sqlite export of CANN") as connection:
         yield Database(place, connection)

@@ -1,7 +1,8 @@
-"""What CANN's tables and databases say of one op, and the records that are made of it.
+"""The ops of CANN's tables and databases: what a row says, calls that are alike added up, and their records.
 
-Both give the same cells: shapes as ``"32,3,224,224;64"`` (``;`` parts tensors, an empty part is a scalar), dtypes as
-``FLOAT;DT_BF16``, formats as ``NCHW``, ``NC1HWC0`` or ``FORMAT_ND``, ``N/A`` or nothing for what is not known.
+Tables and databases write the same: shapes as ``"32,3,224,224;64"`` (``;`` separates tensors, an empty part is a
+scalar), dtypes as ``FLOAT;DT_BF16``, formats as ``NCHW``, ``NC1HWC0`` or ``FORMAT_ND``, and ``N/A`` or nothing for what
+is not known.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MOST_RECORDS = 1_000_000
 """Different ops in one profile, each 1 KiB."""
 
 Key = tuple[str, ...]
-"""Step, name, type, core, input shapes, dtypes, formats, and those of the outputs: cells as written."""
+"""Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs: the cells as written."""
 AnyKey = TypeVar("AnyKey")
 UNTIMED = (nan, nan, nan)
 
@@ -35,13 +36,13 @@ class Read:
 
     place: Place
     framework: str
-    """Who wrote it: ``torch_npu``, ``mindspore``, or nothing for msprof."""
+    """Who wrote it: ``torch_npu``, ``mindspore``, or "" for msprof."""
     file: str
     has_steps: bool = False
     groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
-    """The sums of all calls that are alike: calls, ns, least, most, the same of the host, FLOPs, bytes; NaN: not known.
+    """For all calls that are alike: their number; ns, least and most of the device, then of the host; FLOPs; bytes.
 
-    Calls whose time is known, on the device and on the host, are apart from the others.
+    NaN is not known. The two flags of the key say whether the time on the device and that on the host are known.
     """
     untimed: Untimed = field(default_factory=lambda: Untimed(partial=False))
     chip: str = ""
@@ -58,7 +59,7 @@ class Read:
         flops: float = nan,
         moved: float = nan,
     ) -> None:
-        """Add calls to their group; *device* and *host* are all times together, the shortest and the longest, in ns."""
+        """Add calls to their group; *device* and *host* are the sum, the least and the most of their times, in ns."""
         group = key, device[0] == device[0], host[0] == host[0]
         sums = self.groups.get(group)
         if sums is None:
@@ -72,7 +73,7 @@ class Read:
         sums[8] += moved
 
     def add_times(self, key: Key, values: array[float], ns: int, flops: float = nan, moved: float = nan) -> None:
-        """Add calls that took *values*, in a unit of *ns*; NaN is not known. Raises TraceError for what is no time."""
+        """Add calls that took *values*, in units of *ns*; NaN is not known. Raises TraceError for what is no time."""
         if (total := sum(values)) != total:
             known = array("d", [value for value in values if value == value])
             self.add(key, len(values) - len(known), UNTIMED)
@@ -86,7 +87,7 @@ class Read:
         self.add(key, len(values), (fsum(values) * ns, least * ns, most * ns), flops=flops, moved=moved)
 
     def check(self, ops: int) -> None:
-        """Raise TraceError where there are as many *ops* as may be."""
+        """Raise TraceError where a profile that has *ops* can take no more."""
         if ops >= MOST_RECORDS:
             raise TraceError(f"{self.place}: holds more than {MOST_RECORDS} different ops; record fewer steps")
 
@@ -95,7 +96,7 @@ class Read:
         return known(cell) or (OUTSIDE if self.has_steps else "")
 
     def steps(self) -> dict[str, int]:
-        """Return the index of each step, in the order of the source; what ran outside of them is the last one."""
+        """Return the index of each step, in the order of the source; the last one is for what ran outside of all."""
         labels = dict.fromkeys(self.step_of(key[0]) for key, *_ in self.groups)
         return {label: index for index, label in enumerate(sorted(labels, key=OUTSIDE.__eq__))}
 
@@ -110,7 +111,7 @@ class Read:
 
 
 class Times(dict[AnyKey, "array[float]"]):
-    """The durations of each group: to keep them and sum them at the end takes less than to keep sums."""
+    """The durations of each group. Keeping all of them and adding them up at the end is faster than adding each."""
 
     def __init__(self, read: Read) -> None:
         super().__init__()
@@ -123,7 +124,7 @@ class Times(dict[AnyKey, "array[float]"]):
 
 
 def type_of(name: str) -> str:
-    """Guess the op type from the name of a kernel, as CANN and the frameworks make names.
+    """Guess the op type from the name of a kernel, by the way in which CANN and the frameworks make names.
 
     >>> type_of("aclnnInplaceRelu_Relu_Relu"), type_of("trans_TransData_7"), type_of("Default/net/Cast-op10")
     ('Relu', 'TransData', 'Cast')
@@ -167,7 +168,7 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
 
 
 def exact(value: float) -> float | None:
-    """Return a sum of times with three decimals of a us as it is, whole ns; None for NaN."""
+    """Return a sum of times, which have three decimals of a us, as whole ns; None for NaN."""
     if value != value:
         return None
     rounded = round(value, 3)

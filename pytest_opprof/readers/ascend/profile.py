@@ -1,20 +1,20 @@
 """Profiles of Ascend NPUs: torch_npu.profiler, MindSpore from 2.5 on, and CANN's msprof.
 
 Folders: ``*_ascend_pt/ASCEND_PROFILER_OUTPUT`` (torch_npu), ``*_ascend_ms/ASCEND_PROFILER_OUTPUT`` (MindSpore),
-``PROF_*/mindstudio_profiler_output`` (msprof), ``PROF_*/device_0/summary`` (msprof before CANN 8). Of each, the first
-that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export and ``op_statistic.csv`` is read
-(`ascend_tables`, `ascend_db`), and completed from, and held against, the rest:
+``PROF_*/mindstudio_profiler_output`` (msprof), ``PROF_*/device_0/summary`` (msprof before CANN 8). One file of a folder
+is read (`tables`, `database`): the first that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export
+and ``op_statistic.csv``. The others complete it and are compared with it (`checks`):
 
 - ``step_trace_time.csv`` or ``analysis.db``: the wall time of each step, and ``Computing``, the sum of its kernels;
 - ``op_statistic.csv``: the same counts and times by (type, core);
 - ``memory_record.csv``, else ``operator_memory.csv``: the most bytes that were allocated;
 - ``profiler_info_<rank>.json`` in the folder above: rank and versions.
 
-A file that is named alone is read alone. ``operator_details.csv`` and ``api_statistic.csv`` are only read so: operators
-and the kernels that they launch are the same work.
+Where the user names a file, only that file is read. ``operator_details.csv`` and ``api_statistic.csv`` are read in no
+other way: operators and the kernels that they launch are the same work, which would count twice.
 
 Times are us with three decimals. Level0, the default of the profilers, has no shapes, and ``N/A`` for op types: types
-are then guessed from names. Communication is in the records, as a place of its own (`communicates`).
+are then guessed from names. Communication is in the records, with a place of its own (`communicates`).
 
 Seen: files of November 2023 to October 2026 (CANN 7 to 9; ``Block Dim`` became ``Block Num``) by torch_npu and msprof.
 No recording by MindSpore was at hand: its files are read as its source (2.10) writes them.
@@ -56,9 +56,9 @@ class _Sources:
     kind: str
     places: tuple[Place, ...]
     older: int = 0
-    """How many exports of the same profile are left aside."""
+    """How many older exports of the same profile are not read."""
     broken: str = ""
-    """What is wrong with one of the files: another one, with less in it, is not read in its place."""
+    """What is wrong with one of the files. No other file is read in its place, since it would hold less."""
 
 
 def recognises(place: Place) -> bool:
@@ -67,7 +67,7 @@ def recognises(place: Place) -> bool:
 
 
 def ranks(place: Place) -> list[int | None]:
-    """Return the rank of the process that was profiled, or the devices of a profile of several."""
+    """Return the rank of the profiled process; for a profile of several devices, these."""
     output = _output(place)
     sources = _sources(output)
     rank = as_number(_information(output).get("rank_id"))
@@ -81,7 +81,7 @@ def ranks(place: Place) -> list[int | None]:
 
 
 def explains(place: Place) -> str:
-    """Tell what a table beside those of kernels is."""
+    """Tell what a table without ops is."""
     what = "" if place.is_folder else tables.without_ops(place)
     return (
         f"has {what}, but no ops: give the folder it is in, with its kernel_details.csv or op_summary" if what else ""
@@ -94,7 +94,7 @@ def read(place: Place, options: Options) -> SavedProfile:
     sources = _sources(output)
     if sources and sources.broken:
         raise TraceError(
-            f"{sources.broken}. It is what is read of such a folder. Was it copied whole? Export it again, or give"
+            f"{sources.broken}. opprof reads this file of such a folder. Was it copied whole? Export it again, or give"
             " another file of the folder by its name"
         )
     if sources is None:
@@ -104,7 +104,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         )
     misread: list[str] = []
     information = _information(output, misread)
-    # A rank is one process on one device: no need to look at all rows for others.
+    # A rank is one process on one device: no need to search all rows for other devices.
     device = None if "rank_id" in information else _device(sources, options)
     found = (_database if sources.kind == "database" else _tables)(sources, device, options)
     found.information.update(information)
@@ -115,7 +115,7 @@ def read(place: Place, options: Options) -> SavedProfile:
     trace = _trace(found)
     if output.is_folder:
         trace = checks.completed(trace, output, device, found)
-    # Operators of the framework and calls of the API are no ops of the device.
+    # Operators of the framework and calls of the API do not say which canonical ops the device ran.
     untold = ("*",) if sources.kind in ("operators", "apis") else ()
     return replace(trace, remarks=(*found.remarks, *found.untimed.remarks()), untold=untold)
 
@@ -127,7 +127,7 @@ def _output(place: Place) -> Place:
 
 
 def _sources(place: Place) -> _Sources | None:
-    """Return what to read; in a folder, names tell what is a part or a repetition, and contents whether it is one."""
+    """Return what to read. In a folder, names tell which files may be parts of an export, contents whether they are."""
     if not place.is_folder:
         kind = _kind(place) if place.path.is_file() else ""
         return _Sources(kind, (place,)) if kind else None
@@ -142,7 +142,7 @@ def _sources(place: Place) -> _Sources | None:
 
 
 def _broken(place: Place) -> str:
-    """Return why a file that has the name of an export is none, if it was one: it is empty or cut."""
+    """Return how a file with the name of an export is broken: it is empty or cut; "" for other files."""
     try:
         begin = place.beginning()
     except TraceError as error:
@@ -200,7 +200,7 @@ def _rank_in_database(sources: _Sources) -> int | None:
 
 
 def _device(sources: _Sources, options: Options) -> int | None:
-    """Return the device to read, of several. Raises TraceError where none is chosen."""
+    """Return the device to read; None where there is only one. Raises TraceError where none of several is chosen."""
     devices = _devices(sources)
     if len(devices) > 1 and options.rank not in devices:
         raise TraceError(f"{sources.places[0]}: holds devices {', '.join(map(str, devices))}; choose one with --rank")
@@ -227,7 +227,7 @@ def _tables(sources: _Sources, device: int | None, options: Options) -> Read:
 
 
 def _framework(kind: str, table: shared_tables.Table) -> str:
-    """Return who wrote a table; nothing is msprof itself."""
+    """Return who wrote a table; "" means msprof itself."""
     if table.place.path.absolute().parent.parent.name.endswith("_ascend_ms") or "Step ID" in table.header:
         return "mindspore"
     return "" if "Op Name" in table.header or kind in ("statistic", "apis") else "torch_npu"
@@ -267,7 +267,7 @@ def _environment(found: Read) -> Environment:
 
 
 def _information(output: Place, misread: list[str] | None = None) -> dict[str, object]:
-    """Return what the profiler_*.json beside the output folder say at their top; *misread* gets the broken ones."""
+    """Return the keys of all profiler_*.json beside the output folder; *misread* gets a remark on each broken one."""
     # Imported here: not every profile has them.
     import json
 

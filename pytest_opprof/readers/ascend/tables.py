@@ -1,8 +1,8 @@
-"""The csv files of CANN and of the frameworks on it: which is which, by their columns, and their rows.
+"""The csv files of CANN and of the frameworks on it. Their columns tell which table a file is.
 
 ==================================  ====================================================================================
 kernels: kernel_details, op_summary one row a kernel: step, name, type, core, duration, shapes, dtypes, formats, and
-                                    FLOPs (``*_fops``) or bytes (``*_main_memory_datas(KB)``) where they were asked for
+                                    FLOPs (``*_fops``) or bytes (``*_main_memory_datas(KB)``) if they were recorded
 statistic: op_statistic             count and time by (type, core), without communication
 operators: operator_details         torch_npu: self times of aten operators, one row a call
 apis: api_statistic                 host times of the CANN API, by level (acl, node, runtime, ...)
@@ -56,7 +56,7 @@ _WITHOUT_OPS: Mapping[str, tuple[str, ...]] = {
     "the memory in use over time": ("component", "timestamp", "total reserved"),
     "the hit rates of the L2 cache": ("task id", "hit rate", "victim rate"),
 }
-"""What the tables have that stand beside those of kernels."""
+"""What is in the tables that have no ops, and the columns that tell them."""
 _FIRST = frozenset(["step", "device", "model name", "model id", "infer id", "name", "type", "level"])
 """Columns that a table may begin with."""
 _STEP_TIMES = ("computing", "communication(not overlapped)", "free")
@@ -65,25 +65,25 @@ _BYTES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 
 _SLICE = re.compile(r"_?slice_\d+")
-"""The parts of big tables: ``op_summary_slice_0_<time>.csv``, 10**6 rows each."""
+"""The parts of a large table: ``op_summary_slice_0_<time>.csv``, 10**6 rows each."""
 _ITERATION = re.compile(r"_(\d+)_\d+_(\d+)\.csv")
 """``op_summary_<device>_<model>_<iteration>.csv``, before CANN 8."""
 
 
 def kind(place: Place) -> str:
-    """Return which of the tables a file is, or nothing."""
+    """Return which of the tables a file is; "" for none of them."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((kind for kind, ways in _KINDS.items() if any(needed <= columns for needed in ways)), "")
 
 
 def without_ops(place: Place) -> str:
-    """Return what a table has that belongs to a profile but has no ops, or nothing."""
+    """Return what is in a table that belongs to a profile but has no ops; "" for other tables."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((what for what, needed in _WITHOUT_OPS.items() if columns >= set(needed)), "")
 
 
 def is_cut_in_header(begin: bytes) -> bool:
-    """Tell whether a file that has no more than this begins as such a table does, and ends in its header."""
+    """Tell whether *begin*, which is the whole file, is the cut header of one of these tables."""
     if b"\n" in begin or b"\r" in begin or b"\0" in begin:
         return False
     first = tables.columns((begin.decode("utf-8", "replace").partition(",")[0],), ALIASES)
@@ -96,12 +96,12 @@ def opened(place: Place) -> tables.Table:
 
 
 def title(place: Place) -> str:
-    """Return what a file is called, without what numbers it."""
+    """Return the name of a file without numbers and times."""
     return re.sub(r"[\d_]*\.csv.*", "", _SLICE.sub("", place.path.name))
 
 
 def newest(places: list[Place]) -> tuple[tuple[Place, ...], int]:
-    """Return the parts of the last export (their names have its time), in order, and how many others there are."""
+    """Return the parts of the last export, in order, and the number of older exports. Names have the time of export."""
     exports: dict[str, list[Place]] = defaultdict(list)
     for place in places:
         name = place.path.name
@@ -111,7 +111,7 @@ def newest(places: list[Place]) -> tuple[tuple[Place, ...], int]:
 
 
 def devices(places: Iterable[Place]) -> list[int]:
-    """Return the devices that tables, or their names, tell of."""
+    """Return the devices that are in the tables or in their names."""
     found: set[str] = set()
     for place in places:
         table = opened(place)
@@ -123,7 +123,7 @@ def devices(places: Iterable[Place]) -> list[int]:
 
 
 def read_all(kind: str, places: Iterable[Place], read: Read, device: int | None, remarks: list[str] | None) -> None:
-    """Add the rows of *device* (None: all) in the parts of a table to *read*; *remarks* as for `Table.rows`."""
+    """Add the rows of *device* (None: all) to *read*. *places* are parts of a table; for *remarks* see `Table.rows`."""
     add_rows = {"kernels": _kernels, "statistic": _statistic, "operators": _operators, "apis": _apis}[kind]
     for place in places:
         table = opened(place)
@@ -212,7 +212,7 @@ def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float
 
 
 def peak_memory(place: Place, column: str) -> int | None:
-    """Return the most bytes that were allocated at once, of a memory_record or an operator_memory."""
+    """Return the most bytes that were allocated at once, from a memory_record or an operator_memory."""
     table = opened(place)
     table.require(column)
     cells = enumerate((cell for (cell,) in table.rows(column)), 2)

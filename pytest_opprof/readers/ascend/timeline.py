@@ -1,18 +1,18 @@
-"""Timelines of Ascend, where there are no tables: Chrome traces of CANN's msprof and of torch_npu, bare arrays.
+"""Timelines of Ascend, read where there are no tables: Chrome traces of CANN's msprof and of torch_npu, bare arrays.
 
 ``PROF_*/device_0/timeline/task_time_<device>_<model>_<iteration>.json`` and ``msprof_...json`` (before CANN 8), later
-``msprof_<time>.json``; torch_npu's ``trace_view.json``. A folder that has tables as well is read from those (`ascend`):
-they have types and shapes. Of a folder of timelines ``task_time`` is read where it is there, an iteration a step, and
-the wall times of steps from ``step_trace_...json`` beside it. ``task_time`` has no communication: it is that of the
-``msprof`` of each iteration, or where one has none, of the intervals ``Reduce_<iteration>_<number>`` of ``step_trace``
-(0.1 % longer than the op that they are around).
+``msprof_<time>.json``; torch_npu's ``trace_view.json``. If a folder also has tables, those are read (`profile`): they
+have types and shapes. Of the timelines in a folder ``task_time`` is preferred; each iteration is a step. The wall times
+of steps come from ``step_trace_...json`` beside it. ``task_time`` has no communication: that is read from the
+``msprof`` of each iteration. Where one is missing, communication is the intervals ``Reduce_<iteration>_<number>`` of
+``step_trace``, which are 0.1 % longer than the ops in them.
 
 Events with ``ph`` X, ``dur`` in us:
 
-- with ``Task Type`` in ``args``: a task of the device, named after its node or kernel. Those of the cores compute;
+- with ``Task Type`` in ``args``: a task of the device, named after its node or kernel. Tasks of the cores are read;
   the others (``EVENT_WAIT``, ``NOTIFY_WAIT``, ``MEMCPY_ASYNC``, ``SDMA`` ...) are left out, as in kernel_details.
 - on a thread of the process ``HCCL`` whose name has ``Communication``: a communication op. The threads ``Plane N`` have
-  its parts, and ``Overlap Analysis`` has everything once more: both are left out.
+  its parts, and the process ``Overlap Analysis`` repeats everything: both are left out.
 
 There are no op types: they are guessed from names. Seen: CANN of August 2023 (MindSpore), torch_npu of January 2025.
 """
@@ -52,13 +52,13 @@ def recognises(place: Place) -> bool:
 
 
 def ranks(place: Place) -> list[int | None]:
-    """Return the devices that the names of the files tell of."""
+    """Return the devices that are in the names of the files."""
     devices = {int(match[1]) for file in _files(place) if (match := _ITERATION.search(file.path.name))}
     return [*sorted(devices)] or [None]
 
 
 def explains(place: Place) -> str:
-    """Tell what else of such a folder a file is."""
+    """Tell what a file without ops is that such a folder holds."""
     begin = head(place)
     named = [event.get("args") for event in begin.events if event.get("name") == "process_name"] if begin else []
     return (
@@ -101,7 +101,7 @@ def _files(place: Place) -> list[Place]:
     named = place.files("task_time_*.json") or place.files("msprof_*.json")
     if not any(map(_is_timeline, named)):
         return []
-    # One that is cut before its first event is read, so that this is said: without it an iteration would be missing.
+    # A file that is cut before its first event is read too, for its error: its iteration must not be missed silently.
     files = [file for file in named if _is_timeline(file) or _is_cut(file)]
     if any(_ITERATION.search(file.path.name) for file in files):
         return sorted(files, key=lambda file: [*map(int, re.findall(r"\d+", file.path.name))])
@@ -132,7 +132,7 @@ def _device(place: Place) -> int | None:
 
 
 def _add_communication(files: list[Place], reduces: dict[tuple[str, str], float], found: Read, partial: bool) -> None:
-    """Add the communication of a folder of task_time: of all iterations from one kind of file, so that they compare."""
+    """Add the communication of a folder. All of it is from one kind of file, so that iterations can be compared."""
     beside = [Place(file.path.with_name(file.path.name.replace("task_time", "msprof"))) for file in files]
     known = [file for file in beside if file not in files and file.path.is_file()]
     if len(known) == len(files) or not reduces:

@@ -1,1 +1,1 @@
-"""Profilers of GPUs that know no ops: Nsight Systems, Nsight Compute, rocprofv3."""
+"""Profilers of GPUs, which record kernels and not ops: Nsight Systems, Nsight Compute, rocprofv3."""

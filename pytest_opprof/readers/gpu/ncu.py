@@ -1,12 +1,13 @@
-"""Nsight Compute: the table of `ncu --csv`, its page ``details`` or ``raw``, with what ncu printed before it or not.
+"""Nsight Compute: the table of `ncu --csv`, page ``details`` or ``raw``, also behind other lines that ncu printed.
 
 Columns of both: ``ID`` (one launch), ``Kernel Name``, ``Stream``, ``Device``. Page details (the default): one row for
 each metric of a launch: ``Metric Name``, ``Metric Unit``, ``Metric Value``; the time of a launch is ``Duration``. Page
 raw: one row a launch and one column a metric, the units in the first row below the header; the time is
 ``gpu__time_duration.sum``. A report without that metric has no times.
 
-Numbers are written as the locale says, ``2,848.5`` or ``2.848,5``: which one, is told by those of the file that can
-only be one of the two. ncu runs each kernel by itself, at a fixed clock: such times compare with their own kind.
+Numbers are written in the locale of the machine, ``2,848.5`` or ``2.848,5``. Numbers in the file that can only be one
+of the two tell which one it is. ncu executes each kernel alone, at a fixed clock: its times compare only with times of
+ncu.
 
 Written after NVIDIA's documentation and public examples of 2021 to 2025, not tried on recordings of our own.
 """
@@ -32,11 +33,11 @@ _ALIASES = {"gpu time duration.sum": "duration"}
 _LAUNCH = frozenset(["id", "kernel name", "context", "stream"])
 _DETAILS = frozenset(["metric name", "metric unit", "metric value"])
 _TIMES = frozenset(["Duration", "gpu__time_duration.sum"])
-# Numbers that can be written so in one locale only: both separators, one of them twice, or not three digits behind it.
+# Numbers that only one locale writes: with both separators, with one of them twice, or without three digits behind it.
 _POINT = re.compile(r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}|\d+\.(?:\d{1,2}|\d{4,})")
 _COMMA = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}|\d+,(?:\d{1,2}|\d{4,})")
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
-_ALONE = "ncu runs each kernel by itself, at a fixed clock: compare these times with their own kind only"
+_ALONE = "ncu runs each kernel by itself, at a fixed clock: compare these times only with times of ncu"
 
 
 class _Launch(NamedTuple):
@@ -47,12 +48,12 @@ class _Launch(NamedTuple):
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the columns of the first table in it."""
+    """Tell by the columns of the first table in the file."""
     return tables.located(place, _ALIASES, _LAUNCH) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it. Raises TraceError. Takes 200 bytes a launch."""
+    """Return the kernels. Takes 200 bytes a launch. Raises TraceError."""
     table = tables.table(tables.located(place, _ALIASES, _LAUNCH) or place, _ALIASES)
     table.require(*_LAUNCH)
     remarks: list[str] = []
@@ -112,15 +113,15 @@ def _place(device: str, stream: str) -> str:
 
 
 class _Numbers:
-    """How the numbers of a file are written."""
+    """How numbers are written in a file: with a decimal point or a decimal comma."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._point = self._comma = ""
-        """A number that has a decimal point, and one that has a decimal comma."""
+        """A number of the file with a decimal point, and one with a decimal comma."""
 
     def saw(self, cell: str) -> None:
-        """Look at one of them."""
+        """Note how the number in *cell* is written."""
         cell = cell.strip()
         if not self._point and _POINT.fullmatch(cell):
             self._point = cell

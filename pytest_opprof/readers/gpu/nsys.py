@@ -1,21 +1,21 @@
-"""Nsight Systems: the SQLite file of `nsys export --type sqlite`, as it is or gzipped.
+"""Nsight Systems: the SQLite file of `nsys export --type sqlite`, gzipped or not.
 
-Tables (times are ns; those that a run did not record are not there; numbers for names are in ``StringIds``):
+Tables (what was not recorded has no table; times are ns; the ids of names are in ``StringIds``):
 
 - ``CUPTI_ACTIVITY_KIND_KERNEL``: start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName;
 - ``CUPTI_ACTIVITY_KIND_MEMCPY`` (copyKind, bytes) and ``CUPTI_ACTIVITY_KIND_MEMSET`` (bytes): the same without names;
 - ``CUPTI_ACTIVITY_KIND_RUNTIME``: the calls of the CUDA API: start, end, nameId, globalTid, correlationId. Some files
   have two rows for a call, ``cudaMemcpy`` (eventClass 67) and ``cudaMemcpy_v3020`` (0), one inside the other, with one
-  correlationId: the outer one is it;
+  correlationId: only the outer one is read;
 - ``NVTX_EVENTS``: the ranges that a program pushes and pops (eventType 59): start, end, globalTid, text or textId;
 - ``TARGET_INFO_GPU``, ``META_DATA_EXPORT`` (``EXPORT_META_DATA`` before 2021): the GPU, the version.
 
-A kernel is an op here: its type is the short name, which has no template arguments and stays when they change, its
-name the demangled one. A kernel of CuPy is the op that its name says. What launched it is the innermost NVTX range
-around the API call of the same correlation, else that call. API calls are ops on the host; those that launch, copy or
-set are not counted as calls, because what they started is. Synchronisations are counted as API calls;
-``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has the same ones again. What was launched before the recording has a lower
-correlationId than all calls in it, and is outside of the one step that there is.
+A kernel is an op here. Its name is the demangled name; its type is the short name, without template arguments, so that
+it stays the same when these change. A kernel of CuPy is the op that its name says. A kernel is launched by the
+innermost NVTX range around the API call with the same correlationId; without a range, by that call. API calls are ops
+on the host. Calls that launch, copy or set are not counted, since the work that they start is. Synchronisations are
+counted as API calls; ``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has them a second time. What was launched before the
+recording has a lower correlationId than all calls in it, and is outside of the only step.
 Seen: 2024.5 (schema 3.13), A100. NVTX after the published schema, not seen; nor two rows for a call.
 """
 
@@ -56,14 +56,14 @@ def recognises(place: Place) -> bool:
 
 
 def ranks(place: Place) -> list[int | None]:
-    """Return a number for each process that used a GPU, or None alone for one process."""
+    """Return a number for each process that used a GPU; only None for a single process."""
     with _open(place) as database:
         processes = database.processes()
     return list(range(len(processes))) if len(processes) > 1 else [None]
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it; *options.rank* counts the processes in the order of their ids. Raises TraceError."""
+    """Return what the GPU did; *options.rank* is a process, counted from 0 by id. Raises TraceError."""
     with _open(place, options.partial) as database:
         if options.rank is not None:
             database.only(options.rank)
@@ -71,7 +71,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 class _Database:
-    """The tables that are there, of all processes or of one."""
+    """The tables of the file, of all processes or of one."""
 
     def __init__(self, place: Place, connection: sqlite3.Connection, partial: bool) -> None:
         self.place = place
@@ -85,7 +85,7 @@ class _Database:
         return iter(self._connection.execute(sql, values))
 
     def has(self, table: str, *columns: str) -> bool:
-        """Tell whether there is such a table with such columns."""
+        """Tell whether there is such a table with these columns."""
         if table not in self.tables:
             return False
         return {name for _, name, *_ in self.rows(f"PRAGMA table_info({table})")}.issuperset(columns)
@@ -98,18 +98,18 @@ class _Database:
         return [process for (process,) in rows if isinstance(process, int)]
 
     def only(self, rank: int) -> None:
-        """Look at one process only. Raises TraceError if it has no such process."""
+        """Read one process only. Raises TraceError where there is no process with this number."""
         processes = self.processes()
         if not 0 <= rank < max(len(processes), 1):
             raise TraceError(f"{self.place}: has no rank {rank}; it has {len(processes)} processes, counted from 0")
         self.process = processes[rank] if processes else None
 
     def where(self, identifier: str) -> str:
-        """Return the condition for a column that holds a serialized process or thread."""
+        """Return the SQL condition on a column that holds a serialized process or thread."""
         return f"({identifier} >> 24) & 0xFFFFFF = {self.process}" if self.process is not None else "1"
 
     def text(self, number: object) -> str:
-        """Return the string of that number."""
+        """Return the string with this id."""
         found = next(self.rows("SELECT value FROM StringIds WHERE id = ?", number), None)
         return str(found[0]) if found else f"(string {number})"
 
@@ -150,7 +150,7 @@ def _trace(database: _Database) -> SavedProfile:
 
 
 _GROUP = "count(*), sum(end - start), min(end - start), max(end - start)"
-# A column of SQLite holds any type: a text would be added as a zero.
+# A column of SQLite holds any type, and a text would be added up as zero.
 _TIMED = "typeof(start) = 'integer' AND typeof(end) = 'integer' AND end >= start"
 
 
@@ -160,9 +160,9 @@ _TIMED_KERNEL = re.sub(r"\b(start|end)\b", r"k.\1", _TIMED)
 def _groups(
     database: _Database, table: str, columns: Sequence[str], process: str, extra: str = "NULL", rows: str = ""
 ) -> Iterator[Any]:
-    """Yield a row for each different *columns*: these, calls, sum, least and most time, and the sum of *extra*.
+    """Group by *columns*; yield these, the number of calls, sum, least and most of the times, and the sum of *extra*.
 
-    Of the *rows* that a query gives, else of all of the *table*.
+    *rows* is a query for the rows to group; without it, all rows of the *table*.
     """
     if table not in database.tables:
         return
@@ -177,7 +177,7 @@ def _groups(
 
 
 def _on_device_groups(database: _Database, table: str, columns: Sequence[str], extra: str = "NULL") -> Iterator[Any]:
-    """Yield the same of what a device did; the first of the columns is the step: 0, or 1 for outside."""
+    """Yield the same for work of a device; the first column is the step: 0, or 1 for outside of all steps."""
     early, rows = "0", table
     if database.has(table, "correlationId") and (begins := _begins(database)):
         early, rows = "coalesce(correlationId < begin, 0)", f"{table} LEFT JOIN {begins} ON process = globalPid >> 24"
@@ -212,7 +212,7 @@ def _copies(database: _Database) -> Iterator[SavedOp]:
 
 
 def _calls(database: _Database) -> list[SavedOp]:
-    """Return the calls of the API; those of two versions of one function together."""
+    """Return the calls of the API; two versions of one function count together."""
     found: dict[str, SavedOp] = {}
     for number, calls, total, least, most, _ in _groups(
         database, _RUNTIME, ("nameId",), "globalTid", rows=_calls_once(database)
@@ -232,12 +232,12 @@ def _calls(database: _Database) -> list[SavedOp]:
 
 
 def _calls_once(database: _Database) -> str:
-    """Return the query for the calls of the API, or the name of their table where no call is there twice."""
+    """Return the query for the calls of the API without repetitions, or the name of their table if it has none."""
     columns = ("start", "end", "nameId", "globalTid", "correlationId")
     twice = f"SELECT count(correlationId) > count(DISTINCT correlationId) FROM {_RUNTIME}"
     if not database.has(_RUNTIME, *columns) or not next(database.rows(twice))[0]:
         return _RUNTIME
-    # A thread makes one call after the other: what begins before another one with its number has ended is in that.
+    # A thread makes one call after the other: a call that begins before an earlier one has ended is inside that one.
     before = (
         "max(end) OVER (PARTITION BY globalTid, correlationId ORDER BY start, end DESC"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -263,7 +263,7 @@ def _size(size: object) -> float | None:
 
 
 def _launches(database: _Database) -> Iterator[SavedKernel]:
-    """Walk ranges and launches, a thread after the other, in the order of time; yield the kernels by launcher."""
+    """Yield the kernels by launcher. Ranges and launches are read one thread after the other, in the order of time."""
     api = cache(partial(_api, database))
     totals: defaultdict[tuple[int, object, object, object, str], list[int]] = defaultdict(lambda: [0, 0])
     around: list[tuple[int, str]] = []
@@ -286,7 +286,7 @@ def _launches(database: _Database) -> Iterator[SavedKernel]:
 
 def _timeline(database: _Database) -> str:
     """Return the query for ranges (without a kernel) and for kernels with the call that launched them."""
-    # No index is in the file; SQLite makes one for this query, in a third of a second for 10**6 calls.
+    # The file has no index; SQLite makes one for this query, in 0.3 s for 10**6 calls.
     linked = "r.correlationId = k.correlationId AND r.globalTid >> 24 = k.globalPid >> 24"
     call, joined, early = "NULL, NULL, 0, NULL", "", "0"
     if database.has(_RUNTIME):
@@ -317,7 +317,7 @@ def _api(database: _Database, number: object) -> str:
 def _remarks(database: _Database, kernels: list[SavedOp], calls: list[SavedOp]) -> Iterator[str]:
     processes = database.processes()
     if database.process is None and len(processes) > 1:
-        yield f"the sum of {len(processes)} processes"
+        yield f"{len(processes)} processes are added up"
     launched = sum(call.calls for call in calls if re.match(r"cu(?:da)?LaunchKernel", call.type))
     ran = sum(kernel.calls for kernel in kernels)
     if launched > ran:
@@ -325,7 +325,7 @@ def _remarks(database: _Database, kernels: list[SavedOp], calls: list[SavedOp]) 
 
 
 def _device(database: _Database, records: list[SavedOp]) -> str:
-    """Return the model of the GPU that was used, of several all."""
+    """Return the models of the GPUs that were used."""
     if not database.has("TARGET_INFO_GPU", "id", "name"):
         return ""
     used = {record.place.split()[1] for record in records}

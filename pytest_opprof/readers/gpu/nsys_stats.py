@@ -1,13 +1,13 @@
-"""Nsight Systems: a report of `nsys stats --format csv`, as a file (``--output``) or as it was printed.
+"""Nsight Systems: a report of `nsys stats --format csv`, written to a file (``--output``) or printed.
 
-The sums of kernels, copies and calls, one row a name (``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum``,
+Reports of sums have one row a name, for kernels, copies and calls (``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum``,
 ``cuda_gpu_sum``, ``cuda_api_sum``, ``cuda_api_gpu_sum``): ``Total Time (ns)``, ``Instances`` (``Num Calls``,
-``Count``), ``Min (ns)``, ``Max (ns)``, ``Name`` (``Operation``), in those of several kinds ``Category``. And
-``cuda_gpu_trace``, one row a kernel or copy: ``Duration (ns)``, ``CorrId``, ``Bytes (MB)``, ``Device``, ``Strm``,
+``Count``), ``Min (ns)``, ``Max (ns)``, ``Name`` (``Operation``), and ``Category`` where a report has several kinds.
+``cuda_gpu_trace`` has one row a kernel or copy: ``Duration (ns)``, ``CorrId``, ``Bytes (MB)``, ``Device``, ``Strm``,
 ``Name``. Times are in the unit of the header. Before 2022 ``Average``, ``Minimum``, ``Maximum``.
 
 Written after NVIDIA's documentation of the reports and public examples of 2021 to 2025, not tried on recordings of our
-own. The sqlite export says more (`nsys`): what launched a kernel, steps, several processes.
+own. The sqlite export (`nsys`) has more: what launched a kernel, steps, several processes.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _MEMORY = re.compile(r"\[CUDA mem(?:cpy|set)\b.*")
 _CALL = re.compile(r"cu(?:da)?[A-Z]\w*")
 _KINDS: Mapping[str, Kind] = {"CUDA_KERNEL": "kernel", "MEMORY_OPER": "copy", "CUDA_API": "call"}
 _ANOTHER = re.compile(rb"^\s*(?:Processing \[|\*\* )", re.MULTILINE)
-"""How nsys announces a report on a terminal."""
+"""The line that nsys prints before each report."""
 Row = tuple[Kind, str, str, Taken]
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the columns of the first table in it."""
+    """Tell by the columns of the first table in the file."""
     return tables.located(place, _ALIASES, _SUM, _TRACE) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read the one report that is in the file. Raises TraceError."""
+    """Return the rows of the report. Raises TraceError, also for a file with several reports."""
     place = tables.located(place, _ALIASES, _SUM, _TRACE) or place
     if _ANOTHER.search(place.head):
         raise TraceError(
@@ -86,7 +86,7 @@ def _summed(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Ite
         name, category = name.strip(), category.strip()
         kind = _KINDS.get(category) or ("copy" if _MEMORY.match(name) else "call" if are_calls else "kernel")
         if kind == "call" and not _CALL.fullmatch(name):
-            continue  # of the operating system (osrt_sum) or another library
+            continue  # calls of the operating system (osrt_sum) or of another library
         total, least, most = (
             tables.duration(table, number, column, cell, untimed) * unit
             for column, cell, unit in zip(("total time", "min", "max"), times, units)

@@ -8,7 +8,7 @@
                             MinNs, MaxNs
 ==========================  ============================================================================================
 
-The JSON has all of them, for each process: ``{"rocprofiler-sdk-tool": [{"agents": [{"id": {"handle"}, "name"}],
+The JSON has all of these, for each process: ``{"rocprofiler-sdk-tool": [{"agents": [{"id": {"handle"}, "name"}],
 "kernel_symbols": [{"kernel_id", "formatted_kernel_name"}], "strings": {"buffer_records": [{"kind", "operations"}]},
 "buffer_records": {"kernel_dispatch": [...], "memory_copy": [...], "hip_api": [...]}}]}``. Times are ns. Calls that the
 runtime makes for itself (HSA, HIP's compiler) and markers are left out.
@@ -45,29 +45,29 @@ _STATS = frozenset(["name", "calls", "totaldurationns", "minns", "maxns"])
 _NAME = {"kernel": "kernel name", "copy": "direction", "call": "function"}
 _CALL = re.compile(r"hip[A-Z]\w*")
 _NO_KERNEL = re.compile(r"hsa_\w+|__hip\w+|[A-Z]+_[A-Z_]+")
-"""Other calls, and the domains of ``domain_stats.csv``."""
+"""Names that are no kernels: calls of HSA and of HIP's compiler, and the domains of ``domain_stats.csv``."""
 _JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _STATS_NAME = re.compile(r"_stats(\.csv(?:\.gz)?)$")
 Row = tuple[Kind, str, str, Taken]
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the columns, or by the key that the JSON begins with."""
+    """Tell by the columns of a table, or by the first key of the JSON."""
     if _JSON.match(place.head):
         return True
     columns = tables.columns(tables.head(place), {}).keys()
-    # The sums of markers have the same columns, and names of any kind.
+    # The sums of markers have the same columns, and any names.
     return "_marker_" not in place.path.name and any(map(columns.__ge__, (_KERNELS, _COPIES, _CALLS, _STATS)))
 
 
 def repeats(place: Place) -> bool:
-    """Tell whether this is a table of sums and the one that was summed is beside it."""
+    """Tell whether this is a table of sums, and the table of the single rows lies beside it."""
     name = place.path.name
     return bool(_STATS_NAME.search(name)) and (place.path.parent / _STATS_NAME.sub(r"_trace\1", name)).exists()
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it. Raises TraceError."""
+    """Return the kernels, copies and calls. Raises TraceError."""
     rows, remarks, devices = GpuRows(place), list[str](), set[str]()
     if _JSON.match(place.head):
         # Imported here: it imports msgspec, which a table does not need.
@@ -75,7 +75,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
         tools = decode(place, MOST_BYTES)
         if len(tools) > 1:
-            remarks.append(f"the sum of {len(tools)} processes")
+            remarks.append(f"{len(tools)} processes are added up")
         for tool in tools:
             devices.update(_recorded(place, tool, rows))
     else:
@@ -119,12 +119,12 @@ def _stats(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iter
 
 
 def _at(agent: object, queue: object) -> str:
-    """Return where a kernel ran: tables of ROCm 6.2 have numbers for agents, later ones ``Agent 2``."""
+    """Return where a kernel ran. An agent is a number in tables of ROCm 6.2, ``Agent 2`` in later ones."""
     return f"{agent if str(agent).startswith(('Agent', 'GPU', 'CPU')) else f'Agent {agent}'} queue {queue}"
 
 
 def _recorded(place: Place, tool: Tool, rows: GpuRows) -> Iterator[str]:
-    """Add the records of a process; yield the model of the device of each kernel."""
+    """Add the records of a process; yield the model of the device for each kernel."""
     agents = {agent.id.handle: agent for agent in tool.agents}
     kernels = {symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in tool.kernel_symbols}
     recorded = tool.buffer_records

@@ -1,4 +1,4 @@
-"""What is wanted of rocprofv3's JSON, as msgspec types; imported only when one is read."""
+"""The fields of rocprofv3's JSON that are read, as msgspec types. Imported only when such a file is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..shared.place import Place
 
 
 class Handle(Struct, gc=False, frozen=True):
-    """What tells an agent or a queue from others."""
+    """The identifier of an agent or a queue."""
 
     handle: int = 0
 
@@ -31,13 +31,13 @@ class Symbol(Struct, gc=False, frozen=True):
 
 
 class Operations(Struct, gc=False, frozen=True):
-    """What the numbers of operations mean, of one kind of records."""
+    """The names of the operations of one kind of records; a record has an index into them."""
 
     operations: tuple[str, ...] = ()
 
 
 class Strings(Struct, gc=False, frozen=True):
-    """What numbers in the records mean."""
+    """The names that records refer to by number."""
 
     buffer_records: tuple[Operations, ...] = ()
 
@@ -64,7 +64,7 @@ class Record(Struct, gc=False, frozen=True):
 
 
 class Records(Struct, gc=False, frozen=True):
-    """All that happened."""
+    """All records of a process, by kind."""
 
     kernel_dispatch: list[Record] = []
     memory_copy: list[Record] = []
@@ -90,7 +90,7 @@ def decode(place: Place, most: int) -> tuple[Tool, ...]:
     try:
         try:
             return json.decode(content, type=_Document).tools
-        except UnicodeDecodeError:  # names of kernels are bytes of the program
+        except UnicodeDecodeError:  # names of kernels are bytes, in any encoding
             return json.decode(content.decode("utf-8", "replace"), type=_Document).tools
     except (MsgspecError, RecursionError) as error:
         raise TraceError(f"{place}: is no whole JSON of rocprofv3: {error}. Was it copied whole?") from None

@@ -1,4 +1,4 @@
-"""What profilers of GPUs list without the ops behind it: kernels, copies and calls of the driver, by name and place."""
+"""The rows of profilers of GPUs, which know no ops: kernels, copies and calls of the driver, by name and place."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...profile.saved import SavedOp
 from ..shared.place import Place
 
 MOST_DIFFERENT = 500_000
-"""Names and places: a program has some thousands, and each takes 1 KB."""
+"""Different rows: a program has some thousands, and each takes 1 KB."""
 NS = {"ns": 1, "nsecond": 1, "us": 10**3, "usecond": 10**3, "ms": 10**6, "msecond": 10**6, "s": 10**9, "second": 10**9}
 """Units of time, as Nsight writes them."""
 Kind = Literal["kernel", "copy", "call"]
 
 
 def by_cupy(kernel: SavedOp) -> SavedOp:
-    """Return it with the op that it is: CuPy names kernels after NumPy's functions, a copy after both dtypes."""
+    """Return *kernel* with its op: CuPy names kernels after NumPy's functions, and copies after both dtypes."""
     op = canonical(kernel.type)
     before, after = copied_dtypes(kernel.type) or (None, None)
     return kernel._replace(
@@ -34,7 +34,7 @@ def by_cupy(kernel: SavedOp) -> SavedOp:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What some calls took in ns, and the bytes that they moved; None is not known."""
+    """The time of some calls in ns, and the bytes that they moved; None is not known."""
 
     calls: int
     ns: float | None
@@ -44,7 +44,7 @@ class Taken:
 
     @classmethod
     def of(cls, calls: int, ns: float, least: float, most: float, nbytes: float | None = None) -> Taken:
-        """Return it of times of which some may be NaN: not known."""
+        """Return what *calls* took; a time that is NaN is not known."""
         return cls(calls, _known(ns), _known(least), _known(most), nbytes)
 
     @classmethod
@@ -53,7 +53,7 @@ class Taken:
         return cls(1, ns, ns, ns, nbytes)
 
     def and_(self, other: Taken) -> Taken:
-        """Return what these calls and the others took."""
+        """Return what these calls and those of *other* took together."""
         return Taken(
             self.calls + other.calls,
             _together(add, self.ns, other.ns),
@@ -72,14 +72,14 @@ def _together(of: Callable[[float, float], float], one: float | None, other: flo
 
 
 class GpuRows:
-    """Rows, those that are alike added up."""
+    """The rows of a profile, in which those that are alike are added up."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._taken: dict[tuple[Kind, str, str], Taken] = {}
 
     def add(self, kind: Kind, name: str, place: str, taken: Taken) -> None:
-        """Add a row. Raises TraceError for more different ones than any program has."""
+        """Add a row. Raises TraceError where there are more different rows than any program has."""
         key = (kind, name, place)
         before = self._taken.get(key)
         self._taken[key] = taken if before is None else before.and_(taken)
@@ -87,13 +87,13 @@ class GpuRows:
             raise TraceError(f"{self._place}: has more than {MOST_DIFFERENT} different names, which no program has")
 
     def records(self, driver: str) -> tuple[SavedOp, ...]:
-        """Return them in the order in which they came first; *driver* is whose calls the calls are."""
+        """Return the rows as records, in the order in which each came first; *driver* is the place of calls."""
         return tuple(_record(*key, taken, driver) for key, taken in self._taken.items())
 
 
 def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> SavedOp:
     if kind == "call":
-        # What starts work of the device is not counted: the work is.
+        # A call that starts work of the device is not counted: the work is.
         starts = starts_device_work(name)
         return SavedOp(
             name,

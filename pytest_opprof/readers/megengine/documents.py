@@ -1,6 +1,6 @@
-"""What is wanted of the two documents that MegEngine writes, as msgspec types; imported only when one is read.
+"""The fields of MegEngine's two documents that are read, as msgspec types. Imported only when such a file is read.
 
-Numbers have bounds that arithmetic survives: what is outside is a broken file, not a result of ``inf``.
+Numbers have bounds, so that no sum becomes ``inf``: a number outside of them is a broken file.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Footprint(Struct, gc=False):
     out_shapes: Shapes | None = None
     memory: Size | None = None
     computation: Size | None = None
-    # A list for Subtensor.
+    # Subtensor has a list.
     param: Param | list[Any] | str | float | bool | None = None
 
     @property
     def mode(self) -> str:
-        """Which op an operator of several is."""
+        """The ``mode``, which tells the op where an operator can be several."""
         mode = self.param.mode if isinstance(self.param, Param) else ""
         return mode if isinstance(mode, str) else ""
 
@@ -60,13 +60,13 @@ class Operator(Struct, gc=False):
 
 
 class Layout(Struct, gc=False):
-    """How a variable lies in memory."""
+    """How a variable lies in memory; only its dtype is read."""
 
     dtype: str = ""
 
 
 class Plan(Struct, gc=False):
-    """Where a variable lies in memory."""
+    """The memory that was planned for a variable."""
 
     layout: Layout | None = None
 
@@ -78,7 +78,7 @@ class Var(Struct, gc=False):
 
 
 class Profiler(Struct, gc=False):
-    """Times and footprints, by operator; as text, which takes a fifth of the memory."""
+    """Times and footprints by operator. They stay JSON, which takes a fifth of the memory."""
 
     device: dict[str, Raw]
     host: dict[str, Raw] = {}
@@ -118,7 +118,7 @@ class Timeline(Struct, gc=False):
 
 
 class OpArgs(Struct, gc=False, rename={"identifier": "__id__", "name": "__name__"}):
-    """What an event of an op says beside the op's own parameters; other events have no ``__id__``."""
+    """``args`` of an event of an op, without the op's own parameters; other events have no ``__id__``."""
 
     identifier: int | None = None
     name: str = ""
@@ -126,7 +126,7 @@ class OpArgs(Struct, gc=False, rename={"identifier": "__id__", "name": "__name__
 
 
 class Tensor(Struct, gc=False):
-    """What an event of a tensor says."""
+    """``args`` of an event of a tensor."""
 
     name: str = ""
     shape: str = ""
@@ -141,7 +141,7 @@ GRAPH_PROFILE, TIMELINE = json.Decoder(GraphProfile), json.Decoder(Timeline)
 
 
 def decode(decoder: json.Decoder[Document], content: bytes | Raw, place: object, hint: str = "") -> Document:
-    """Return *content* decoded. Raises TraceError, which says *hint* where *place* seems to be cut."""
+    """Return *content* decoded. Raises TraceError, with *hint* where the file may be cut."""
     try:
         return decoder.decode(content)
     except ValidationError as error:

@@ -11,14 +11,14 @@ the key order of a hash map) and by ``json.dump(traced.get_profile())``; it is w
                     "var": {VAR: {"mem_plan": null or {"layout": {"dtype", "shape", "stride"}, ...}, ...}},
                     "mem_chunk": {...}}}
 
-- Times are seconds; a CPU's have a resolution of 1 us. Each computing node and the host have a clock of their own, so
-  that only differences mean something. ``kern`` is when the first kernel began, on the host -1 where none did. The time
-  of an operator is that of the computing node (or thread) where it took longest.
-- MegEngine keeps one execution, the last, however many were profiled.
+- Times are seconds; those of a CPU have a resolution of 1 us. Each computing node and the host have a clock of their
+  own, so that only differences mean something. ``kern`` is when the first kernel began; on the host it is -1 if none
+  did. The time of an operator is the one on the computing node (or thread) where it took longest.
+- Of all executions that were profiled, MegEngine keeps only the last.
 - ``memory`` is bytes of inputs and outputs on the device, without workspace; ``computation`` is null where MegEngine
-  has no formula (BatchedMatrixMul, Softmax, LayerNorm ...); a shape of no dimensions is a scalar or not known.
-- ``operator`` also has what did not run: folded constants, shapes computed ahead. What ran is in ``comp_seq``, and has
-  times unless the profile was recorded under MGB_PROFILE_ONLY_WAIT.
+  has no formula (BatchedMatrixMul, Softmax, LayerNorm ...); a shape without dimensions is a scalar or not known.
+- ``operator`` also has operators that were not executed: folded constants, shapes computed ahead. Those that were are
+  in ``comp_seq``, and have times unless the profile was recorded under MGB_PROFILE_ONLY_WAIT.
 - A dtype is known where memory was planned ahead (a fifth of the variables), and from the names that MegEngine gives
   to TypeCvt: ``asFloat16(x)[12]``.
 - The workspace is the last of an operator's outputs and has no shape in ``out_shapes``.
@@ -26,7 +26,7 @@ the key order of a hash map) and by ``json.dump(traced.get_profile())``; it is w
 Seen: 1.13.0 (host threads ``interpreter`` and ``comp_node_dispatch:...``). In older documents only the name of the
 thread differs (``@``). No recording with CUDA was at hand.
 
-Memory: twice the file for a real one (201 MB: 411 MB), 18 times for one made to hurt; the file is limited to 512 MiB.
+Memory: twice the file for a real profile (201 MB: 411 MB), 18 times for a malicious one; files are limited to 512 MiB.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 TITLE = "MegEngine graph profile"
 MOST_BYTES = 512 << 20
-"""260,000 operators."""
+"""Bytes of a file, 512 MiB: 260,000 operators."""
 _BEGIN = re.compile(
     rb'\s*\{\s*"(?:profiler|graph_exec)"\s*:\s*\{\s*'
     rb'"(?:device|host|opr_footprint|opr_internal_pf|comp_seq|operator|var|mem_chunk)"\s*:'
@@ -78,9 +78,9 @@ def recognises(place: Place) -> bool:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the operators of the one execution that is in the file.
+    """Return the operators of the execution that is in the file. Raises TraceError.
 
-    A cut file has no whole operator (`options.partial`): what it is and how long it took are in different tables.
+    A cut file cannot be read in part: the type of an operator and its times are in different tables.
     """
     from .documents import GRAPH_PROFILE, decode
 
@@ -90,9 +90,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         raise TraceError(f"{place}: holds no operator that was executed; run the network at least once (--iter 1)")
     ran = {*profiler.device, *profiler.host, *graph.comp_seq}
     if strangers := ran - graph.operator.keys():
-        raise TraceError(
-            f"{place}: operator {min(strangers)[:40]!r} was executed, but graph_exec.operator has none such"
-        )
+        raise TraceError(f"{place}: operator {min(strangers)[:40]!r} was executed, but is not in graph_exec.operator")
     untimed = len(ran - profiler.device.keys())
     try:
         records = tuple(_records(profile, ran))
@@ -107,7 +105,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def environment(comp_nodes: Iterable[str]) -> Environment:
-    """Return what is known of the devices: their kind, not their model."""
+    """Return the environment: only the kind of the devices is known, not their model."""
     kinds = {comp_node(text).rstrip("0123456789:").replace("multithread", "cpu") for text in comp_nodes}
     return Environment((("megengine", ""),), "+".join(sorted(kinds)), "")
 
@@ -125,7 +123,7 @@ def comp_node(text: str) -> str:
 
 @lru_cache(1024)
 def op_by_mode(raw: str, mode: str) -> str:
-    """Return the op of a raw type that is many, told apart by a parameter; nothing for other types.
+    """Return the op of a raw type that stands for several ops, which *mode* tells apart; "" for other types.
 
     >>> op_by_mode("PoolingForward", "AVERAGE"), op_by_mode("Convolution", "CROSS_CORRELATION")
     ('AveragePool', '')
@@ -137,7 +135,7 @@ def op_by_mode(raw: str, mode: str) -> str:
 
 
 def _records(profile: GraphProfile, ran: set[str]) -> Iterator[SavedOp]:
-    """Yield what ran in the order of ``graph_exec.operator``, which is that of ties in profile_analyze.
+    """Yield what was executed in the order of ``graph_exec.operator``, as profile_analyze does for equal times.
 
     Raises ValueError.
     """
@@ -158,7 +156,7 @@ def _records(profile: GraphProfile, ran: set[str]) -> Iterator[SavedOp]:
         except ValueError as error:
             raise ValueError(f"operator {identifier[:40]!r}: {error}") from None
         shapes = footprint.out_shapes
-        # By position: by keyword it takes 2 us more, a sixth of all.
+        # By position: keywords take 2 us more, a sixth of the time.
         yield SavedOp(
             operator.name,
             operator.type,
@@ -204,7 +202,7 @@ def _together(*nodes: str) -> str:
 
 
 def _dtypes(profile: GraphProfile) -> dict[str, str]:
-    """Return the dtypes of the variables of which they are known."""
+    """Return the dtypes of the variables, where they are known."""
     from .documents import OPERATOR
 
     graph = profile.graph_exec
@@ -222,6 +220,6 @@ def _dtypes(profile: GraphProfile) -> dict[str, str]:
 
 
 def _known(dtypes: Mapping[str, str], variables: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dtype of each variable, empty where it is not known; nothing if none is."""
+    """Return the dtype of each variable, "" where it is not known; () where none is known."""
     found = tuple(map(dtypes.get, variables))
     return tuple(dtype or "" for dtype in found) if any(found) else ()

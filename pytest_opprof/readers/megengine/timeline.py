@@ -2,21 +2,22 @@
 
 Written by ``megengine.utils.profiler.Profiler``: ``{"traceEvents": [...], "metadata": {...}}``, times in us.
 
-- Threads: ``interpreter`` (Python), ``worker`` (what executes; their numbers swap between runs) and one a device
-  (``xpux:0``). Events are in the order of time within their thread, not across threads.
+- Threads: ``interpreter`` (Python), ``worker`` (executes the ops; the two numbers may be the other way round in another
+  file) and one for each device (``xpux:0``). Events are in the order of time within a thread, not across threads.
 - An op on the worker is a pair of B and E; the E has ``__id__``, ``__name__`` and the op's parameters. Its duration is
-  host time, here without that of ops inside it. ``OpDispatch`` on the interpreter has the same ``__id__``, and no
-  duration.
-- Inside it lie ``Input N`` and ``Output N``: name, shape (``{2,3}``), dtype and device of a tensor. Outputs are named
-  after modules, and the op here after its first output: ``body.c1.Convolution``.
-- Its device time is that of the pairs of ``"cat": "Kernel"`` with its ``__id__``: none with ``profile_device=0``.
+  host time; here the time of ops inside it is taken off. ``OpDispatch`` on the interpreter has the same ``__id__``, and
+  no duration.
+- Inside an op lie ``Input N`` and ``Output N``: name, shape (``{2,3}``), dtype and device of a tensor. Outputs are
+  named after modules; here an op has the name of its first output: ``body.c1.Convolution``.
+- The device time of an op is that of the pairs with ``"cat": "Kernel"`` and its ``__id__``. With ``profile_device=0``
+  there are none.
 - ``HostToDevice`` on the thread of a device is a copy, without ``__id__``; it is an op here.
 - All else is a scope (a module; with ``with_scopes`` also a function) or housekeeping (``Put``, ``Del``, ``GetValue``).
-- No FLOPs and no bytes of an op; ``alloc_mem`` is that of the whole machine, ``living_time`` is garbage.
+- Ops have neither FLOPs nor bytes. ``alloc_mem`` is the memory of the whole machine, ``living_time`` is garbage.
 
-A compiled ``jit.trace`` leaves no op here: it has the graph profile. Seen: 1.13.0 on the CPU.
+A compiled ``jit.trace`` leaves no op here: use its graph profile. Seen: 1.13.0 on the CPU.
 
-Memory: three times the file, 22 times for one made to hurt; the file is limited to 256 MiB (65,000 ops).
+Memory: three times the file, 22 times for a malicious one; files are limited to 256 MiB (65,000 ops).
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 TITLE = "MegEngine imperative timeline"
 MOST_BYTES = 256 << 20
 MOST_DEPTH = 10_000
-"""Of scopes in each other."""
+"""Of nested intervals."""
 MOST_ATTEMPTS = 64
-"""To find the end of the last whole event: the braces in its arguments."""
+"""Braces tried to find the end of the last complete event: its arguments have some too."""
 _BEGIN = re.compile(rb'\s*\{\s*"traceEvents"\s*:')
 _COUNTERS = re.compile(rb'"(?:gpu_usgae_ratio|nr_alive_tensor)"')  # the misspelling is MegEngine's
 _TENSOR = re.compile(r"(?:In|Out)put \d+")
@@ -59,7 +60,7 @@ class _Interval:
     order: int
     parent: _Interval | None
     inside_ns: int = 0
-    """Time of the ops in it."""
+    """The time of the ops inside it."""
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
 
@@ -70,7 +71,7 @@ class _Interval:
 
 @dataclass(slots=True)
 class _Call:
-    """An op, from its interval on the worker and those on devices."""
+    """A call of an op: its interval on the worker and those on devices."""
 
     type: str
     op: str
@@ -88,7 +89,7 @@ def recognises(place: Place) -> bool:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return every call of an op, in the order in which they began."""
+    """Return every call of an op, in the order in which they began. Raises TraceError."""
     events, remarks = _whole_events(place) if options.partial else (_events(place, place.read(MOST_BYTES)), ())
     calls = _calls(place, events)
     if not calls:
@@ -128,7 +129,7 @@ def _whole_events(place: Place) -> tuple[list[Event], tuple[str, ...]]:
 
 
 def _what_is_there(place: Place) -> bytes:
-    """Return what can be read of a file, also of a gzip file without its end."""
+    """Return what can be read of a file, even of a gzip file without its end."""
     pieces, size = [], 0
     try:
         with place.open() as file:
@@ -174,18 +175,18 @@ def _join(call: _Call, interval: _Interval) -> None:
 
 
 def _intervals(place: Place, events: Sequence[Event]) -> Iterator[_Interval]:
-    """Yield the pairs, those inside before those around them."""
+    """Yield the pairs; the inner ones come before the outer ones."""
     threads: dict[int | str, list[_Interval]] = defaultdict(list)
     for order, event in enumerate(events):
         stack = threads[event.tid]
         if event.ts != event.ts and event.ph in ("B", "E"):
-            # Without it nobody knows what is inside what.
+            # Without it nobody knows which events are inside others.
             raise TraceError(f"{place}: event {order}: {event.name[:40]!r} has no time (ts)")
         if event.ph == "B":
             if len(stack) >= MOST_DEPTH:
                 raise TraceError(f"{place}: event {order}: more than {MOST_DEPTH} intervals in each other")
             stack.append(_Interval(event, event, order, stack[-1] if stack else None))
-        elif event.ph == "E" and stack:  # without: a scope that began before the profile did
+        elif event.ph == "E" and stack:  # with an empty stack: a scope that began before the recording
             interval = stack.pop()
             interval.last = event
             if interval.first.name != event.name or interval.ns < 0:
@@ -220,6 +221,6 @@ def _shapes(tensors: list[Tensor] | None) -> tuple[Shape, ...] | None:
 
 @lru_cache(1024)
 def _shape(text: str) -> Shape:
-    """Read ``{2,3}``; what is no shape is (), as an unknown one is."""
+    """Read ``{2,3}``; () for a text that is no shape, as for an unknown one."""
     dimensions = text.strip("{}").split(",")
     return tuple(map(int, dimensions)) if all(d.isdecimal() and len(d) < 19 for d in dimensions) else ()

@@ -1,23 +1,23 @@
-"""MindSpore's profiler on Ascend, 2.4 and earlier. `mindspore_folder` says where the files are.
+"""MindSpore's profiler on Ascend, 2.4 and earlier. `folder` says where the files are.
 
 ``aicore_intermediate_0_detail.csv``, by op:
     ``full_op_name`` (also ``full_kernel_name``, ``full_kernel_time``); the mean time of a call in ``execution_time`` or
-    ``task_duration``; ``execution_frequency``: calls (not in the oldest); ``task_type``: the core (from 2.2 on, when
-    the AI CPU's ops are here too).
+    ``task_duration``; ``execution_frequency``: calls (not in the oldest files); ``task_type``: the core (from 2.2 on,
+    where the ops of the AI CPU are in this table too).
 ``aicore_intermediate_0_type.csv``, by op type (``op_type`` or ``kernel_type``):
-    ``total_time`` or ``execution_time``, both totals; ``execution_frequency``. A cross-check, or what is read without
-    the first. Its ``percent`` is of 100 or of 1 and does not add up: never read.
-``aicpu_intermediate_0.csv``, each call on the AI CPU, read where the first lacks them:
-    ``op_type``; ``dispatch_time`` (the host); ``execution_time`` (not in the oldest, whose ``total_time`` is both).
+    ``total_time`` or ``execution_time``, both totals; ``execution_frequency``. A cross-check of the first table, or
+    read where that is missing. ``percent`` is never read: it is a share of 100 or of 1, and does not add up.
+``aicpu_intermediate_0.csv``, each call on the AI CPU, read where the first table does not have them:
+    ``op_type``; ``dispatch_time`` (the host); ``execution_time`` (the oldest files have only ``total_time``, the sum).
 ``framework_raw_0.csv``, by task:
     the name as above; ``op_type``, or else ``kernel_type`` (beside an ``op_type`` it is the core); ``op_info``: JSON of
-    ``input_0``, ``output_0``, ... with ``shape``, ``data_type`` (less its ``NUMBER_TYPE_``) and ``format``.
+    ``input_0``, ``output_0``, ... with ``shape``, ``data_type`` (without ``NUMBER_TYPE_``) and ``format``.
 ``cpu_*``:
-    ops that ran on the CPU: host times, see `mindspore`.
+    ops that ran on the CPU: host times, see `cpu`.
 
-Times are ms. The files know no steps. What MindSpore 2.5 and later write is in `ascend`.
+Times are ms. The files have no steps. MindSpore 2.5 and later write other files: see the package `ascend`.
 
-Seen: test data of MindInsight, 2020 to 2024, for all but ``aicpu_intermediate`` and ``task_type``, which are read as
+Seen: test data of MindInsight, 2020 to 2024. ``aicpu_intermediate`` and ``task_type`` were not in them, and are read as
 MindSpore's source writes them (integrator.py, ascend_op_generator.py).
 """
 
@@ -51,7 +51,7 @@ _TYPE = {
 _TENSOR = re.compile(r"(in|out)put_(\d{1,4})", re.IGNORECASE)
 _SHAPE = re.compile(r"(?:-?\d{1,18}(?:, ?-?\d{1,18})*)?")
 _NOT_KNOWN = "0"
-"""The data type, from 2.2 on, of what CANN gave as N/A."""
+"""The data type that MindSpore writes from 2.2 on where CANN has N/A."""
 
 
 def recognises(place: Place) -> bool:
@@ -84,7 +84,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 class _Node(NamedTuple):
-    """What framework_raw tells about an op: the fields of its SavedOp."""
+    """What framework_raw says about an op, as fields of its SavedOp."""
 
     type: str
     input_shapes: tuple[Shape, ...] | None = None
@@ -96,7 +96,7 @@ class _Node(NamedTuple):
 
 
 def _nodes(session: common.Session) -> dict[str, _Node]:
-    """Return what is known of each op by its name; of one whose calls differ, its type."""
+    """Return what is known of each op, by name; only the type where its calls differ."""
     place = session.file("framework_raw_{}.csv")
     if place is None:
         return {}
@@ -180,13 +180,13 @@ def _types(session: common.Session, place: Place) -> list[SavedOp]:
 
 
 def _aicpu(session: common.Session, detail: Place | None) -> list[SavedOp]:
-    """Return the ops of the AI CPU, where the other table has not got them."""
+    """Return the ops of the AI CPU, where the table of ops does not have them."""
     place = session.file("aicpu_intermediate_{}.csv")
     others = tables.table(detail, _DETAIL).columns if detail else {}
     if place is None or "task type" in others:
         return []
     if "execution frequency" not in others:
-        session.remarks.append(f"{place.path.name} is left out: it counts all calls, and the other table does not")
+        session.remarks.append(f"{place.path.name} is left out: it counts all calls, and the table of ops does not")
         return []
     table = tables.table(place, {})
     columns = ("op type", "dispatch time", "execution time")

@@ -1,4 +1,4 @@
-"""The calls of ops on a CPU as MindSpore writes them, and their input shapes: the first two files of `mindspore`.
+"""The calls of ops on a CPU as MindSpore writes them, and their input shapes: the first two files of `cpu`.
 
 Memory: at most 5 times `MOST_BYTES`.
 """
@@ -23,18 +23,18 @@ from . import folder as common
 MOST_BYTES = 1 << 27
 """Bytes of one file, 128 MiB: 5 million calls."""
 MOST_LAUNCH = 1 << 16
-"""Bytes of one launch, 64 KiB; it takes 100."""
+"""Bytes of one launch, 64 KiB: real ones have about 100."""
 
 _NAME = re.compile(rb"([^;\n]{1,4096});[^;\n]{1,256};")
 _CALL = re.compile(rb"(?:\d{1,18}|[1-8]\d{18}),\d{1,9}(?:\.\d*)?(?:e-\d+|e\+0[0-8])?,\d+")
 _UNTIMED = re.compile(rb"\d{1,19},(?:[+-]?nan|n/a|null|none)?,\d+", re.IGNORECASE)
 _BLOCK = 1 << 16
-"""Bytes of a line that are taken apart at once."""
+"""Bytes of a line that are split at once."""
 _LAUNCH = re.compile(rb"([^;\n]*);([^;\n]*);\d+;((?:input_\d+:[^;\n]*;)*)\s*")
 _INPUT = re.compile(rb":([^;]*);")
 _SHAPE = re.compile(rb"\[(?:-?\d{1,18}(?:, ?-?\d{1,18})*)?\]")
 _MOST_MS = 1e9
-"""12 days; a call takes no longer."""
+"""12 days: no call takes longer."""
 
 Inputs = tuple[Shape, ...]
 
@@ -48,7 +48,7 @@ class Calls:
     times: array[int] = field(default_factory=lambda: array("q"))
 
     def sort(self) -> None:
-        """Put the calls in order; those of several threads may not be."""
+        """Sort the calls by time: those of several threads may not be in order."""
         if any(map(gt, self.starts, islice(self.starts, 1, None))):
             order = sorted(range(len(self.starts)), key=self.starts.__getitem__)
             self.starts = array("q", map(self.starts.__getitem__, order))
@@ -95,7 +95,7 @@ def read_calls(session: common.Session, place: Place) -> list[Calls]:
 
 
 def _lines(session: common.Session, place: Place, content: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each line, where it begins and where it ends; of a cut one, where its last call ends."""
+    """Yield the number of each line, where it begins and where it ends; of a cut line, where its last call ends."""
     at = number = 0
     while at < len(content):
         number += 1
@@ -143,7 +143,7 @@ def _broken(place: Place, number: int, found: bytes, expected: str) -> TraceErro
 
 
 def records_of(session: common.Session, ops: list[Calls]) -> list[SavedOp]:
-    """Return the records of *ops*, by input shapes where they are known, in the order of their first calls."""
+    """Return the records of *ops* in the order of their first calls: one for each input shape that is known."""
     launches = session.file("cpu_framework_{}.txt")
     shapes = _inputs(session, launches, ops) if launches else {}
     firsts: list[tuple[int, SavedOp]] = []
@@ -163,7 +163,8 @@ def records_of(session: common.Session, ops: list[Calls]) -> list[SavedOp]:
 def _inputs(session: common.Session, place: Place, ops: list[Calls]) -> dict[int, list[Inputs]]:
     """Return the input shapes of each call, by the index of the op, where they are known.
 
-    A launch has the last part of the op's name only. Ops that share it take its launches in the order of their calls.
+    A launch only has the last part of the op's name. Ops with the same last part share its launches: the first launch
+    belongs to the first call of any of them, and so on.
     """
     launched = _launches(session, place)
     if not place.size:
@@ -190,7 +191,7 @@ def _inputs(session: common.Session, place: Place, ops: list[Calls]) -> dict[int
 
 
 def _launches(session: common.Session, place: Place) -> dict[str, list[Inputs]]:
-    """Return the input shapes of each launch, in order, by the last part of the op's name; equal ones are identical."""
+    """Return the input shapes of each launch, in order, by the last part of the name; equal ones are one object."""
     launched: dict[str, list[Inputs]] = {}
     seen: dict[bytes, tuple[str, Inputs]] = {}
     alike: dict[Inputs, Inputs] = {}

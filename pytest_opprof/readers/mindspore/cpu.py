@@ -1,22 +1,22 @@
-"""MindSpore's profiler on the CPU. `mindspore_folder` says where the files are.
+"""MindSpore's profiler on the CPU. `folder` says where the files are.
 
 ============================== ========================================================================================
 cpu_op_execute_timestamp_0.txt ``full_op_name;HostCpuOps;start,duration,thread start,duration,thread ...``: each call;
                                start in ns, duration in ms, a float32 with 6 significant digits
 cpu_framework_0.txt            ``op_type;op_name;graph_id;input_1:[4, 3, 8, 8];input_2:NoShape;``: each launch, in
-                               order. op_name is the last part of the full name; both are empty for an op that PyNative
-                               launched by its short way (Cast, MatMul, ReLU), whose shapes are not known. NoShape is an
-                               input that is no tensor: left out
-cpu_op_detail_info_0.csv       calls and total (ms) by full name: a cross-check, or what is read in place of the calls
-cpu_op_type_info_0.csv         the same by op type, in ms though the header does not say it: a cross-check. Its
+                               order. op_name is the last part of the full name. Name and type are empty for ops that
+                               PyNative launches on its short path (Cast, MatMul, ReLU): their shapes are not known.
+                               NoShape is an input that is no tensor: left out
+cpu_op_detail_info_0.csv       calls and total (ms) by full name: a cross-check, or read where the calls are missing
+cpu_op_type_info_0.csv         the same by op type, in ms though the header does not say so: a cross-check. Its
                                ``execution_frequency(per-step)`` is not per step, and is never read
-cpu_ms_memory_record_0.txt     timestamp (ns), bytes allocated. Repeats the records of the earlier sessions of the
-                               process: only those from the first op's start to the last one's end count
+cpu_ms_memory_record_0.txt     timestamp (ns), bytes allocated. It repeats the records of the earlier sessions of the
+                               process: only those between the start of the first op and the end of the last are read
 ============================== ========================================================================================
 
-The op type is the last part of the full name without ``-op12``. An op whose calls had different input shapes is one
-record for each. The files know no steps. Not read: ``cpu_timeline_*.json`` of 2.0, which add up all sessions of a
-process, and ``trace_view.json``, which repeats the calls.
+The op type is the last part of the full name without ``-op12``. An op has a record for each of its input shapes. The
+files have no steps. Not read: ``cpu_timeline_*.json`` of 2.0, which add up all sessions of a process, and
+``trace_view.json``, which repeats the calls.
 
 Seen: recordings of 2.0.0, 2.7.0 and 2.10.0, graph and PyNative mode.
 """
@@ -39,7 +39,7 @@ TITLE = "MindSpore on the CPU"
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the folder holds CPU ops and none of an accelerator, or is of a session in which nothing ran."""
+    """Tell whether the folder holds CPU ops and no ops of an accelerator, or a session in which nothing ran."""
     if not place.is_folder or common.is_newer(place):
         return False
     if common.home_of(place, common.CPU_FILES):
@@ -48,7 +48,7 @@ def recognises(place: Place) -> bool:
 
 
 def ranks(place: Place) -> list[int] | list[None]:
-    """Return the ranks whose files are here; of a session in which nothing ran, None."""
+    """Return the ranks whose files are here; [None] for a session in which nothing ran."""
     return common.ranks_of(place, common.CPU_FILES) or [None]
 
 
@@ -92,7 +92,7 @@ def host_records(session: common.Session) -> list[SavedOp]:
 
 
 def _is_of_an_empty_session(place: Place) -> bool:
-    """Tell whether nothing but MindSpore's own log is in a folder that it made."""
+    """Tell whether a folder that MindSpore made holds only its own log."""
     if not place.path.name.endswith("_ascend_ms"):
         return False
     children = {child.path.name: child for child in place.children()}
@@ -102,7 +102,7 @@ def _is_of_an_empty_session(place: Place) -> bool:
 
 
 def _details(session: common.Session, place: Place) -> list[SavedOp]:
-    """Return the ops as the table of ops has them."""
+    """Return the ops of the table by full name."""
     table = tables.table(place, {})
     columns = ("full op name", "op type", "op occurrences", "op total time")
     table.require(*columns)

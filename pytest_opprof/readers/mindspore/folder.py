@@ -1,8 +1,8 @@
-"""What the three formats of MindSpore have in common: a folder of small files, one set a rank, that repeat each other.
+"""What the three formats of MindSpore share: a folder with a set of small files for each rank, which repeat each other.
 
-`mindspore` reads the ops that ran on a CPU, `mindspore_gpu` and `mindspore_ascend` those on an accelerator. MindSpore
-to 2.4 writes into ``<output_path>/profiler/``, 2.5 and later into ``<host>_<pid>_<time>_ascend_ms/FRAMEWORK/`` (on a
-CPU too). The number at the end of each name, ``cpu_op_detail_info_0.csv``, is the rank.
+`cpu` reads the ops that ran on a CPU, `gpu` and `ascend` those on an accelerator. MindSpore up to 2.4 writes into
+``<output_path>/profiler/``, 2.5 and later into ``<host>_<pid>_<time>_ascend_ms/FRAMEWORK/`` (on a CPU too). The number
+at the end of each name, ``cpu_op_detail_info_0.csv``, is the rank.
 
 ``profiler_info_0.json`` (2.0, after ``analyse()``) has ``ms_version`` and ``context_mode``.
 """
@@ -29,7 +29,7 @@ MOST_OPS = 200_000
 CPU_FILES = ("cpu_op_execute_timestamp", "cpu_op_detail_info")
 GPU_FILES = ("gpu_op_detail_info", "gpu_op_type_info")
 ASCEND_FILES = ("aicore_intermediate",)
-"""What the names of the files of each format begin with."""
+"""The names of the files of each format begin with these."""
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 _FOLDERS = ("FRAMEWORK", "profiler")
@@ -37,9 +37,9 @@ _RANK = re.compile(r"_(\d{1,9})(?:_detail|_type)?\.(?:csv|txt)$")
 _NUMBER = re.compile(r"-op\d+$")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _FLOAT32 = 6e-8
-"""MindSpore adds up times in float32 (its OpInfo): each addition may lose this share."""
+"""MindSpore adds up times in float32 (its OpInfo): each addition may lose this share of the sum."""
 _DIGITS = 1.1e-5
-"""What is lost by writing a sum and its parts with 6 significant digits."""
+"""The share that is lost by writing a sum and its parts with 6 significant digits."""
 _MOST_LISTED = 5
 NOTHING_RAN = (
     "holds no op. MindSpore writes no file at all when nothing ran while it recorded, or when it was killed:"
@@ -52,7 +52,7 @@ Sums = Mapping[str, tuple[int, "float | None"]]
 
 @dataclass
 class Session:
-    """The files of one rank, and what is to be said about them."""
+    """The files of one rank, and the remarks on them."""
 
     home: Place
     rank: int
@@ -64,22 +64,22 @@ class Session:
         self.untimed = Untimed(self.partial)
 
     def file(self, name: str) -> Place | None:
-        """Return the file *name*, which has ``{}`` for the rank; None if it is not there."""
+        """Return the file *name*, in which ``{}`` stands for the rank; None if it is not there."""
         found = self.home.file(name.format(self.rank))
         return found if found.path.is_file() else None
 
     def rows(self, table: tables.Table, *columns: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield the number and the cells of each row; of a table that is cut, those before, if that is allowed."""
+        """Yield the number and the cells of each row. With ``--partial``, a cut table gives its complete rows."""
         for number, cells in enumerate(table.rows(*columns, remarks=self.remarks if self.partial else None), 2):
             if number > MOST_OPS:
                 raise TraceError(f"{table.place}: has more than {MOST_OPS} rows, which no profile of MindSpore has")
             yield number, cells
 
     def nanoseconds(self, table: tables.Table, row: int, column: str, cell: str, calls: int = 1) -> int | None:
-        """Return the time of *calls*, one of which takes what a cell says; None where there is no such column.
+        """Return the time of *calls*, of which each takes the time in *cell*; None where there is no such column.
 
-        In the unit of the header, or in ms, where MindSpore leaves it out. Read in part, None for a cell without a time
-        as well.
+        The unit is that of the header; ms where MindSpore leaves it out. With ``--partial``, None for a cell without a
+        time too.
         """
         if column not in table.columns:
             return None
@@ -87,18 +87,18 @@ class Session:
         return None if value != value else round(value * _NS.get(table.unit(column), _NS["ms"]) * calls)
 
     def cut(self, place: Place, what: str) -> None:
-        """Take note of a file that ends too early. Raises TraceError unless that is allowed."""
+        """Remark that a file ends too early. Raises TraceError without ``--partial``."""
         if not self.partial:
             raise TraceError(f"{place}: is cut in {what}; was it copied whole? --partial reads what is before it")
         self.remarks.append(f"{place.path.name} is cut in {what}, the end of which is left out")
 
     def require_rows(self, detail: Place, records: list[SavedOp], types: Place, told: list[SavedOp]) -> None:
-        """Raise TraceError where the table of ops is empty and that of types is not: it does not stand for it."""
+        """Raise TraceError where the table of ops is empty but that of types is not, which could not replace it."""
         if told and not records:
             raise TraceError(f"{detail}: has no rows, but {types.path.name} has; was it copied whole?")
 
     def check(self, what: str, told: Sums, found: Sums) -> None:
-        """Remark each op of which the file *what* tells something else than was *found*."""
+        """Remark on each op for which the file *what* has other calls or times (*told*) than were *found*."""
         lines = [line for op in {**told, **found} if (line := _difference(op, told.get(op), found.get(op)))]
         if lines:
             more = [f"{len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
@@ -112,7 +112,7 @@ class Session:
         peak_memory: int | None = None,
         inferred_types: bool = False,
     ) -> SavedProfile:
-        """Return the profile. Raises TraceError when it has no op."""
+        """Return the profile. Raises TraceError where it has no ops."""
         if not records:
             raise TraceError(f"{self.home}: {NOTHING_RAN}")
         version, mode = _info(self)
@@ -128,26 +128,26 @@ class Session:
 
 
 def is_newer(place: Place) -> bool:
-    """Tell whether the folder has what MindSpore 2.5 and later write on Ascend, which `ascend` reads."""
+    """Tell whether MindSpore 2.5 or later wrote the folder on Ascend: the package `ascend` reads it."""
     output = place.file(OUTPUT)
     return any(output.files(pattern) for pattern in ("kernel_details*.csv", "op_statistic*.csv", "*.db"))
 
 
 def home_of(place: Place, stems: Iterable[str]) -> Place | None:
-    """Return which of the folder and its FRAMEWORK and profiler holds files whose names begin with one of *stems*."""
+    """Return the folder with files whose names begin with one of *stems*: *place*, its FRAMEWORK or its profiler."""
     folders = [place, *map(place.file, _FOLDERS)] if place.is_folder else []
     return next((folder for folder in folders if any(_files(folder, stem) for stem in stems)), None)
 
 
 def ranks_of(place: Place, stems: Iterable[str]) -> list[int]:
-    """Return the ranks of which there are such files."""
+    """Return the ranks that have files whose names begin with one of *stems*."""
     home = home_of(place, stems)
     names = [file.path.name for stem in stems for file in _files(home, stem)] if home else []
     return sorted({int(match[1]) for match in map(_RANK.search, names) if match})
 
 
 def open_session(place: Place, stems: Iterable[str], options: Options) -> Session:
-    """Return the files of the rank that is asked for. Raises TraceError, also when none is asked for of several."""
+    """Return the files of the rank in *options*. Raises TraceError for no files, and for several ranks without it."""
     found = ranks_of(place, stems)
     home = home_of(place, stems)
     if home is None or not found:
@@ -179,7 +179,7 @@ def count(table: tables.Table, row: int, column: str, cell: str) -> int:
 
 
 def sums(records: Iterable[SavedOp | SavedKernel], by: str, of: str = "device_ns") -> Sums:
-    """Return calls and ns, the field *of*, of *records* by their field *by*."""
+    """Return the calls of *records*, and their times (the field *of*), by their field *by*."""
     added: dict[str, tuple[int, float | None]] = {}
     for record in records:
         calls, total = added.get(getattr(record, by), (0, 0))

@@ -1,18 +1,18 @@
-"""MindSpore's profiler on a GPU. `mindspore_folder` says where the files are.
+"""MindSpore's profiler on a GPU. `folder` says where the files are.
 
 ======================== ===============================================================================================
 gpu_op_detail_info_0.csv by op: ``op_type``, ``op_full_name``, ``op_occurrences``, ``op_total_time(us)`` (the host, from
-                         launch to return: with ``sync_enable=True`` until the device is done),
+                         launch to return; with ``sync_enable=True`` until the device is done),
                          ``cuda_activity_cost_time(us)`` and ``cuda_activity_call_count`` (the device)
-gpu_op_type_info_0.csv   by op type: ``type_occurrences``, ``total_time(us)`` (the host): a cross-check, or what is read
-                         without the first
+gpu_op_type_info_0.csv   by op type: ``type_occurrences``, ``total_time(us)`` (the host): a cross-check, or read where
+                         the first is missing
 gpu_activity_data_0.csv  by kernel: ``name``, ``op_full_name`` (what launched it), ``stream_id``, ``occurrences``,
                          ``total_duration(us)``: the kernels, and a cross-check of the device times
-cpu_*                    ops that ran on the CPU: host times, see `mindspore`
+cpu_*                    ops that ran on the CPU: host times, see `cpu`
 ======================== ===============================================================================================
 
 No recording was at hand: the columns are those of MindSpore's source (data_saver.h, gpu_data_saver.h), 2.0 to 2.10. The
-files know neither steps, nor shapes, nor the model of the GPU.
+files have neither steps nor shapes, nor the model of the GPU.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def _details(session: common.Session, place: Place, kernels: list[SavedKernel] | None) -> list[SavedOp]:
-    """Return the ops. What the kernels say otherwise is remarked."""
+    """Return the ops, and remark where the kernels disagree with them."""
     table = tables.table(place, {})
     op = ("op full name", "op type", "op occurrences", "op total time")
     columns = (*op, "cuda activity cost time", "cuda activity call count")
@@ -99,7 +99,7 @@ def _types(session: common.Session, place: Place) -> list[SavedOp]:
 
 
 def _kernels(session: common.Session, place: Place) -> list[SavedKernel]:
-    """Return the kernels; those that differ in their grid only are one."""
+    """Return the kernels; those that differ only in their grid are one."""
     table = tables.table(place, {})
     columns = ("name", "op full name", "stream id", "occurrences", "total duration")
     table.require(*columns)

@@ -1,14 +1,14 @@
-"""ONNX models: how many ops of which kind the graph has, without a run. The ``onnx`` package is not needed.
+"""ONNX models: how many ops of which type the graph has, without running it. The ``onnx`` package is not needed.
 
 A protobuf, ``ModelProto``: ir_version 1, producer_name 2, graph 7, functions 25. ``GraphProto``: node 1, initializer 5,
 input 11, output 12, value_info 13. ``NodeProto``: input 1, output 2, name 3, op_type 4, attribute 5 (its integer: 3,
 its graphs: 6 and 11), domain 7, overload 8. ``FunctionProto``: name 1, node 7, domain 10, overload 13.
 
-The nodes in a branch of If, in the body of Loop or Scan count once; those in a function of the model as often as it is
-called, instead of the call. Constant is a node like others. The type is op_type, with the domain before it where that
-is neither ONNX's nor ONNX Runtime's. Dtypes and shapes are those that the model states (inputs, outputs, value_info,
+The nodes in a branch of If, in the body of Loop or Scan count once. The nodes in a function of the model count as often
+as it is called; the call itself does not count. Constant is a node like others. The type is op_type; behind its domain,
+where that is neither ONNX's nor ONNX Runtime's. Dtypes and shapes are those in the model (inputs, outputs, value_info,
 initializers; the ``to`` of a Cast). Weights are skipped: the file is mapped, not read.
-Seen: onnx 1.23.2, IR 9 and 10, with functions and subgraphs; made by hand, 2 GB of weights.
+Seen: onnx 1.23.2, IR 9 and 10, with functions and subgraphs, and a model made by hand with 2 GB of weights.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _DTYPES = dict(
 
 
 class _Value(NamedTuple):
-    """What the model says about a tensor."""
+    """The dtype and shape of a tensor, as the model has them."""
 
     dtype: str
     shape: Shape | None
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins with fields of a model, among them a version and a graph."""
+    """Tell whether the file begins with fields of a model, among them a version and a graph."""
     found: dict[int, int] = {}
     try:
         for field in fields(place.head, 0, len(place.head), cut=True):
@@ -62,7 +62,7 @@ def recognises(place: Place) -> bool:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it. Raises TraceError. Takes the memory of the ops, at most `MOST_OPS`, and of the names of tensors."""
+    """Return the ops. Takes memory for these, at most `MOST_OPS`, and for names of tensors. Raises TraceError."""
     with content(place) as data:
         model = _Model(data)
         try:
@@ -95,7 +95,7 @@ class _Model:
             elif (field.number, field.wire) == (25, BYTES):
                 self._values.clear()
                 self._function(field)
-        # A node of the name of a function is a call of it.
+        # A node with the name of a function is a call of it.
         for function in self.functions.values():
             kept = [record for record in function.records if record.id not in self.functions]
             function.called.update(record.id for record in function.records if record.id in self.functions)
@@ -162,7 +162,7 @@ class _Model:
         )
 
     def _attribute(self, function: Function, message: Field, depth: int) -> str | None:
-        """Count the nodes of the attribute's graphs; return the dtype it names, if it is a ``to``."""
+        """Count the nodes of the attribute's graphs; return the dtype of the attribute ``to``, None for others."""
         name, number = "", 0
         for field in self._all(message.start, message.end):
             if field.number == 1:
@@ -215,7 +215,7 @@ class _Model:
         self._values[name] = _Value(dtype, shape)
 
     def _known(self, names: list[str]) -> list[_Value]:
-        """Return what is known of those tensors, if it is of all; an input that is left out has no name."""
+        """Return dtype and shape of these tensors if all are known, else []. An input that is left out has no name."""
         return [self._values[name] for name in names if name in self._values] if self._are_known(names) else []
 
     def _are_known(self, names: list[str]) -> bool:

@@ -1,18 +1,18 @@
 """ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling`, Chrome trace events in a bare array.
 
-Times are whole us: a node that takes less than one shows 0 or 1, so compare counts of small nodes, not their times.
+Times are whole us: a node that takes less than one has 0 or 1, so compare counts of small nodes, not their times.
 
-- ``cat`` Node, ``name`` ``<node>_kernel_time``: one run of a node; ``args``: ``op_name``, ``provider``, ``node_index``,
-  ``input_type_shape`` and ``output_type_shape`` (``[{"float": [32, 64]}]``), ``activation_size``, ``parameter_size``
-  and ``output_size`` (bytes, as texts), ``mem_in_use_peak``. Old versions also wrote ``_fence_before`` and
-  ``_fence_after``: no nodes.
+- ``cat`` Node, ``name`` ``<node>_kernel_time``: one execution of a node; ``args``: ``op_name``, ``provider``,
+  ``node_index``, ``input_type_shape`` and ``output_type_shape`` (``[{"float": [32, 64]}]``), ``activation_size``,
+  ``parameter_size`` and ``output_size`` (bytes, as texts), ``mem_in_use_peak``. Old versions also wrote
+  ``_fence_before`` and ``_fence_after``, which are no nodes.
 - ``cat`` Session, ``name`` ``model_run``: one call of ``run``, a step.
 - ``cat`` Kernel (builds with CUDA or ROCm profiling): a kernel of the Node event before it; ``args``: ``op_name``.
 
-A node of a provider that only launches (`_ASYNCHRONOUS`) took its time on the host; its kernels' is the device's.
-The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are depends on the graph
-optimisation level, which is not in the file, nor is the version. Seen: 1.31.1, CPU. Kernels after ONNX Runtime's
-source and documentation, not seen.
+Where a provider only launches kernels (`_ASYNCHRONOUS`), the time of a node is host time, and that of its kernels is
+device time. The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are depends on
+the graph optimisation level; neither that nor the version is in the file. Seen: 1.31.1, CPU. Kernels were not seen:
+they are read after ONNX Runtime's source and documentation.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _SESSION = frozenset(["session_initialization", "model_run", "SequentialExecutor
 _SUFFIX = "_kernel_time"
 _NO_NODES = ("_fence_before", "_fence_after")
 _MOST_EVENTS = 1_000_000
-"""Where ONNX Runtime stops recording."""
+"""The number of events at which ONNX Runtime stops recording."""
 _MOST_STEPPED = 200_000
-"""Node events up to which each run is a step of its own; a record takes 0.5 KB."""
+"""With more node events, all calls of ``run`` are one step: a record takes 0.5 KB."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it is an array with events of a session, or of nodes with a provider."""
+    """Tell whether the file is an array with events of a session, or of nodes with a provider."""
     begin = head(place)
     return begin is not None and begin.bare and any(map(_is_ours, begin.events))
 
@@ -63,7 +63,7 @@ def _is_ours(event: dict[str, Any]) -> bool:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it; takes 250 bytes a node event beside the records. Raises TraceError."""
+    """Return the nodes. Takes 250 bytes a node event and the memory of the records. Raises TraceError."""
     remarks: list[str] = []
     events = _Events()
     try:
@@ -91,7 +91,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 class _Node(NamedTuple):
-    """A node, as far as two runs of it are alike."""
+    """A node with one signature: executions that have all of this in common are one record."""
 
     name: str
     type: str
@@ -110,7 +110,7 @@ class _Run(NamedTuple):
 
 @dataclass
 class _Events:
-    """The runs of nodes, in columns."""
+    """The executions of nodes, in columns, and the calls of ``run``."""
 
     nodes: dict[_Node, int] = field(default_factory=dict)
     which: array[int] = field(default_factory=lambda: array("q"))
@@ -119,7 +119,7 @@ class _Events:
     durations: array[int] = field(default_factory=lambda: array("q"))
     runs: list[_Run] = field(default_factory=list)
     kernels: list[tuple[str, str, int, int]] = field(default_factory=list)
-    """Name, op, ns, and which of the node events it belongs to (-1: none)."""
+    """Name, op, ns, and the index of the node event it belongs to (-1: none)."""
     peak: int = 0
     total: int = 0
 
@@ -166,7 +166,7 @@ def _size(written: str | int) -> int | None:
 
 
 class _Steps:
-    """Which run of the session each event was in."""
+    """The steps: which call of ``run`` each node event belongs to."""
 
     def __init__(self, events: _Events) -> None:
         self._runs = sorted(events.runs) if len(events.which) <= _MOST_STEPPED else []
@@ -181,9 +181,9 @@ class _Steps:
             self.labels = (*self.labels, OUTSIDE)
 
     def _step(self, start: int, thread: int) -> int:
-        """Return the run around it: of its own thread if that runs sessions, of any if it is one of a pool.
+        """Return the call of ``run`` around a node event; the number of calls where there is none.
 
-        What is in none has the number behind the last.
+        A thread that calls ``run`` has its own calls; the node of a thread of a pool may belong to any call.
         """
         if not self._runs:
             return 0
@@ -195,7 +195,7 @@ class _Steps:
 
 
 def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[SavedOp]:
-    """Yield the runs of each node in each step together, in the order of the file."""
+    """Yield a record for each node in each step, in the order of the file."""
     of_kernels: defaultdict[int, int] = defaultdict(int)
     for *_, duration, event in events.kernels:
         of_kernels[event] += duration
@@ -235,7 +235,7 @@ def _record(node: _Node) -> SavedOp:
 
 
 def _described(text: bytes) -> tuple[tuple[str, ...], tuple[Shape, ...] | None]:
-    """Return the dtypes and shapes in ``[{"float":[32,64]}]``; an input that is left out has none."""
+    """Return the dtypes and shapes in ``[{"float":[32,64]}]``, without inputs that are left out."""
     import msgspec
 
     try:
@@ -256,9 +256,9 @@ def _kernels(events: _Events, steps: _Steps) -> Iterator[SavedKernel]:
 
 def _remarks(events: _Events) -> Iterator[str]:
     if events.total >= _MOST_EVENTS:
-        yield f"{events.total} events: ONNX Runtime stops recording at {_MOST_EVENTS}, what came later is not here"
+        yield f"{events.total} events: ONNX Runtime stops recording at {_MOST_EVENTS}; later ones are not in the file"
     if len(events.which) > _MOST_STEPPED and len(events.runs) > 1:
-        yield f"{len(events.runs)} runs, shown as one: more than {_MOST_STEPPED} events of nodes"
+        yield f"{len(events.runs)} calls of run() are shown as one step: more than {_MOST_STEPPED} events of nodes"
 
 
 def _device(events: _Events) -> str:

@@ -1,1 +1,1 @@
-"""PyTorch: Kineto's traces and execution traces."""
+"""Profiles of PyTorch: traces of its profiler (Kineto), and execution traces."""

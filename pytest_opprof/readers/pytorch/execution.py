@@ -6,9 +6,9 @@ calls begin), ``name``, ``ctrl_deps`` (the id of the call around it), ``inputs``
 ``attrs``, among them ``scope`` (7: a range of `record_function`) and ``seq_id`` (autograd's number, or -1). In schema
 1.0 ``parent``, ``inputs``, ``input_shapes``, ``input_types``, ``scope`` and ``seq_id`` stand in the node itself.
 
-It says what ran, on what and in which call, not how long: ops have counts, dtypes and shapes, and no times. They count
-as in the profiler's trace of the same run (`torch`); a copy between devices is told by the devices of its tensors.
-Kernels are not in it. Seen: PyTorch 2.13, CPU. Schema 1.0 and devices after PyTorch's source, not seen.
+Ops have counts, dtypes and shapes, but no times. They count as in the profiler's trace of the same program (`kineto`);
+a copy is one between devices if its tensors are on different devices. Kernels are not in the file. Seen: PyTorch 2.13,
+CPU. Schema 1.0 and devices were not seen: they are read after PyTorch's source.
 
 Memory: twice the file, which is limited to 512 MiB (500,000 calls).
 """
@@ -27,10 +27,10 @@ from ...profile.environment import Environment
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place
+from .calls import Call
 
 if TYPE_CHECKING:
     from .execution_json import Node
-    from .kineto_events import Call
 
 TITLE = "PyTorch execution trace (Chakra)"
 MOST_BYTES = 512 << 20
@@ -39,12 +39,12 @@ _USER_SCOPE = 7
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins as an execution trace does."""
+    """Tell whether the file begins as an execution trace does."""
     return _BEGIN.match(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it. Raises TraceError."""
+    """Return the ops. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .execution_json import decoded
 
@@ -53,19 +53,17 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
-    from .kineto_events import Call
-
     steps = [(node.id, match[1]) for node in nodes if (match := STEP.fullmatch(node.name))]
     begins = [begin for begin, _ in steps]
     log = logged(node.name for node in nodes)
     calls: dict[Call, Call] = {}
-    """Those that are alike are one, which finds out once what it is."""
+    """One object for all calls that are alike, so that their meaning is found once."""
     ops: list[tuple[Node, Call]] = []
     index_of: dict[int, int] = {}
-    """The op that a node is, or that is around it; -1 for none."""
+    """The index of the op that a node is, or of the op around it; -1 for none."""
     parents: list[int] = []
     compiling: dict[int, Around] = {}
-    """What lies around those inside a node that compiles, and inside all of these."""
+    """For a node inside which torch.compile works: what lies around the nodes inside it."""
     for node in nodes:
         index_of[node.id] = index_of.get(node.parent, NOBODY)
         category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
@@ -101,12 +99,12 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
 
 
 def _meaning(node: Node, call: Call) -> Meaning:
-    """Return what the call counts as."""
+    """Return the op that the call counts as."""
     if call.is_copy and len(devices := node.devices()) == 2 and devices[0] != devices[1]:
         to, from_ = ("H" if device == "cpu" else "D" for device in devices)
         return meaning(f"Memcpy{from_}to{to}")
     found = call.meaning
-    assert found is not None  # of an op
+    assert found is not None  # only ops come here, and they have one
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is wanted of an execution trace, as msgspec types; imported only when one is read."""
+"""The fields of an execution trace that are read, as msgspec types. Imported only when such a file is read."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
 
     @property
     def parent(self) -> int:
-        """The call around this one."""
+        """The id of the call around this one."""
         return self.ctrl_deps or self.own_parent
 
     @property
     def scope(self) -> int:
-        """What kind of call it is."""
+        """The kind of the call: 7 is `record_function`."""
         return self._attribute("scope", self.own_scope)
 
     @property
@@ -73,7 +73,7 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
         return shapes, _TENSOR.sub(rb'"\1"', _LIST.sub(b'"TensorList"', types))
 
     def devices(self) -> list[str]:
-        """Return the device of each input that is a tensor, without its number, of the first two inputs."""
+        """Return the devices, without their numbers, of those of the first two inputs that are tensors."""
         if not bytes(self.inputs).startswith(b"{"):
             return []
         values = json.decode(json.decode(self.inputs, type=_Inputs).values, type=list[Any])
@@ -86,7 +86,7 @@ class _Document(Struct, gc=False):
 
 @contextmanager
 def decoded(place: Place, most: int) -> Iterator[list[Node]]:
-    """Give the nodes; what they hold is decoded as it is asked for. What is wrong is raised as TraceError."""
+    """Give the nodes; what they hold is decoded on demand. Any error is raised as TraceError, also a later one."""
     content = place.read(most)
     try:
         yield json.decode(content, type=_Document).nodes

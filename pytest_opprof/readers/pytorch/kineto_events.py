@@ -1,29 +1,25 @@
-"""The events of a Kineto trace, packed: what `kineto` makes records of, and where its format is described.
+"""The events and steps of a Kineto trace, in columns. `kineto` describes the format.
 
-A million events are 30 MB of columns; as objects they would be ten times as much.
+A million events take 30 MB; as objects they would take ten times as much.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
-from ...ops import vocabulary
-from ...ops.dtypes import of_pytorch_event
-from ...ops.names import Meaning
-from ...ops.pytorch_events import Role, logged, meaning_as, role
-from ...profile.op_key import Shape
+from ...ops.pytorch_events import STEP, logged
+from .calls import Call
 from .rows import Rows
 
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
@@ -34,16 +30,15 @@ _KINDS = {
     **dict.fromkeys(["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"], _ACTIVITY),
     **dict.fromkeys(["", "cpu_instant_event"], _INSTANT),
 }
-"""What the categories mean; others (arrows from launch to kernel, Python functions, overhead) are passed over."""
+"""The kind of each category. Others (arrows from launch to kernel, Python functions, overhead) are passed over."""
 _STARTS_NOTHING = re.compile(
     r"(?:cuda|cu|hip)(?:Event(?:Query|Record)|Occupancy|PeekAtLastError|\w*Get|\w*IsCapturing)"
 )
-"""Calls of the driver that no kernel comes from: nine in ten of some files."""
-_COPIES = frozenset(vocabulary.CASTS["torch"].split())
+"""Calls of the driver that launch nothing: in some files nine in ten."""
 
 
 class Arguments(Struct, gc=False, frozen=True):
-    """What is wanted of ``args``. The shapes stay JSON, since only few of a million differ."""
+    """The ``args`` that are read. Shapes stay JSON: of a million only few differ."""
 
     serial: int = named(name="External id", default=0)
     correlation: int = 0
@@ -60,7 +55,7 @@ class Arguments(Struct, gc=False, frozen=True):
 
 
 class Event(Struct, gc=False, tag_field="ph", tag="X"):
-    """Times are us. The fields are in the order of the files, in which they are found fastest."""
+    """An event; times are us. The fields have the order of the files, in which they are decoded fastest."""
 
     cat: str = ""
     name: str = ""
@@ -72,13 +67,13 @@ class Event(Struct, gc=False, tag_field="ph", tag="X"):
 
 
 class ExactEvent(Event, gc=False, tag="X"):
-    """For times whose digits a float does not hold; it takes three times as long."""
+    """An event with a time that a float does not hold. Decoding takes three times as long."""
 
     ts: Decimal = Decimal("inf")  # type: ignore[assignment]
 
 
 class PassedOver(Struct, gc=False, tag_field="ph"):
-    """An arrow or a name: four events in ten, of which nothing is decoded."""
+    """An arrow or a name: four events in ten. Nothing of them is decoded."""
 
     cat: ClassVar[str] = "passed over"
 
@@ -87,81 +82,11 @@ OTHERS = (
     *(defstruct(f"PassedOver_{phase}", [], bases=(PassedOver,), tag=phase, gc=False) for phase in "stfM"),
     *(defstruct(f"Event_{phase}", [], bases=(Event,), tag=phase, gc=False) for phase in "iIBECbneSTpFPNODVvRc"),
 )
-"""Events of other phases (``ph``)."""
-
-
-class Tensors(NamedTuple):
-    """What the tensors of a call are; fields as those of `SavedOp`."""
-
-    input_shapes: tuple[Shape, ...] | None = None
-    output_shapes: tuple[Shape, ...] | None = None
-    input_dtypes: tuple[str, ...] = ()
-    output_dtypes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Call:
-    """Calls that are alike."""
-
-    name: str
-    category: str
-    dims: bytes
-    """``Input Dims`` as it stands in the file."""
-    types: bytes
-    numbered: bool
-    """Whether autograd gave them sequence numbers."""
-    logged: Collection[str] = field(compare=False)
-    """What torch.compile has in its log, of all that was recorded."""
-
-    @cached_property
-    def is_copy(self) -> bool:
-        """Whether it is an op that is a cast when its two dtypes differ."""
-        return self.name in _COPIES
-
-    @cached_property
-    def tensors(self) -> tuple[tuple[Shape | None, str], ...]:
-        """The shape and dtype of each input that is a tensor, those in lists included; "" is not known."""
-        found: list[tuple[Shape | None, str]] = []
-        for kind, shape in zip(_list(self.types), _list(self.dims)):
-            if kind == "TensorList" and isinstance(shape, list):
-                found += [(_shape(each), "") for each in shape]
-            elif isinstance(kind, str) and (dtype := of_pytorch_event(kind)):
-                found.append((_shape(shape), dtype))
-        return tuple(found)
-
-    @property
-    def inputs_and_outputs(self) -> Tensors:
-        """The shapes and dtypes that are known. A copy's first argument is where it goes."""
-        shapes, dtypes = zip(*self.tensors) if self.tensors else ((), ())
-        ends = 1 if self.is_copy and len(shapes) > 1 else 0
-        known = bool(self.types) and None not in shapes
-        return Tensors(
-            shapes[ends : 2 * ends or None] if known else None,
-            shapes[:ends] if known and ends else None,
-            dtypes[ends : 2 * ends or None],
-            dtypes[:ends],
-        )
-
-    @cached_property
-    def annotates(self) -> bool:
-        """Whether it is a `record_function`. In 2021 those had the category of ops; no op has a # in its name."""
-        return self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
-
-    @cached_property
-    def role(self) -> Role:
-        """What it is."""
-        return role(self.name, self.annotates, self.numbered, self.name in self.logged)
-
-    @cached_property
-    def meaning(self) -> Meaning | None:
-        """What it counts as; None for what is no op, as an annotation."""
-        if self.role in (Role.ANNOTATION, Role.COMPILES):
-            return None
-        return meaning_as(self.role, self.name, tuple(dtype for _, dtype in self.tensors[:2]) if self.is_copy else ())
+"""The types of events with another phase (``ph``)."""
 
 
 class Kernel(NamedTuple):
-    """What a device did, and where."""
+    """A kernel, copy or memset, and where it ran."""
 
     name: str
     category: str
@@ -170,38 +95,38 @@ class Kernel(NamedTuple):
 
 
 class Events:
-    """All that a file says, in ns since some whole microsecond."""
+    """All that is read of a file. Times are ns since the whole microsecond of the first event."""
 
     def __init__(self) -> None:
         self.threads: list[Rows] = []
-        """Of each: start, duration, serial and index of the call."""
+        """For each thread a row for each event: start, duration, serial, index of the call."""
         self.calls: list[Call] = []
         self.launches = Rows(5)
-        """Correlation, start, duration, thread and index of the name."""
+        """Calls of the driver: correlation, start, duration, thread, index of the name."""
         self.launch_names: list[str] = []
         self.activities = Rows(5)
-        """Correlation, start, duration, index of the kernel, and bytes (-1: not known)."""
+        """Work of the devices: correlation, start, duration, index of the kernel, bytes (-1: not known)."""
         self.kernels: list[Kernel] = []
         self.peaks: dict[int, int] = {}
-        """The most bytes that were allocated at once, by type of device (0 is the CPU)."""
+        """The most bytes that were allocated at once, by type of the device (0 is the CPU)."""
         self.allocations: defaultdict[tuple[int, int], Rows] = defaultdict(lambda: Rows(2))
-        """Time and bytes of each (freed: negative), by type and number of the device; where no total is given."""
+        """Time and bytes (negative: freed) by type and number of the device, for allocations without a total."""
         self.logged: set[str] = set()
-        """What torch.compile has in its log."""
+        """The names of events that torch.compile wrote into its own log."""
         self.timeless = 0
-        """Events left out because they have no duration, or a negative one."""
+        """Events that are left out because their duration is missing or negative."""
         self.first_timeless = ""
         self._base: float | None = None
         self._thread_numbers: dict[tuple[int | str, int | str], int] = {}
         self._call_numbers: dict[tuple[str, str, bytes], int] = {}
-        """By category, name and shapes."""
+        """By category, name, and JSON of shapes and dtypes."""
         self._launch_numbers: dict[str, int] = {}
-        """-1: of no interest."""
+        """-1 for calls that launch nothing."""
         self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
 
     def take(self, events: Iterable[Event]) -> None:
         """Add events. Raises OverflowError for one without a time, and for numbers beyond 64 bits."""
-        # One loop, with few calls: it runs a million times.
+        # One loop with few calls, since it is repeated a million times.
         kind_of, joined = _KINDS.get, b"".join
         calls, launch_numbers, kernel_numbers = self._call_numbers, self._launch_numbers, self._kernel_numbers
         threads: dict[int, list[int]] = defaultdict(list)
@@ -230,7 +155,7 @@ class Events:
                 self.first_timeless = self.first_timeless or f"{name[:80]!r} at {event.ts} us"
                 continue
             if base is None:
-                # Whole: what is left after the point is then exact.
+                # A whole number, so that differences to it are exact.
                 base = self._base = type(event.ts)(int(event.ts))
             start = round((event.ts - base) * 1000)
             duration = round(event.dur * 1000)
@@ -285,7 +210,7 @@ class Events:
             self.allocations[args.device_type, args.device_id].add((round(time * 1000), args.allocated))
 
     def add_up_allocations(self) -> bool:
-        """Find the peaks above the beginning where the file has no totals (2021); tell whether that was so."""
+        """Find the peaks where the file has no totals (2021), from zero at its beginning; tell whether it has none."""
         for (kind, _), rows in self.allocations.items():
             times, sizes = rows.columns()
             in_order = sorted(range(len(times)), key=times.__getitem__)
@@ -293,15 +218,43 @@ class Events:
             self.peaks[kind] = max(peak, self.peaks.get(kind, 0))
         return bool(self.allocations)
 
+    def busy_ns(self) -> int:
+        """Return how long the devices worked: activities that overlap on several streams count once."""
+        _, starts, durations, numbers, _ = self.activities.columns()
+        devices = [kernel.device for kernel in self.kernels]
+        until: dict[int | str, int] = {}
+        busy = 0
+        for index in sorted(range(len(starts)), key=starts.__getitem__):
+            start, device = starts[index], devices[numbers[index]]
+            end = start + durations[index]
+            before = until.get(device, start)
+            if end > before:
+                busy += end - (start if start > before else before)
+                until[device] = end
+        return busy
 
-def _list(text: bytes) -> list[Any]:
-    try:
-        value = json.loads(text or b"[]")
-    except (ValueError, RecursionError):
-        return []
-    return value if isinstance(value, list) else []
 
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a recording. What lies before the first belongs to it; what lies between two, to the earlier one."""
 
-def _shape(dims: object) -> Shape | None:
-    """Return the shape, or None where it is not one (symbolic dimensions)."""
-    return tuple(dims) if isinstance(dims, list) and all(type(size) is int for size in dims) else None
+    labels: tuple[str, ...]
+    starts: tuple[int, ...]
+    durations: tuple[int, ...]
+
+    @classmethod
+    def of(cls, events: Events) -> Steps:
+        """Find the steps among the annotations."""
+        labels = {number: match[1] for number, call in enumerate(events.calls) if (match := STEP.fullmatch(call.name))}
+        found: dict[str, tuple[int, int]] = {}
+        for thread in events.threads if labels else ():
+            for start, duration, _, call in zip(*thread.columns()):
+                if call in labels:
+                    found[labels[call]] = min((start, duration), found.get(labels[call], (start, duration)))
+        steps = sorted((start, label, duration) for label, (start, duration) in found.items())
+        starts, names, durations = zip(*steps) if steps else ((), (), ())
+        return cls(names, starts, durations)
+
+    def at(self, time: int) -> int:
+        """Return the index of the step at *time*."""
+        return max(bisect_right(self.starts, time) - 1, 0)

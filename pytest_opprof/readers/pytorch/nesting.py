@@ -1,7 +1,7 @@
-"""Events of threads to ops: which is inside which (by time), their self times, and which op each one counts as.
+"""Calls inside calls: which call is inside which (by time), their self times, and the op that each counts as.
 
 A profile of 10**6 events repeats a few trees of calls: `aten::linear` > `aten::t`, `aten::addmm`, again and again. What
-counts as what in a tree is decided once (`attribution.owners`); its occurrences are only added up.
+each call of a tree counts as is decided once (`attribution.owners`); the times of its occurrences are only added up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...profile.nesting import NEVER, innermost, nested
 from .rows import Rows, packed
 
 _MOST_UNPACKED = 1 << 12
-"""Numbers; packed they take a fifth of the memory."""
+"""Numbers in a list before it is packed; packed numbers take a fifth of the memory."""
 _LARGE = 1 << 8
 _ALONE = [NOBODY]
 
@@ -40,37 +40,43 @@ def _in_order(thread: Rows) -> Iterable[tuple[int, int, int]]:
 
 def _is_in_order(starts: array[int], serials: array[int]) -> bool:
     if all(map(lt, starts, islice(starts, 1, None))):
-        return True  # told in a quarter of the time
+        return True  # the common case, in a quarter of the time
     following = zip(starts, serials, islice(starts, 1, None), islice(serials, 1, None))
     return all(start < later or (start == later and serial < next_) for start, serial, later, next_ in following)
 
 
 @dataclass(eq=False)
 class Tree:
-    """An outermost call and all inside it; its occurrences in one step together."""
+    """An outermost call and the calls inside it: the *events* of the tree. It holds all its occurrences in one step."""
 
     step: int
     calls: Sequence[int]
-    """In order of time, each before those inside it."""
+    """The index of the call of each event, in order of time; each event comes before those inside it."""
     parents: Sequence[int]
-    """-1 for the outermost."""
+    """The event around each event; -1 for the outermost."""
     owners: Sequence[int]
-    """Which of them each counts as (`attribution.owners`); itself where it is no op."""
+    """The event that each event counts as (`attribution.owners`); itself where it is no op."""
+    homes: Sequence[int]
+    """The event in whose record each event is: itself; for annotations and repeats the nearest other event around."""
     nothing: set[int]
-    """Those that are no op."""
+    """The events that are no op."""
     repeats: dict[int, int]
-    """Events that are the only one inside one of their own name, and that one: PyTorch takes both for one call."""
+    """The event around, for an event with the same name that is alone in it: PyTorch takes both for one call."""
     first_ns: Sequence[int]
-    """When each began the first time."""
+    """When each event began for the first time."""
     occurrences: array[int]
-    """The self times of each event in one occurrence after the other."""
+    """The self times of all events, one occurrence after the other."""
     count: int = 0
     """The number of occurrences."""
     launched: array[int] | None = None
-    """The device time that each event launched in one occurrence after the other; None: nothing."""
+    """The device time that each event launched, laid out as *occurrences*; None: nothing was launched."""
+
+    def counted_call(self, event: int) -> int:
+        """Return the call that an event counts as."""
+        return self.calls[self.homes[self.owners[event]]]
 
     def took(self, event: int, occurrence: int, ns: int) -> None:
-        """Take *ns* from the self time of an event: something else that is no event of the tree had them."""
+        """Take *ns* off the self time of an event: they are the time of a call that is not in the tree."""
         self.occurrences[occurrence * len(self.calls) + event] -= ns
 
     def launch(self, event: int, occurrence: int, ns: int) -> None:
@@ -79,22 +85,22 @@ class Tree:
             self.launched = array("q", bytes(8 * len(self.occurrences)))
         self.launched[occurrence * len(self.calls) + event] += ns
 
-    def device_ns(self, homes: Sequence[int]) -> list[Sequence[int]]:
-        """Return the device time that each event launched, one for each occurrence, in the column of its home."""
+    def device_ns(self) -> list[Sequence[int]]:
+        """Return the device times of each event, one for each occurrence; a home has those of all its events."""
         launched = self.launched
         if launched is None:
             return [(0,) * self.count] * len(self.calls)
         columns: list[Sequence[int]] = [launched[event :: len(self.calls)] for event in range(len(self.calls))]
-        for event, home in enumerate(homes):
+        for event, home in enumerate(self.homes):
             if home != event:
                 columns[home] = list(map(add, columns[home], columns[event]))
         return columns
 
     def self_ns(self) -> list[Sequence[int]]:
-        """Return the self times of each event, one for each occurrence; those of repeats are in what they repeat."""
+        """Return the self times of each event, one for each occurrence; the event around has those of a repeat too."""
         columns: list[Sequence[int]] = [self.occurrences[event :: len(self.calls)] for event in range(len(self.calls))]
         for event, column in enumerate(columns):
-            if min(column) < 0:  # a profiler's rounding may make the inside longer than the outside
+            if min(column) < 0:  # by rounding, calls may take longer than the call around them
                 columns[event] = [max(ns, 0) for ns in column]
         for event, around in reversed(self.repeats.items()):
             columns[around] = list(map(add, columns[around], columns[event]))
@@ -102,23 +108,23 @@ class Tree:
 
 
 class Spans:
-    """When each call of a thread ran."""
+    """The calls of a thread in the order of time, to find the one that ran at a time."""
 
     def __init__(self) -> None:
         self._starts = packed([])
         self._ends = packed([])
         self._trees: list[Tree] = []
-        """One for each outermost call."""
+        """The tree of each outermost call."""
         self._numbers = packed([])
-        """Which occurrence of its tree each of them is."""
+        """The occurrence of its tree that each outermost call is."""
         self._roots = packed([])
-        """The indices of those."""
+        """The index of each outermost call in the columns above."""
         self._first = packed([])
-        """When they began."""
+        """When each outermost call began."""
         self.compiler = Compiler()
 
     def add(self, tree: Tree, starts: list[int], ends: list[int]) -> None:
-        """Add an outermost call, the last occurrence of its tree."""
+        """Add an outermost call and those inside it: the last occurrence of *tree*."""
         self._trees.append(tree)
         self._numbers.append(tree.count - 1)
         self._roots.append(len(self._starts))
@@ -127,9 +133,9 @@ class Spans:
         self._ends.fromlist(ends)
 
     def innermost(self, start: int, end: int) -> tuple[Tree, int, int] | None:
-        """Return the innermost call that ran from *start* to *end*, else at *start*.
+        """Return the tree, event and occurrence of the innermost call that ran from *start* to *end*, else at *start*.
 
-        As its tree, its index in it, and the occurrence.
+        None where there is no such call.
         """
         place = bisect_right(self._first, start) - 1
         if place < 0:
@@ -140,7 +146,7 @@ class Spans:
 
 
 class Forest:
-    """The trees of all threads. Filled by `grow`, one thread after the other."""
+    """The trees of all threads. `grow` adds one thread after the other."""
 
     def __init__(
         self,
@@ -150,10 +156,10 @@ class Forest:
         roles: Sequence[Role],
         left_out: Collection[int],
     ) -> None:
-        """*meanings* and raw *names* of each call; one without a meaning is an annotation, no op.
+        """*meanings*, raw *names* and *roles* are those of each call. A call without a meaning is an annotation, no op.
 
-        *steps* are the times at which they begin; what lies before the first belongs to it. By their *roles* what
-        torch.compile did is left out. Calls that are *left_out* are as if they were not there.
+        *steps* are the times at which steps begin; what lies before the first belongs to it. What torch.compile did is
+        left out, by the roles. Calls that are *left_out* are taken out of the trees, not what is inside them.
         """
         self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
         self._meanings = meanings
@@ -163,15 +169,15 @@ class Forest:
         self._left_out = left_out
 
     def grow(self, thread: Rows, spans: Spans | None) -> None:
-        """Add the calls of a thread: its rows are start, duration, serial and index of the call; say to *spans* when.
+        """Add the calls of a thread, also to *spans*; its rows are start, duration, serial and index of the call.
 
-        An event is inside the one that runs when it begins and does not end before it.
+        A call is inside the innermost one that runs when it begins and does not end before it.
         """
         occurrences: dict[Tree, list[int]] = defaultdict(list)
         is_annotation = [meaning is None for meaning in self._meanings]
         until = -NEVER
         step = 0
-        # Of the outermost call that began last, and what is inside it.
+        # The outermost call that began last, and the calls inside it.
         calls: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -179,7 +185,7 @@ class Forest:
         def close() -> None:
             if ends[0] >= 1 << 63:
                 raise OverflowError("a number beyond 64 bits")
-            # Of one alone all is known without looking.
+            # A call alone needs no search.
             around, self_ns = nested(starts, ends) if len(ends) > 1 else (_ALONE, [ends[0] - starts[0]])
             tree = self._tree(step, calls, around, starts)
             own = occurrences[tree]
@@ -198,7 +204,7 @@ class Forest:
             if start >= until or end > until:
                 if is_annotation[call]:
                     until = -NEVER
-                    continue  # around a tree
+                    continue  # an annotation around trees is in none of them
                 if calls:
                     close()
                 while start >= self._later_steps[step]:
@@ -214,7 +220,7 @@ class Forest:
             tree.occurrences += packed(own)
 
     def _of_program(self, events: Iterable[tuple[int, int, int]], compiler: Compiler) -> Iterable[tuple[int, int, int]]:
-        """Yield *events*, but not what is left out or inside one that compiles; say to *compiler* when that was."""
+        """Yield *events* without those left out and those of torch.compile; tell *compiler* when that worked."""
         for event in events:
             start, duration, call = event
             role = self._compiling.get(call)
@@ -226,9 +232,9 @@ class Forest:
             yield event
 
     def _tree(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
-        """Return the tree of a step that has these calls and the parent of each, once more."""
+        """Return the tree of a step with these calls and parents, and count an occurrence of it."""
         key = [step, *calls, *parents]
-        # Of a large one numbers would take five times the memory.
+        # A tuple of a large tree would take five times the memory.
         nodes = tuple(key) if len(key) < _LARGE else packed(key).tobytes()
         tree = self.trees.get(nodes)
         if tree is None:
@@ -240,7 +246,7 @@ class Forest:
         owner = self._owners(calls, parents)
         nothing = {event for event, number in enumerate(owner) if number == NOBODY}
         owner = [event if number == NOBODY else number for event, number in enumerate(owner)]
-        inside = [0] * (len(parents) + 1)  # the last: of none
+        inside = [0] * (len(parents) + 1)  # the last is for the parent -1
         for parent in parents:
             inside[parent] += 1
         repeats = {
@@ -251,13 +257,17 @@ class Forest:
             and self._names[calls[event]] == self._names[calls[parent]]
             and owner[event] != event
         }
-        return Tree(step, packed(calls), packed(parents), packed(owner), nothing, repeats, packed(starts), packed([]))
+        homes: list[int] = []
+        for event, (call, parent) in enumerate(zip(calls, parents)):
+            homes.append(homes[parent] if self._meanings[call] is None or event in repeats else event)
+        columns = packed(calls), packed(parents), packed(owner), packed(homes)
+        return Tree(step, *columns, nothing, repeats, packed(starts), packed([]))
 
     def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
-        """Return the owner of each call; annotations own themselves, and what is inside them is as if they were not."""
+        """Return the owner of each call. An annotation owns itself, and changes nothing for the calls inside it."""
         ops: list[int] = []
         number = [-1] * (len(calls) + 1)
-        """Which of the ops an event is, or that around it; the last: around none."""
+        """The index in *ops* of each event, or of the op around it; the last is for the parent -1."""
         for event, (call, parent) in enumerate(zip(calls, parents)):
             if self._meanings[call] is None:
                 number[event] = number[parent]

@@ -1,1 +1,1 @@
-"""What several readers need: files, tables, events, times. A format of its own does not belong here."""
+"""What several readers need: files, tables, events, times. The formats themselves are in the other packages."""

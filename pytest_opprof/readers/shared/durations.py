@@ -1,7 +1,8 @@
-"""A duration that is no number: a blank cell, N/A, NaN, null, or none at all. The one rule for all readers.
+"""A call without a duration (a blank cell, N/A, NaN, null, or no field at all): one rule for all readers.
 
-It is not zero, and a sum without it is too small: a limit on time would pass. So it is an error. With ``--partial`` the
-call counts without a time (an event of which nobody knows what is inside it is left out), and that is said.
+A missing duration is not zero: a sum without it is too small, and a limit on time would pass. So it is an error. With
+``--partial`` the call is counted without a time, and a remark says so. An event of a timeline is left out, since
+without its end nobody knows what is inside it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Untimed:
         self._first = ""
 
     def add(self, place: Place, where: str, count: int = 1, left_out: bool = False) -> None:
-        """Take note of calls, *where* the first is. Raises TraceError unless the profile is read in part."""
+        """Note *count* calls; *where* the first one is. Raises TraceError unless the profile is read in part."""
         if not self._partial:
             what = "leaves it out" if left_out else "counts the call without a time"
             raise TraceError(
@@ -41,7 +42,7 @@ class Untimed:
         self._count += count
 
     def lacks(self, place: Place, event: Timed, matters: object) -> bool:
-        """Tell whether an event has no time; take note of it if it *matters*."""
+        """Tell whether an event has no time, and note it if it *matters*. Raises TraceError as `add` does."""
         if event.dur == event.dur and event.ts == event.ts:
             return False
         if matters:
@@ -49,5 +50,5 @@ class Untimed:
         return True
 
     def remarks(self) -> list[str]:
-        """Return what there is to say of them."""
+        """Return the remark on all calls that were noted, if there are any."""
         return [f"{self._count} durations are missing or no numbers: {self._first}"] if self._count else []

@@ -1,15 +1,16 @@
 """Chrome trace events, one piece of the file at a time: what Kineto, JAX, ONNX Runtime and MegEngine write.
 
-The format: an object whose ``traceEvents`` is an array of events (its other keys, before and after, are the header), or
-that array alone, as UTF-8 JSON. An event is an object: ``ph`` (``X``: it has ``ts`` and ``dur``), ``cat``, ``name``,
+The format is UTF-8 JSON: an object whose ``traceEvents`` is an array of events (its other keys, before and after, are
+the header), or that array alone. An event is an object: ``ph`` (``X``: it has ``ts`` and ``dur``), ``cat``, ``name``,
 ``pid``, ``tid``, ``args``.
 
-A file of 10**6 events is 240 MB of JSON and 1 GB of Python objects, so it is decoded in pieces. A guess where
-an event ends is right when it decodes: from a known boundary on, ``[`` + piece + ``]`` is an array only if the piece
-ends between two events. (Inside a string it is not terminated; inside an event the bracket closes the wrong thing.)
+A file of 10**6 events is 240 MB of JSON and 1 GB of Python objects, so it is decoded in pieces. Where
+an event ends is guessed, and decoding proves the guess: a piece that begins at an event is an array between ``[`` and
+``]`` only if it ends between two events. (A piece that ends in a string leaves the string open; one that ends in an
+event lets the bracket close the wrong thing.)
 
-Memory: at most `MOST_EVENT` bytes are held, beside the objects that they decode to. An event or a header that is larger
-ends the reading.
+Memory: at most `MOST_EVENT` bytes, and the objects that they decode to. An event or a header that is larger is an
+error.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ else:
     E = TypeVar("E")
 
 PIECE = 1 << 17
-"""Bytes decoded at once. 1 MiB takes a fifth longer: what it decodes to does not stay in the processor's cache."""
+"""Bytes decoded at once. With 1 MiB reading takes a fifth longer: the objects do not fit into the processor's cache."""
 MOST_EVENT = 1 << 22
 """Bytes of one event, or of the header: 4 MiB, which only a broken or hostile file has."""
 CUT = "partial: of the file"
-"""How the remark on a file that is cut begins."""
+"""The beginning of the remark on a file that is cut."""
 _GUESSES = 4
-"""Cuts tried in a piece before it is made longer."""
-_WINDOW = 1 << 12
-"""Bytes at the end of a piece in which the cut is looked for first."""
+"""Ends of events tried in a piece before more of the file is read."""
+_TAIL = 1 << 12
+"""Bytes at the end of a piece in which the end of an event is looked for first."""
 _MOST_DIGITS = 4000
-"""Python converts no integer of more than 4300."""
+"""Python converts no integer of more than 4300 digits."""
 _BOM = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -56,7 +57,7 @@ _BARE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[:,\[ \t\r\n])[-+]?(?:inf|na
 _MAYBE_BARE = re.compile(rb"[-+:,\[ \t\r\n](?:inf|nan|N/A)[ \t\r\n,}\]]")
 _BARE_NUMBER = "numbers are written as a bare inf, nan or N/A: taken as absent"
 _IN_LATIN_1 = json.JSONDecoder(parse_int=float)
-"""Finds where values end: a byte is a character, and no number is too long."""
+"""Finds where values end, in text decoded as Latin-1: one character a byte. As floats, no numbers are too long."""
 
 
 def read_events(
@@ -69,14 +70,14 @@ def read_events(
 ) -> Iterator[list[E]]:
     """Yield the events of a chrome trace as *event*: a msgspec.Struct of the wanted fields, each with a default.
 
-    Or, where it has a tag, as that of the *others* which has the event's.
+    Where *event* has a tag, events with another tag are made the one of *others* that has it.
 
-    The other keys of the file go into *header*: those before the events before the first list is yielded, those behind
-    them at the end. A value that is not of its field's type (null, text for a number, NaN) leaves the field at its
-    default and is counted in *remarks*. With *partial*, a file that is cut or breaks off gives its whole events, and a
-    remark.
+    The keys of the file outside of the events go into *header*: those before the events before the first list is
+    yielded, those after them at the end. Where a value does not have the type of its field (null, text for a number,
+    NaN), the field keeps its default, and *remarks* say how many there were. With *partial*, a file that is cut gives
+    its complete events, and a remark.
 
-    Raises TraceError, with the byte where it broke. Whatever the file holds, less than 128 MiB are used.
+    Raises TraceError, with the byte at which the file is broken. Uses less than 128 MiB, whatever the file holds.
     """
     decoder = _Decoder(event, others)
     with place.open() as file:
@@ -89,18 +90,18 @@ def read_events(
 
 
 class Head(NamedTuple):
-    """What the first 64 KiB of a chrome trace hold."""
+    """The beginning of a chrome trace: what its first 64 KiB hold."""
 
     header: dict[str, Any]
     """The keys before the events."""
     events: list[dict[str, Any]]
-    """Those that are whole."""
+    """The events that are complete."""
     bare: bool
     """Whether the file is the array alone."""
 
 
 def head(place: Place) -> Head | None:
-    """Return how *place* begins, to tell who wrote it; None where it is no chrome trace."""
+    """Return the beginning of *place*, which tells who wrote it; None where it is no chrome trace."""
     try:
         content = place.head
     except TraceError:
@@ -117,7 +118,7 @@ def head(place: Place) -> Head | None:
 
 
 class _Broken(ValueError):
-    """What is wrong, and at which byte of the buffer."""
+    """Says what is wrong; `at` is the byte of the buffer."""
 
     def __init__(self, why: str, at: int) -> None:
         super().__init__(why)
@@ -125,7 +126,7 @@ class _Broken(ValueError):
 
 
 class _Stream:
-    """The part of the file that is being looked at."""
+    """The part of the file that is held in memory."""
 
     def __init__(self, place: Place, file: BinaryIO, partial: bool) -> None:
         self.remarks: list[str] = []
@@ -134,7 +135,7 @@ class _Stream:
         self._partial = partial
         self._buffer = b""
         self._offset = 0
-        """Of the buffer in the file, inflated."""
+        """Where the buffer begins in the inflated file."""
 
     def begin(self, header: dict[str, object]) -> bool:
         """Read up to the first event; tell whether the file is the array alone."""
@@ -156,7 +157,7 @@ class _Stream:
         return bare
 
     def pieces(self, decoder: _Decoder[E]) -> Iterator[list[E]]:
-        """Yield the events of piece after piece, until the file ends or no event does for `MOST_EVENT` bytes."""
+        """Yield the events of each piece, until the file ends or no event ends within `MOST_EVENT` bytes."""
         size = PIECE
         while True:
             for end, following in _cuts(self._buffer):
@@ -175,7 +176,7 @@ class _Stream:
                 return
 
     def end(self, decoder: _Decoder[E], bare: bool, header: dict[str, object]) -> Iterator[list[E]]:
-        """Yield what is left, and read the keys behind the events."""
+        """Yield the events that are left, and read the keys after them."""
         end, after, error = _walk(self._buffer)
         if error:
             self._buffer, count = _repaired(self._buffer)
@@ -199,7 +200,7 @@ class _Stream:
             )
 
     def _fill(self, size: int) -> bool:
-        """Add up to *size* bytes, `MOST_EVENT` in all; tell whether there were any."""
+        """Add up to *size* bytes to the buffer, at most to `MOST_EVENT`; tell whether there were any."""
         size = min(size, MOST_EVENT - len(self._buffer))
         pieces = self._carefully(size) if self._partial else [self._file.read(size)]
         before = len(self._buffer)
@@ -207,7 +208,7 @@ class _Stream:
         return len(self._buffer) > before
 
     def _carefully(self, size: int) -> Iterator[bytes]:
-        # A gzip file that was cut raises in the read that meets its end, and what that read had is lost: read little.
+        # A gzip file that was cut raises in the read that reaches its end. All bytes of that read are lost: read few.
         try:
             while size > 0 and (piece := self._file.read(min(size, 512))):
                 size -= len(piece)
@@ -228,7 +229,7 @@ class _Stream:
 
 
 class _Decoder(Generic[E]):
-    """Decodes arrays of events: all at once where they are as they should be, else value by value."""
+    """Decodes arrays of events: at once where all values have the types of their fields, else value by value."""
 
     def __init__(self, event: type[E], others: Sequence[type[msgspec.Struct]]) -> None:
         import msgspec
@@ -256,11 +257,11 @@ class _Decoder(Generic[E]):
         return events
 
     def told(self, what: str, count: int = 1) -> None:
-        """Remember that something was not as it should be."""
+        """Count something that was not as it should be, for the remarks."""
         self._odd[what] += count
 
     def remarks(self) -> list[str]:
-        """Return what was not as it should be."""
+        """Return what was not as it should be, and how often."""
         return [f"{count} {what}" for what, count in self._odd.items()]
 
     def _again(self, repaired: bytes, count: int) -> list[E] | None:
@@ -276,7 +277,7 @@ class _Decoder(Generic[E]):
         return [self._made(value, self._event) for value in objects]
 
     def _made(self, value: dict[str, Any], struct: Any) -> Any:
-        """Return a *struct* of those values that are of their field's type."""
+        """Return a *struct* of those values that have the type of their field."""
         kept: dict[str, Any] = {}
         for name, key, kind, is_struct in _fields(struct):
             found = value.get(key)
@@ -292,7 +293,7 @@ class _Decoder(Generic[E]):
 
 @cache
 def _fields(struct: Any) -> list[tuple[str, str, Any, bool]]:
-    """Return the name, JSON key and type of each field, and whether that is a struct itself."""
+    """Return the name, JSON key and type of each field, and whether the type is a struct."""
     import msgspec
 
     return [
@@ -307,7 +308,7 @@ def _fields(struct: Any) -> list[tuple[str, str, Any, bool]]:
 
 
 def _converted(found: object, kind: Any) -> object:
-    """Return a value as *kind*, fit to be printed and added. Raises ValueError."""
+    """Return a value as *kind*: valid UTF-8, finite numbers. Raises ValueError."""
     import msgspec
 
     if isinstance(found, str):
@@ -322,17 +323,17 @@ def _converted(found: object, kind: Any) -> object:
 
 
 class _Whole(NamedTuple):
-    """The events at the beginning of some bytes."""
+    """The complete events at the beginning of some bytes."""
 
     end: int
-    """Behind the last whole one."""
+    """Where the last of them ends."""
     after: int
-    """Behind the bracket that closes the array."""
+    """Where the bracket that closes the array ends."""
     error: _Broken | None
 
 
 def _walk(buffer: bytes) -> _Whole:
-    """Step over the events one by one: 10 us each, but it knows where what ends."""
+    """Find the end of each event, one after the other. This takes 10 us an event; guessing takes less."""
     text = buffer.decode("latin-1")
     end, at = 0, _skip(text, 0)
     if text[at : at + 1] == "]":
@@ -349,7 +350,7 @@ def _walk(buffer: bytes) -> _Whole:
 
 
 def _start(head: bytes) -> tuple[int, bool]:
-    """Return where the first event is, and whether the file is the array alone. Raises _Broken."""
+    """Return where the first event begins, and whether the file is the array alone. Raises _Broken."""
     text = head.decode("latin-1")
     at = _skip(text, 0)
     if text[at : at + 1] == "[":
@@ -367,7 +368,7 @@ def _start(head: bytes) -> tuple[int, bool]:
 
 
 def _behind(buffer: bytes, after: int, bare: bool, header: dict[str, object]) -> _Broken | None:
-    """Read the keys behind the events into *header*; return what is wrong with them."""
+    """Read the keys after the events into *header*; return what is wrong with them."""
     if bare:
         return _Broken("something behind the array", after) if buffer[after:].strip(b" \t\r\n") else None
     try:
@@ -385,8 +386,8 @@ def _header(content: bytes) -> dict[str, Any]:
 
 
 def _cuts(buffer: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where an event may end and where the next one begins, from the last on."""
-    for start in (max(0, len(buffer) - _WINDOW), 0):
+    """Yield where an event may end and where the next one begins; the last place first."""
+    for start in (max(0, len(buffer) - _TAIL), 0):
         last = deque(_CUT.finditer(buffer, start), _GUESSES)
         if last or not start:
             break
@@ -394,7 +395,7 @@ def _cuts(buffer: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _repaired(piece: bytes) -> tuple[bytes, int]:
-    """Return *piece* with null for every bare inf, nan or N/A, and their number."""
+    """Return *piece* with null for each bare inf, nan or N/A, and how many there were."""
     if not _MAYBE_BARE.search(piece):
         return piece, 0
     strings = 0
@@ -411,7 +412,7 @@ def _repaired(piece: bytes) -> tuple[bytes, int]:
 
 
 def _lenient(content: bytes) -> Any:
-    """Decode JSON with NaN, bad UTF-8 and numbers of any length. Raises ValueError or RecursionError."""
+    """Decode JSON that may have NaN, broken UTF-8 and numbers of any length. Raises ValueError or RecursionError."""
     return json.loads(content.decode("utf-8", "replace"), parse_int=_integer)
 
 

@@ -1,4 +1,4 @@
-"""How a saved profile is to be read."""
+"""The options with which a saved profile is read."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """How a profile is to be read."""
+    """What the user asked for."""
 
     partial: bool = False
-    """Read what is whole of a file that was cut, and say in `SavedProfile.remarks` how much is missing."""
+    """Read the complete part of a file that was cut, and say in `SavedProfile.remarks` what is missing."""
     rank: int | None = None
-    """Which rank, of a place with several."""
+    """The rank to read, where a place has several."""
 
 
 def as_number(value: object) -> int | None:
-    """Return the number of a rank or a device, which profilers write as a number or as text; None for what is none.
+    """Return the number of a rank or a device, which profilers write as a number or as text; None for other values.
 
     >>> as_number(2), as_number("2"), as_number(-1), as_number(True)
     (2, 2, None, None)

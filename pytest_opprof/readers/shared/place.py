@@ -1,4 +1,4 @@
-"""A file or folder that may be a saved profile: looked at by its content, read in bounded memory, never written to."""
+"""A file or folder that may be a saved profile. It is read in bounded memory and never written to."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import BinaryIO, cast
 from ...errors import TraceError
 
 HEAD = 1 << 16
-"""Bytes that decide what a file is."""
+"""Bytes by which the format of a file is recognised."""
 MOST_INFLATED = 1 << 33
-"""Bytes read from one compressed file, 8 GiB: what is larger is no profile but a gzip bomb."""
+"""Bytes read from one compressed file, 8 GiB. A larger one is taken for a gzip bomb."""
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 22
 
@@ -27,9 +27,9 @@ class Place:
 
     path: Path
     progress: Callable[[int], None] = field(default=lambda size: None, compare=False)
-    """Called with the number of bytes taken from the disk, as they are."""
+    """Called with the number of bytes that were read from the disk, before they are inflated."""
     begin: int = 0
-    """The bytes, inflated, that are not looked at: what a program printed before its table."""
+    """How many inflated bytes are skipped: lines that a program printed before its table."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -41,17 +41,17 @@ class Place:
 
     @cached_property
     def head(self) -> bytes:
-        """The first 64 KiB, inflated, without a byte order mark; nothing of a folder or of what cannot be read."""
+        """The first 64 KiB, inflated, without a byte order mark; empty for a folder or a file that cannot be read."""
         if self.is_folder:
             return b""
         pieces: list[bytes] = []
         try:
             with self.open() as file:
-                # In small pieces, so that most of a gzip file that was cut is seen.
+                # In small pieces: of a gzip file that was cut, only the last piece is lost.
                 while len(pieces) < HEAD >> 9 and (piece := file.read(1 << 9)):
                     pieces.append(piece)
         except TraceError:
-            pass  # whoever reads it says so
+            pass  # `read` raises the error
         return b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
 
     def beginning(self) -> bytes:
@@ -72,7 +72,7 @@ class Place:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file to be read in pieces, inflated. What goes wrong is raised as TraceError."""
+        """Open the file to be read in pieces, inflated. Any error is raised as TraceError, also of a later read."""
         with _translated(self.path), open(self.path, "rb") as raw:
             counted = _Counted(raw, self.progress)
             if self.is_compressed:
@@ -87,8 +87,8 @@ class Place:
     def read(self, most: int) -> bytes:
         """Return the whole content, inflated, without a byte order mark. Raises TraceError beyond *most* bytes."""
         pieces, left = [], most
-        # In pieces: read(n) takes n bytes of memory whatever the file has. Where the size is known, one is enough, and
-        # need not be joined.
+        # In pieces: read(n) takes n bytes of memory, however small the file is. Where the size is known, one piece is
+        # enough, and need not be joined.
         size = _PIECE if self.is_compressed else max(_PIECE, self.size + 1)
         with self.open() as file:
             while piece := file.read(min(size, left + 1)):
@@ -114,7 +114,7 @@ class Place:
 
 
 class _Counted:
-    """A file that says how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, file: BinaryIO, progress: Callable[[int], None]) -> None:
         self._file = file
@@ -127,7 +127,7 @@ class _Counted:
 
 
 class _Bounded:
-    """An inflated file that ends in an error when it has no end."""
+    """An inflated file that raises an error when it is larger than any profile."""
 
     def __init__(self, path: Path, file: gzip.GzipFile) -> None:
         self._path = path

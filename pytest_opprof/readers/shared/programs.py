@@ -1,4 +1,4 @@
-"""What the files of programs have in common: ops are counted without a run, through the functions that call others."""
+"""What readers of programs share: ops are counted without running them, each as often as its function is called."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .place import Place
 MOST_OPS = 500_000
 """Ops of one program, 0.5 KB each: the largest models have some 10**5."""
 MOST_TEXT = 1 << 28
-"""Characters of the lines of which something is kept: 256 MiB."""
-# No pattern for a line looks at a character again for each one before it: a line of 4 MiB would take hours. A text
-# without an end goes on to the end of the line.
+"""Characters of all lines from which something is kept: 256 MiB."""
+# Patterns for lines take linear time: with quadratic time, a line of 4 MiB would take hours. A text without a closing
+# quote ends with the line.
 STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?')
 """A quoted text."""
 ONCE = "the body of {} is counted once: how often it runs is not in the file"
 REDUCTIONS = {"add": "ReduceSum", "multiply": "ReduceProd", "maximum": "ReduceMax", "minimum": "ReduceMin"}
-"""What XLA's reduce is, by the op it applies."""
+"""The canonical op of XLA's reduce, by the op that it applies."""
 _MOST_CALLS = 10**15
 _PIECE = 1 << 20
 _MOST_LINE = 1 << 22
-"""Bytes of a line that are kept, 4 MiB: longer ones are constants, which are no ops."""
+"""Bytes of a line that are kept, 4 MiB. Longer lines are constants, which are no ops."""
 
 
 @dataclass
 class Function:
-    """The ops of a function, and how often it calls which others."""
+    """The ops of a function, and how often it calls each other function."""
 
     records: list[SavedOp] = field(default_factory=list)
     called: Counter[str] = field(default_factory=Counter)
@@ -40,13 +40,13 @@ class Function:
 
 @dataclass
 class Size:
-    """How much was read of a program, beside which the memory that it takes is small."""
+    """How much was read of a program: it bounds the memory that reading takes."""
 
     ops: int = 0
     text: int = 0
 
     def exceeded(self, line: str, is_op: bool = True) -> str:
-        """Add a line of which something is kept; return what there is more of than any program has, or nothing."""
+        """Add a line from which something is kept; return which bound is exceeded, "" for none."""
         self.ops += is_op
         self.text += len(line)
         if self.ops > MOST_OPS:
@@ -56,7 +56,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Types:
-    """Dtypes and shapes of some tensors; no shapes where a dimension is open."""
+    """Dtypes and shapes of some tensors; no shapes where a dimension is not known."""
 
     dtypes: tuple[str, ...] = ()
     shapes: tuple[Shape, ...] | None = None
@@ -75,9 +75,9 @@ def op_record(name: str, opcode: str, inputs: Types, outputs: Types) -> SavedOp:
 
 
 def dot_operations(record: SavedOp, contracted: str) -> float | None:
-    """Return the operations of a dot product that sums over the *contracted* dimensions (``0, 2``) of its left side.
+    """Return the FLOPs of a dot product that sums over the *contracted* dimensions (``0, 2``) of its left side.
 
-    A multiplication and an addition for each pair of elements.
+    Two for each pair of elements: a multiplication and an addition.
     """
     if not record.input_shapes or not record.output_shapes:
         return None
@@ -87,9 +87,9 @@ def dot_operations(record: SavedOp, contracted: str) -> float | None:
 
 
 def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tuple[SavedOp, ...]:
-    """Return the ops of every function that *entry* reaches, each as often as it does.
+    """Return the ops of *entry* and of all functions that it calls, each with the number of times that it runs.
 
-    Raises TraceError when there are none, when a function is missing, or when one calls itself.
+    Raises TraceError where there are no ops, where a function is missing, and where one calls itself.
     """
     times = _times(place, functions, entry)
     records = tuple(
@@ -136,7 +136,7 @@ def _callees_first(place: Place, functions: Mapping[str, Function], entry: str) 
 
 
 def lines(place: Place) -> Iterator[str]:
-    """Yield the lines of a text; of one that is longer than 4 MiB, only so much."""
+    """Yield the lines of a text; of a line that is longer than 4 MiB, about the first 4 MiB."""
     rest = b""
     with place.open() as file:
         while piece := file.read(_PIECE):

@@ -1,4 +1,4 @@
-"""SQLite files that are not ours: opened so that nothing is written beside them and nothing in them is run."""
+"""SQLite files of other programs, opened safely: nothing is written beside them, and no code in them is run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .place import Place
 
 MAGIC = b"SQLite format 3\0"
 _MOST_TEXT = 1 << 24
-"""Bytes of one value, 16 MiB: a demangled kernel name has some thousand."""
+"""Bytes of one value, 16 MiB: a demangled kernel name has some thousands."""
 _STEPS = 1_000_000
 
 
 @contextmanager
 def opened(place: Place, what: str) -> Iterator[sqlite3.Connection]:
-    """Open the file, which should be a *what*; all that goes wrong is raised as TraceError, also while it is read."""
+    """Open the file; *what* is its kind, for messages. Any error is raised as TraceError, also while it is read."""
     try:
         with _plain_file(place) as (path, mode), closing(_connect(path, mode)) as connection:
             yield connection
@@ -31,14 +31,14 @@ def opened(place: Place, what: str) -> Iterator[sqlite3.Connection]:
 
 
 def tables(connection: sqlite3.Connection) -> set[str]:
-    """Return the names of the tables: no views, no virtual tables, so that a file cannot make us run what it likes."""
+    """Return the names of the plain tables, not of views and virtual tables: reading those would run what they say."""
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'")
     return {name for (name,) in rows}
 
 
 @contextmanager
 def _plain_file(place: Place) -> Iterator[tuple[Path, str]]:
-    """Give a file that SQLite can open without writing anything beside *place*: a copy, where it would."""
+    """Give a file that SQLite opens without writing beside *place*: the file itself, or a copy if it has to."""
     log = place.path.with_name(place.path.name + "-wal")
     written_ahead = log.is_file() and log.stat().st_size > 0
     if not place.is_compressed and not written_ahead:
@@ -58,8 +58,8 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     connection.text_factory = lambda value: value.decode("utf-8", "replace")
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_TEXT)
-    # A broken tree of pages can be endless. A row takes 20 bytes, and each query some dozens of steps for it.
-    rounds, most = count(), 100 + path.stat().st_size // 10_000
-    connection.set_progress_handler(lambda: next(rounds) > most, _STEPS)
+    # Broken pages can make a query endless. A row takes 20 bytes; a query needs some dozens of steps for a row.
+    calls, most = count(), 100 + path.stat().st_size // 10_000
+    connection.set_progress_handler(lambda: next(calls) > most, _STEPS)
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection

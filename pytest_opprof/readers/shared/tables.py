@@ -1,12 +1,12 @@
-"""Tables in csv files, as CANN, MindSpore and torch_npu write them: rows by the names of their columns.
+"""Tables in csv files, as CANN, MindSpore and torch_npu write them: cells are looked up by the names of columns.
 
 A column is known by its header, in lower case, with single spaces for underscores and without a unit in parentheses:
-``Task Duration(us)`` is ``task duration``. Files begin with or without a byte order mark, end lines with CRLF or LF,
-hold newlines in quoted cells (call stacks), end timestamps in a tab, and write ``N/A`` for what is not known.
+``Task Duration(us)`` is ``task duration``. Files may begin with a byte order mark, end lines with CRLF or LF, hold
+newlines in quoted cells (call stacks), have a tab behind timestamps, and write ``N/A`` for what is not known.
 
-100 000 rows of 46 columns take half the time of csv.reader: a line without quotes is split, no further than the last
-column that is wanted; of a line with quotes, the part from the first to the last quote is parsed by the csv module
-once for all rows that have the same (the shapes), and the parts before and after it are split.
+100 000 rows of 46 columns take half the time of csv.reader. A line without quotes is only split, and no further than
+the last column that is wanted. Of a line with quotes, the part from the first to the last quote is parsed by the csv
+module, once for all rows in which it is the same (the shapes); the parts before and after it are split.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .durations import Untimed
 from .place import Place
 
 MOST_ROW = 1 << 20
-"""Bytes of one row, 1 MiB: call stacks take some 10 KiB."""
+"""Bytes of one row, 1 MiB: a call stack takes some 10 KiB."""
 MOST_COLUMNS = 4096
 _MOST_LINES_BEFORE = 100
 _BLOCK = 1 << 20
@@ -40,15 +40,15 @@ class Table:
     header: tuple[str, ...]
     """As written."""
     columns: Mapping[str, int]
-    """Where each column is, by the name that the aliases give it."""
+    """The index of each column, by the name that the aliases give it."""
 
     def unit(self, column: str) -> str:
-        """Return what the header of *column* has in parentheses (``us``), or nothing."""
+        """Return what the header of *column* has in parentheses (``us``); "" where there is nothing."""
         match = _UNIT.search(self.header[self.columns[column]])
         return match[1] if match else ""
 
     def require(self, *columns: str) -> None:
-        """Raise TraceError, listing the headers, where one of *columns* is not there."""
+        """Raise TraceError, with a list of the headers, where one of *columns* is missing."""
         missing = [column for column in columns if column not in self.columns]
         if missing:
             raise TraceError(
@@ -56,13 +56,13 @@ class Table:
             )
 
     def rows(self, *columns: str, remarks: list[str] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yield the cells of *columns* of each row as they are written; "" for a column that is not there.
+        """Yield the cells of *columns* of each row as they are written; "" for a column that is missing.
 
-        `known` tells what a cell holds. Raises TraceError for a row that is broken; of a file that is cut, the last
-        row is left out and *remarks* gets a line instead, where there is a list.
+        `known` makes text of a cell. Raises TraceError for a row that is broken. Where a file is cut, with *remarks*
+        its last row is left out and a remark is added; without, that is an error too.
         """
         indices = [self.columns.get(column, -1) for column in columns]
-        last = max(1, *indices)  # an empty line has one cell
+        last = max(1, *indices)  # so that an empty line, which has one cell, is no row
         pick = itemgetter(*indices) if len(indices) > 1 else lambda cells: tuple(cells[index] for index in indices)
         quoted = lru_cache(1 << 14)(_quoted)
         begin = 1
@@ -85,9 +85,9 @@ class Table:
             begin += len(lines)
 
     def _uncut(self, lines: list[str], last: int, begin: int, remarks: list[str] | None) -> list[str]:
-        """Return the *lines* before one that has no line end, and that line where nothing that is wanted is missing."""
+        """Return *lines*, of which the last has no line end, without that one if cells that are wanted may be cut."""
         line, columns = lines[-1] if lines else "", len(self.header)
-        # A number that ends where the file does may have had more digits.
+        # A number at the very end of the file may have lost digits.
         if not line.strip() or (line.count('"') % 2 == 0 and len(_parsed(line)) >= columns > last + 1):
             return lines
         number = begin + len(lines) - 1
@@ -101,7 +101,7 @@ _PARTIAL = "--partial reads the rows before it"
 
 
 def table(place: Place, aliases: Mapping[str, str]) -> Table:
-    """Return the table in a file; *aliases* gives a column's name by its header (see the module), or none: that header.
+    """Return the table in a file. *aliases* are names of columns by header; a header without one is its own name.
 
     Raises TraceError for a file that has no header.
     """
@@ -113,7 +113,7 @@ def table(place: Place, aliases: Mapping[str, str]) -> Table:
 
 
 def head(place: Place) -> tuple[str, ...]:
-    """Return the header of what may be a table, for `recognises`: nothing of a folder or of what is no text."""
+    """Return the header of a file that may be a table, for `recognises`; empty for a folder and for binary data."""
     try:
         line, end, _ = place.head.replace(b"\r", b"\n").partition(b"\n")
     except TraceError:
@@ -124,7 +124,7 @@ def head(place: Place) -> tuple[str, ...]:
 
 
 def located(place: Place, aliases: Mapping[str, str], *needed: frozenset[str]) -> Place | None:
-    """Return the file from the first line on that has all columns of one of *needed*; None where none does.
+    """Return the file, begun at the first line that has all columns of one of *needed*; None where no line has.
 
     Programs that print their table to the terminal print other lines before it.
     """
@@ -139,7 +139,7 @@ def located(place: Place, aliases: Mapping[str, str], *needed: frozenset[str]) -
 
 
 def columns(header: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, int]:
-    """Return where each column is, the first one of a name."""
+    """Return the index of each column; where two have the same name, of the first."""
     found: dict[str, int] = {}
     for index, text in enumerate(header):
         name = _folded(text)
@@ -147,9 +147,9 @@ def columns(header: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, in
     return found
 
 
-@lru_cache(1 << 14)  # the same few, but for names
+@lru_cache(1 << 14)  # but for names, few cells differ
 def known(cell: str) -> str:
-    """Return the text of a cell, or nothing where it says that it is not known.
+    """Return the text of a cell; "" where the cell says that the value is not known.
 
     >>> known("1736405443881410.320\\t"), known(" N/A")
     ('1736405443881410.320', '')
@@ -177,7 +177,7 @@ def count(table: Table, row: int, column: str, cell: str) -> int:
     """Return the whole number in a cell of *row*. Raises TraceError."""
     text = known(cell)
     if text.isascii() and text.isdecimal() and len(text) < 19:
-        return int(text)  # exact: times since the machine started are longer than a float is
+        return int(text)  # exact: timestamps have more digits than a float holds
     value = number(table, row, column, cell)
     if value is not None and value == int(value):
         return int(value)
@@ -185,7 +185,7 @@ def count(table: Table, row: int, column: str, cell: str) -> int:
 
 
 def unit(table: Table, column: str, units: Mapping[str, int]) -> int:
-    """Return what the unit in the header of *column* stands for. Raises TraceError for one that is not in *units*."""
+    """Return the value in *units* of the unit in the header of *column*. Raises TraceError for other units."""
     unit = table.unit(column)
     if unit not in units:
         header = table.header[table.columns[column]]
@@ -202,7 +202,7 @@ def duration(table: Table, row: int, column: str, cell: str, untimed: Untimed) -
 
 
 def _lines(place: Place) -> Iterator[tuple[list[str], bool]]:
-    """Yield records, with the newlines in their quoted cells, in batches, and whether the last one has a line end."""
+    """Yield batches of records (rows, with the newlines in their quoted cells), and whether the last has a line end."""
     begun: list[str] = []
     for block, whole in _blocks(place):
         lines = block.split("\n")
@@ -218,9 +218,9 @@ def _lines(place: Place) -> Iterator[tuple[list[str], bool]]:
 
 
 def _joined(begun: list[str], lines: list[str]) -> list[str]:
-    """Return the whole records in *lines*; *begun* are the lines of the one that is not yet whole, before and after.
+    """Return the complete records in *lines*. *begun* has the lines of an incomplete one, and gets those of the next.
 
-    A record that begins outside quotes is whole when its quotes are even.
+    A record is complete when it has an even number of quotes.
     """
     records = []
     for line in lines:
@@ -236,7 +236,7 @@ def _joined(begun: list[str], lines: list[str]) -> list[str]:
 
 
 def _blocks(place: Place) -> Iterator[tuple[str, bool]]:
-    """Yield the text in pieces of whole lines; the last piece may lack its line end."""
+    """Yield the text in pieces of complete lines, and whether the last line of the piece has a line end."""
     offset, rest = 0, b""
     with place.open() as file:
         while piece := file.read(_BLOCK):
@@ -267,12 +267,12 @@ def _text(place: Place, block: bytes, offset: int) -> str:
             f"{place}: is not UTF-8 at byte {offset + error.start} ({block[error.start]:#04x});"
             " was it saved again by a spreadsheet? Save it as UTF-8"
         ) from None
-    # The CR of a CRLF stays at the end of its last cell: to replace them takes as long as all other reading.
+    # The CR of a CRLF stays at the end of the last cell: replacing them would take as long as all other reading.
     return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _cells(line: str, last: int, quoted: Callable[[str], list[str]]) -> list[str]:
-    """Return the cells of a record up to the index *last*, and perhaps what follows."""
+    """Return the cells of a record up to the index *last*; there may be more."""
     first, quote, rest = line.partition('"')
     if not quote:
         return line.split(",", last + 1)

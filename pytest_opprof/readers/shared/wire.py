@@ -1,7 +1,7 @@
-"""Protocol Buffers' wire format: the fields of a message, without what they mean. `protobuf` is not needed.
+"""Protocol Buffers' wire format: the fields of a message, without their meaning. `protobuf` is not needed.
 
-A message is a row of fields: a tag (the number of the field and how it is written) and a number, or bytes: a text, a
-message, packed numbers. https://protobuf.dev/programming-guides/encoding/
+A message is a row of fields. A field is a tag (the number of the field, and how the value is written) and the value: a
+number, or bytes (a text, a message, packed numbers). https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .place import Place
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MOST_COMPRESSED = 1 << 30
-"""Bytes of a gzipped file, inflated: 1 GiB. Others are mapped, not read."""
+"""Bytes of a gzipped file, inflated: 1 GiB. Other files are mapped, not read."""
 MOST_NAME = 1024
 """Bytes of a text that are read."""
 Data = bytes | mmap.mmap
 
 
 class Broken(ValueError):
-    """What is wrong with the bytes, and where."""
+    """Says what is wrong with the bytes, and where."""
 
 
 class Field(NamedTuple):
@@ -38,7 +38,7 @@ class Field(NamedTuple):
 
 @contextmanager
 def content(place: Place) -> Iterator[Data]:
-    """Give the bytes of a file: mapped, or inflated where it is compressed. Raises TraceError."""
+    """Give the bytes of a file: mapped, or inflated if it is compressed. Raises TraceError."""
     if place.is_compressed or place.size == 0:
         yield place.read(MOST_COMPRESSED)
         return
@@ -53,7 +53,7 @@ def content(place: Place) -> Iterator[Data]:
 
 
 def fields(data: Data, at: int, end: int, cut: bool = False) -> Iterator[Field]:
-    """Yield the fields of the message between *at* and *end*; with *cut*, the last may be longer. Raises Broken."""
+    """Yield the fields of the message between *at* and *end*; with *cut* the last may end after it. Raises Broken."""
     while at < end:
         begin = at
         tag, at = varint(data, at, end)
@@ -76,7 +76,7 @@ def fields(data: Data, at: int, end: int, cut: bool = False) -> Iterator[Field]:
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
-    """Return the number at *at*, at most 10 bytes, and where it ends. Raises Broken."""
+    """Return the number at *at*, which has at most 10 bytes, and where it ends. Raises Broken."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
@@ -90,7 +90,7 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 
 def signed(number: int) -> int:
-    """Return a number of 64 bits, of which the first is the sign (int64).
+    """Return an int64, of which *number* has the 64 bits.
 
     >>> signed(2**64 - 1)
     -1
@@ -99,7 +99,7 @@ def signed(number: int) -> int:
 
 
 def text(data: Data, field: Field | None) -> str:
-    """Return the beginning of a text, at most `MOST_NAME` bytes; nothing where there is none."""
+    """Return the beginning of a text, at most `MOST_NAME` bytes; "" where there is no text."""
     if field is None or field.wire != BYTES:
         return ""
     return data[field.start : min(field.end, field.start + MOST_NAME)].decode("utf-8", "replace")

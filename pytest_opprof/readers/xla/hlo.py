@@ -1,14 +1,14 @@
 """HLO text: an XLA program after optimisation, ``jit(f).lower(...).compile().as_text()``, or before it.
 
-It says which ops there are, not how long they take: counts without a run. ``HloModule`` and computations, one of them
-``ENTRY``; an instruction is ``%name = shape opcode(operands), attributes``:
+It has the ops and no times: ops are counted without running the program. A file is ``HloModule`` and computations, one
+of them ``ENTRY``. An instruction is ``%name = shape opcode(operands), attributes``:
 ``%convert.80 = bf16[8,128]{1,0} convert(%param_1.14), metadata={...}``. Percent signs may be missing.
 
-Every computation that the entry reaches is counted as often as it is called. What is inside a fusion counts, the fusion
-itself is no op; nor are parameters, constants, tuples, bitcasts, calls, loops and branches. Of ``copy-start`` and
-``copy-done`` the first is the op ``copy``. The body of a loop counts once, and so does every branch. What a reduce, a
-sort or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. Floating-point
-operations are known of dot products only: XLA's own count adds what it sees fit for others.
+Each computation is counted as often as it is called, beginning at the entry. The ops inside a fusion count; the fusion
+itself is no op, and neither are parameters, constants, tuples, bitcasts, calls, loops and branches. ``copy-start`` is
+the op ``copy``, ``copy-done`` is no op. The body of a loop counts once, and so does every branch. What a reduce, a sort
+or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. FLOPs are known only
+for dot products: for other ops XLA's own count is an estimate.
 Seen: jax 0.10.2, CPU, optimised and ``as_text(dialect="hlo")``.
 """
 
@@ -60,12 +60,12 @@ _ONCE = {"while": "a loop", "conditional": "a branch"}
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins as a module does."""
+    """Tell whether the text begins as a module does."""
     return _BEGIN.match(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it. Raises TraceError. Takes the memory of the ops, at most `static.Size`, and of one line."""
+    """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
     module = _Module(place)
     for number, line in enumerate(lines(place), 1):
         module.take(line, number)
@@ -82,12 +82,12 @@ def read(place: Place, options: Options) -> SavedProfile:
 class _Computation(Function):
     opcodes: set[str] = field(default_factory=set)
     types: dict[str, str] = field(default_factory=dict)
-    """Of each instruction so far, as text."""
+    """The type of each instruction so far, as text."""
     reduces: list[tuple[int, str]] = field(default_factory=list)
-    """Which of the records is a reduce, and what it applies."""
+    """The index of each record that is a reduce, and the computation that it applies."""
 
     def types_of(self, names: list[str]) -> Types:
-        """Return the types of these instructions; of none, where one is missing or they are longer than an op's are."""
+        """Return the types of these instructions; none where one is missing, or where they are too long for an op."""
         texts = [self.types.get(name, "") for name in names]
         return _types(" ".join(texts)) if all(texts) and sum(map(len, texts)) < _MOST_TYPES else Types()
 
@@ -116,7 +116,7 @@ class _Module:
             raise TraceError(f"{self._place}: line {number}: is no instruction: {line.strip()[:80]!r}")
 
     def close(self) -> None:
-        """Say what is missing at the end, and what the reduces are."""
+        """Name the op of each reduce, now that all is read. Raises TraceError where the end of the text is missing."""
         if self._inside is not None or not self.entry:
             what = "in the middle of a computation" if self._inside else "without an ENTRY computation"
             raise TraceError(f"{self._place}: ends {what}. Was it copied whole?")
@@ -133,7 +133,7 @@ class _Module:
             raise TraceError(f"{self._place}: line {number}: {name!r} has no shape and opcode: {line[at : at + 80]!r}")
         opcode, shape = match[1], line[at:end]
         is_op = opcode not in _NO_OPS and not opcode.endswith("-done")
-        # Of a constant only its name and type are kept.
+        # Only the name and type of a constant are kept.
         if excess := self._size.exceeded(line[:end] if opcode == "constant" else line, is_op):
             raise TraceError(f"{self._place}: line {number}: {excess}")
         inside.types[name] = shape
@@ -164,7 +164,7 @@ class _Module:
 
 
 def _closing(text: str, at: int) -> int:
-    """Return where the bracket at *at* is closed (behind it), or the end."""
+    """Return the index behind the bracket that closes the one at *at*; the end of the text where none does."""
     depth = 0
     for match in _BRACKET.finditer(text, at):
         depth += {"(": 1, ")": -1}.get(match[0], 0)
@@ -179,7 +179,7 @@ def _types(text: str) -> Types:
 
 @lru_cache(4096)
 def _parsed(text: str) -> Types:
-    """Return the arrays in a shape, of a tuple all: ``(f32[2]{0}, s32[])``; ``<=8`` is a bound of an open dimension."""
+    """Return the arrays of a shape or tuple, ``(f32[2]{0}, s32[])``; ``<=8`` is the bound of an unknown dimension."""
     arrays = _ARRAY.findall(text)
     dtypes = tuple(dtype for dtype, _ in arrays)
     try:

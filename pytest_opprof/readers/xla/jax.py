@@ -5,18 +5,17 @@ Chrome trace events; times are us with fractions, exact to the ps:
 
 - an op: ``args`` with ``hlo_op`` (an instruction of the optimised program: ``convert_convert_fusion.3``),
   ``hlo_module`` and ``run_id`` (one execution of the module). On the CPU its name is the instruction again, on a GPU
-  that of a kernel;
-  An execution that has no number (2**64 - 1: TensorFlow's) is not told from others: each op is by itself;
+  that of a kernel. TensorFlow gives all executions the number 2**64 - 1: then each op is taken for an execution;
 - a step (`StepTraceAnnotation`): ``args`` with ``step_num``;
-- ``PjitFunction(f)``: Python calls what becomes the module ``jit_f``. What it starts may run long after the step that
-  asked for it ended, so the nth call belongs to the nth execution, where there are as many of both (besides executions
-  that were under way when the first call came: those are outside of every step);
-- ``ph`` M, ``process_name``: ``/host:CPU``, ``/device:GPU:0``. All else is Python's and the runtime's, and left out.
+- ``PjitFunction(f)``: Python calls the function of the module ``jit_f``. The execution may come long after the end of
+  the step with the call, so the nth execution belongs to the nth call, if there are as many of both. (Executions that
+  began before the first call are not counted: they are outside of every step);
+- ``ph`` M, ``process_name``: ``/host:CPU``, ``/device:GPU:0``. All other events are left out.
 
-The type of an op is its name without numbers, which for an unfused instruction is its opcode or JAX's name for it
-(``dot_general``, ``wrapped_convert``); for a fusion it names some of what is inside. Casts are therefore better counted
-in the program's text (`hlo`, `stablehlo`). Pieces of an op that run at the same time are one call; iterations of a loop
-are calls of their own. A loop's own time is without its body's, and it is no op. The versions are not in the file.
+The type of an op is its name without numbers. For an unfused instruction that is its opcode or JAX's name for it
+(``dot_general``, ``wrapped_convert``); for a fusion it names some of the ops inside. Casts are therefore better counted
+in the program's text (`hlo`, `stablehlo`). Pieces of an op that run at the same time are one call; each iteration of a
+loop is a call. The self time of a loop is without its body; a loop is no op. The versions are not in the file.
 Seen: jax 0.10.2, CPU.
 """
 
@@ -49,11 +48,11 @@ _CONTROL = frozenset(
 )
 _NO_RUN = frozenset(["-1", str(2**64 - 1)])
 _MOST_STEPPED = 200_000
-"""Op events up to which steps are told apart; a record takes 0.5 KB."""
+"""With more op events, all steps are shown as one: a record takes 0.5 KB."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether its header is the one that XLA's profiler writes, or its first process is called as one of XLA's."""
+    """Tell whether the header is that of XLA's profiler, or the first process has a name that XLA gives."""
     begin = head(place)
     if begin is None or begin.bare:
         return False
@@ -62,7 +61,7 @@ def recognises(place: Place) -> bool:
 
 
 def repeats(place: Place) -> bool:
-    """Tell whether the ``.xplane.pb`` that it was written with is beside it: that one is read instead."""
+    """Tell whether the ``.xplane.pb`` of the same recording is beside the file: that one is read instead."""
     name, folder = place.path.name, place.path.parent
     if name == "perfetto_trace.json.gz":
         return any(folder.glob("*.xplane.pb"))
@@ -76,7 +75,7 @@ def _names_a_plane(event: dict[str, Any]) -> bool:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it; takes 250 bytes an op event beside the records. Raises TraceError."""
+    """Return the ops. Takes 250 bytes an op event and the memory of the records. Raises TraceError."""
     from ..shared.event_types import JaxEvent
 
     remarks: list[str] = []
@@ -112,11 +111,11 @@ class Op(NamedTuple):
     module: str
     process: int
     type: str = ""
-    """Empty where only its name tells: an instruction's."""
+    """Empty for an instruction, whose name tells the type."""
 
 
 class Span(NamedTuple):
-    """When a step or a call of a function was."""
+    """The time of a step, or of a call of a function."""
 
     start: int
     duration: int
@@ -130,21 +129,21 @@ class Events:
     ops: dict[Op, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     runs: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of (module, run_id)."""
+    """The number of each execution, by module and run_id."""
     which: array[int] = field(default_factory=lambda: array("q"))
     called: array[int] = field(default_factory=lambda: array("q"))
-    """The event's own name."""
+    """The index of the event's own name."""
     run: array[int] = field(default_factory=lambda: array("q"))
     threads: array[int] = field(default_factory=lambda: array("q"))
     starts: array[int] = field(default_factory=lambda: array("q"))
     durations: array[int] = field(default_factory=lambda: array("q"))
     steps: list[Span] = field(default_factory=list)
     calls: defaultdict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
-    """Of each function, from Python."""
+    """The calls from Python, by module."""
     processes: dict[int, str] = field(default_factory=dict)
     thread_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
-    """Events of devices that name no op, by process."""
+    """The number of events of devices that name no op, by process."""
 
     def ran(self, op: Op, called: str, run_id: str, thread: tuple[int, int], start: int, duration: int) -> None:
         """Add an event of an op."""
@@ -157,7 +156,7 @@ class Events:
         self.durations.append(duration)
 
     def noted(self, name: str, step: str, start: int, duration: int) -> None:
-        """Add an event of the host, if it is a step or the call of a function that was compiled."""
+        """Add an event of the host if it is a step, or a call of a compiled function."""
         if step:
             self.steps.append(Span(start, duration, f"{name} {step}"))
         elif match := _CALL.fullmatch(name):
@@ -165,7 +164,7 @@ class Events:
 
 
 def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) -> SavedProfile:
-    """Return the profile of *events*. Raises TraceError when there are none."""
+    """Return the profile of *events*. Raises TraceError where there are no ops."""
     if not events.ops:
         raise TraceError(
             f"{place}: has no XLA ops (events with args.hlo_op). Was something run between start_trace and stop_trace,"
@@ -190,7 +189,7 @@ def _module(function: str) -> str:
 
 
 class _Steps:
-    """Which step asked for each execution of a module."""
+    """The steps: which of them called for each execution of a module."""
 
     def __init__(self, events: Events) -> None:
         self._spans = sorted(events.steps) if len(events.which) <= _MOST_STEPPED else []
@@ -199,7 +198,7 @@ class _Steps:
         self.times = tuple(float(span.duration) for span in self._spans) or None
         self.remarks: list[str] = []
         if len(events.steps) > len(self._spans):
-            self.remarks.append(f"{len(events.steps)} steps, shown as one: more than {_MOST_STEPPED} events of ops")
+            self.remarks.append(f"{len(events.steps)} steps are shown as one: more than {_MOST_STEPPED} events of ops")
         self.of = self._of_runs(events)
         if len(self._spans) in self.of and self._spans:
             self.labels = (*self.labels, OUTSIDE)
@@ -221,7 +220,7 @@ class _Steps:
             calls = _outermost(events.calls.get(module, []))
             before = [run for _, run in runs if calls and begins[run] < calls[0].start]
             if len(runs) == len(calls) + len(before):
-                # Called for before the recording.
+                # They were called before the recording.
                 of = [len(self._spans) if run in before else step for run, step in enumerate(of)]
                 runs = [each for each in runs if each[1] not in before]
             if len(calls) == len(runs):
@@ -231,8 +230,8 @@ class _Steps:
                 guessed += len(runs)
         if guessed:
             self.remarks.append(
-                f"{guessed} executions are not linked to the call that asked for them: taken to be of the step that"
-                " had last begun when they did"
+                f"{guessed} executions are not linked to the call from Python: each counts in the last step that began"
+                " before it"
             )
         return of
 
@@ -247,7 +246,7 @@ class _Steps:
 
 
 def _outermost(spans: list[Span]) -> list[Span]:
-    """Return those that are not in another one: a call is recorded by Python and again by what it calls."""
+    """Return the spans that are not inside others: a call is recorded in Python, and again in the runtime."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.duration)):
         if not found or span.start >= found[-1].start + found[-1].duration:
@@ -283,12 +282,12 @@ def _records(events: Events, steps: _Steps) -> Iterator[SavedOp]:
 
 
 def _type(name: str) -> str:
-    """Return the instruction's name without numbers; ``wrapped_x`` is the fusion of an x alone."""
+    """Return the instruction's name without numbers; ``wrapped_x`` is a fusion of one x."""
     return _NUMBERS.sub("", name).removeprefix("wrapped_")
 
 
 def _calls(events: Events, members: list[int]) -> int:
-    """Return how often an op ran: pieces that ran at the same time, and different kernels, are one call."""
+    """Return how often an op ran. Pieces that ran at the same time are one call, and so are different kernels."""
     by_run: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for event in members:
         by_run[events.run[event]][events.called[event]].append(event)
@@ -306,7 +305,7 @@ def _apart(events: Events, pieces: list[int]) -> int:
 
 
 def _kernels(events: Events, steps: _Steps) -> Iterator[SavedKernel]:
-    """Yield what has a name of its own, not that of its instruction: on an accelerator."""
+    """Yield the kernels: events of an accelerator, whose name is not that of their instruction."""
     ops, names = list(events.ops), list(events.names)
     groups: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for which, called, run, duration in zip(events.which, events.called, events.run, events.durations):
@@ -320,7 +319,7 @@ def _kernels(events: Events, steps: _Steps) -> Iterator[SavedKernel]:
 def _fusions(events: Events) -> Iterator[str]:
     fusions = sum("fusion" in op.name for op in events.ops if not op.type)
     if fusions:
-        yield f"{fusions} of {len(events.ops)} ops are fusions: what is inside is in the program's HLO text, not here"
+        yield f"{fusions} of {len(events.ops)} ops are fusions: the ops inside are in the program's HLO text, not here"
 
 
 def _framework(events: Events) -> str:

@@ -1,15 +1,15 @@
-"""StableHLO text: an XLA program as it was asked for, ``jit(f).lower(...).as_text()``. Best for budgets: the same on
-every machine.
+"""StableHLO text: an XLA program before compilation, ``jit(f).lower(...).as_text()``. Best for budgets, since it is the
+same on every machine.
 
-It says which ops there are, not how long they take: counts without a run. An MLIR module with functions, ``@main`` and
-those it calls; an op is ``%name = dialect.op operands, attributes : types``:
+It has the ops and no times: ops are counted without running the program. A file is an MLIR module with functions,
+``@main`` and those it calls. An op is ``%name = dialect.op operands, attributes : types``:
 ``%0 = stablehlo.convert %arg4 : (tensor<32x64xf32>) -> tensor<32x64xbf16>``. One type alone is that of the result and
 of all operands.
 
 A function is counted as often as it is called. The body of a loop counts once, and so does every branch. What a reduce,
 a sort or a scatter applies to single elements is part of that op. No ops: constants, tuples, calls, loops and branches.
-The type is the op without its dialect (``stablehlo``, ``mhlo``, ``chlo``; those of others keep it). Floating-point
-operations are known of dot products only. Seen: jax 0.10.2, also with ``debug_info=True``.
+The type is the op without its dialect ``stablehlo``, ``mhlo`` or ``chlo``; other dialects stay in it. FLOPs are known
+only for dot products. Seen: jax 0.10.2, also with ``debug_info=True``.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _ONCE = {"while": "a loop", "case": "a branch", "if": "a branch"}
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins as a module does, and has functions or ops of XLA's."""
+    """Tell whether the text begins as a module does, and has functions or ops of XLA."""
     return _BEGIN.match(place.head) is not None and _DIALECT.search(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it. Raises TraceError. Takes the memory of the ops, at most `static.Size`, and of one line."""
+    """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
     module = _Module(place)
     for number, line in enumerate(lines(place), 1):
         module.take(_plain(line), number)
@@ -76,7 +76,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def _plain(line: str) -> str:
-    """Return *line* without comments and texts, but for the op names that stand in quotes."""
+    """Return *line* without comments and quoted texts; op names in quotes are kept."""
     return STRING.sub("", _QUOTED_OP.sub(r"\1", line)).partition(" // ")[0]
 
 
@@ -87,7 +87,7 @@ class _Module:
         self._place = place
         self._function = Function()
         self._regions: list[tuple[bool, str]] = []
-        """Those that are open: whether it works on single elements, and the op whose types stand behind it."""
+        """The open regions: whether a region works on single elements, and the op whose types stand behind it."""
         self._size = Size()
 
     def take(self, line: str, number: int) -> None:
@@ -107,7 +107,7 @@ class _Module:
                 self._regions.append(region)
 
     def _line(self, line: str, number: int, opened: int) -> tuple[bool, str]:
-        """Read a line that is not inside of an op; return what the region is that it begins, if it does."""
+        """Read a line that is not inside an op; return what is said above of the region that it begins."""
         if match := _FUNCTION.match(line):
             self._function = self.functions.setdefault(match[1], Function())
         elif match := _CALL.search(line):
@@ -126,7 +126,7 @@ class _Module:
         return False, ""
 
     def close(self) -> None:
-        """Say what is missing at the end."""
+        """Raise TraceError where the end is missing."""
         if self._regions or "main" not in self.functions:
             what = "in the middle of a function" if self._regions else "without a function @main"
             raise TraceError(f"{self._place}: ends {what}. Was it copied whole?")
@@ -151,12 +151,12 @@ class _Module:
 
 @lru_cache(4096)
 def _signature(text: str, operands: int) -> tuple[Types, Types]:
-    """Return the types of the operands and of the results: ``(tensor<2xf32>) -> tensor<2xbf16>``, or one for all."""
+    """Return the types of operands and results in ``(tensor<2xf32>) -> tensor<2xbf16>``; one type alone is for all."""
     left, arrow, right = text.partition("->")
     if arrow:
         return _types(_TENSOR.findall(left)), _types(_TENSOR.findall(right))
     tensors = _TENSOR.findall(left)
-    # Of select: that of the condition, and that of the rest.
+    # A select has two types: that of the condition, and that of all others.
     return _types((tensors + tensors[-1:] * operands)[:operands]), _types(tensors[-1:])
 
 

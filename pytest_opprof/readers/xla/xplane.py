@@ -1,4 +1,4 @@
-"""XLA's own profile, ``*.xplane.pb``: what JAX, TensorFlow and torch_xla write for TensorBoard.
+"""XLA's own profile, ``*.xplane.pb``, which JAX, TensorFlow and torch_xla write for TensorBoard.
 
 A protobuf (``xplane.proto`` of openxla/xla): ``XSpace``: planes 1, hostnames 4. ``XPlane``: name 2, lines 3,
 event_metadata 4, stat_metadata 5 (maps: key 1, value 2). ``XLine``: name 2, timestamp_ns 3, events 4. ``XEvent``:
@@ -6,14 +6,15 @@ metadata_id 1, offset_ps 2, duration_ps 3, stats 4. ``XEventMetadata``: name 2, 
 metadata_id 1, and one of uint64 3, int64 4, text 5, ref 7 (of a stat_metadata whose name is the text).
 ``XStatMetadata``: name 2.
 
-A plane is a process of the trace (``/host:CPU``, ``/device:GPU:0``), a line a thread. What an event means its stats
-say, as ``args`` do in the trace (`jax`): ``hlo_op``, ``hlo_module``, ``run_id``, ``step_num``. The same run gives the
-same profile.
+A plane is a process of the trace (``/host:CPU``, ``/device:GPU:0``), a line is a thread. The stats of an event tell
+what it is, as ``args`` do in the trace (`jax`): ``hlo_op``, ``hlo_module``, ``run_id``, ``step_num``. Both files of one
+recording give the same profile.
 
-TensorFlow besides writes ops that XLA did not compile: one that a function runs has the name ``<node>:<type>`` and its
-node as display name; one that Python calls is an event with the stats ``eager_op`` and ``is_func`` = 0, whose time is
-that of the call. What a GPU did for them is not read, and said: they have host time then. A function itself is no op.
-Seen: jax 0.10.2, tensorflow 2.21.0, CPU. torch_xla, GPUs and TPUs after the format's definition, not seen.
+TensorFlow also writes ops that XLA did not compile. An op inside a function has the name ``<node>:<type>``, and its
+node as display name. An op that Python calls is an event with the stats ``eager_op`` and ``is_func`` = 0; its time is
+that of the call. What a GPU did for these ops is not read: a remark says so, and they only have host time. A function
+is no op.
+Seen: jax 0.10.2, tensorflow 2.21.0, CPU. torch_xla, GPUs and TPUs were not seen: read after the format's definition.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ TITLE = "XLA profile (xplane.pb)"
 _SPACE = {1: BYTES, 2: BYTES, 3: BYTES, 4: BYTES}
 _PLANE_NAMES = ("/host:", "/device:", "Task Environment")
 _ASYNCHRONOUS = "Async XLA Ops"
-"""A line that shows ops of another one again."""
+"""A line that repeats ops of another line."""
 _WANTED = frozenset(["hlo_op", "hlo_module", "run_id", "step_num", "eager_op", "is_func"])
 _STAT, _STAT_NAME = 4 << 3 | BYTES, 1 << 3 | VARINT
-"""Tags."""
+"""The tags of a stat in an event, and of its name in the stat."""
 _TYPE = re.compile(r"[A-Za-z_]\w*")
 _MOST_METADATA = 1_000_000
-"""Different events of a plane: with Python's functions recorded there are some 10**4."""
+"""Different events of a plane. With functions of Python recorded, there are some 10**4."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins with a plane that is called as XLA's are."""
+    """Tell whether the file begins with a plane that has a name of XLA's."""
     start = place.head
     try:
         for each in fields(start, 0, len(start), cut=True):
@@ -64,7 +65,7 @@ def _name(data: Data, message: Field) -> str:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read it; takes 250 bytes an op event beside the records. Raises TraceError."""
+    """Return the ops. Takes 250 bytes an op event and the memory of the records. Raises TraceError."""
     events = Events()
     remarks: list[str] = []
     with content(place) as data:
@@ -75,7 +76,7 @@ def read(place: Place, options: Options) -> SavedProfile:
                 if (each.number, each.wire) == (1, BYTES):
                     _Plane(data, each).collect(number, events)
             if last == 1:
-                remarks.append("it ends without the name of a host: if it was cut, then between two of its planes")
+                remarks.append("it ends without the name of a host: it may have been cut between two planes")
         except Broken as error:
             raise TraceError(f"{place}: is no whole XLA profile ({error}). Was it copied whole?") from None
         except OverflowError:
@@ -87,11 +88,11 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What all events of one metadata have in common."""
+    """What is the same for all events with one metadata_id."""
 
     name: str
     type: str = ""
-    """Of an op of TensorFlow."""
+    """The op type, for an op of TensorFlow."""
     stats: dict[str, str] = field(default_factory=dict)
 
 
@@ -123,14 +124,14 @@ class _Plane:
                 self._meanings[key] = self._meaning(value)
 
     def collect(self, number: int, events: Events) -> None:
-        """Add what happened in this plane."""
+        """Add the events of this plane."""
         events.processes[number] = self._name
         left_out = sum(self._collect(line, (number, index), events) for index, line in enumerate(self._lines))
         if left_out and self._name.startswith("/device:"):
             events.left_out[self._name] = left_out
 
     def _collect(self, line: Field, thread: tuple[int, int], events: Events) -> int:
-        """Add the events of a line; return how many are of no op."""
+        """Add the events of a line; return how many name no op."""
         base, left_out, begun = 0, 0, False
         for each in fields(self._data, line.start, line.end):
             if each.number == 3 and begun:
@@ -158,11 +159,11 @@ class _Plane:
         return left_out
 
     def _event(self, message: Field) -> tuple[_Meaning, int, int, dict[str, str]]:
-        """Return what an event is, when it began after its line did and how long it took (ps), and its stats."""
+        """Return the meaning of an event, its start after that of the line, its duration (both ps), and its stats."""
         data = bytes(self._data[message.start : message.end])
         numbers = {1: 0, 2: 0, 3: 0}
         own: dict[str, str] = {}
-        # What `fields` does, in a tenth of the time: a profile has 10**6 events with ten fields each.
+        # The same as `fields` in a tenth of the time: a profile has 10**6 events with ten fields each.
         at, end = 0, len(data)
         try:
             while at < end:
@@ -171,7 +172,7 @@ class _Plane:
                 if value >= 128:
                     value, at = varint(data, at - 1, end)
                 if tag & 7 == BYTES:
-                    # Most stats are known by their first two bytes not to be wanted.
+                    # The first two bytes of most stats tell that they are not wanted.
                     if tag == _STAT and (data[at] != _STAT_NAME or data[at + 1] >= 128 or data[at + 1] in self._wanted):
                         own.update(self._stat(data[at : at + value]))
                     at += value
@@ -189,7 +190,7 @@ class _Plane:
         return meaning, signed(numbers[2]), signed(numbers[3]), meaning.stats | own if meaning.stats else own
 
     def _decoded(self, data: bytes) -> dict[str, str]:
-        """Return the name and value of a stat, if it is wanted."""
+        """Return the name and value of a stat, where it is wanted."""
         name = ""
         for each in fields(data, 0, len(data)):
             if each.number == 1 and each.wire == VARINT:
