@@ -24,9 +24,10 @@ from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.backends.cuda import backend as cuda_backend
 from pytest_opprof.backends.cuda import cupti, nvml
 from pytest_opprof.backends.cuda import driver as cuda_driver
+from pytest_opprof.backends.cuda.activity import Work, calls_of
 from pytest_opprof.backends.cuda.backend import CudaBackend
 from pytest_opprof.backends.cuda.cupti_records import DRIVER, PEER_COPY, RUNTIME
-from pytest_opprof.backends.cuda.events import Span, Work, busy_ns, calls_of
+from pytest_opprof.backends.cuda.events import Span, busy_ns
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window

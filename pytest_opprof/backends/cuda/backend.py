@@ -22,10 +22,10 @@ from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
+    from .activity import Calls, Work
     from .cupti import Cupti
     from .cupti_records import Table
     from .driver import Driver
-    from .events import Calls, Work
 
 _USERS = (
     "cupy",
@@ -117,7 +117,7 @@ class CudaBackend(Backend):
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
         from . import cupti
         from . import driver as cuda_driver
-        from .events import check_blocking
+        from .sync_timing import check_blocking
 
         if self._collecting:
             raise BackendError("the cuda backend is recording already; it cannot be nested")
@@ -200,11 +200,11 @@ def _environment(driver: Driver, devices: list[int], options: Options) -> Enviro
 
 
 def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
-    from . import events
+    from . import activity, sync_timing
 
     records: Mapping[int, Table] = cupti.records()
-    calls, work = events.calls_of(records, cupti.function), events.work_of(records, cupti.text)
+    calls, work = activity.calls_of(records, cupti.function), activity.work_of(records, cupti.text)
     if options.timing == "sync":
-        waited_ns = events.waited_ns(calls, work.correlation, work.start, work.duration_ns)
+        waited_ns = sync_timing.waited_ns(calls, work.correlation, work.start, work.duration_ns)
         work = replace(work, duration_ns=waited_ns)
     return calls, work

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...ops import cuda_calls
 from ...profile.event_log import EventLog
-from .events import Calls, Span
+from .activity import Calls
+from .events import Span
 
 _UNKNOWN_SIZE = "memory of the GPU was allocated beside CuPy's pools: counted, of a size that is not recorded"
 
