@@ -38,8 +38,8 @@ from .marks import MARK, check_all
 
 KERNELS_LOST = (
     "A known cause is https://github.com/pytorch/pytorch/issues/192021: after idle time a session of torch's profiler"
-    " loses as many kernels as there were sessions before it, and the program ran more of its own than opprof allows"
-    " for. Measure in a fresh process, or fewer tests in one. A launch that failed has no kernel either"
+    " loses as many kernels as there were sessions before it. The program had more sessions of its own than opprof"
+    " allows for. Measure in a fresh process, or fewer tests in one. A launch that failed has no kernel either"
 )
 _NOT_RECORDED = (
     "torch's profiler recorded no call of CUDA at the end of the window, not even its own wait: another profiler has"
