@@ -21,7 +21,7 @@ _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 
 @dataclass(frozen=True, eq=False)
 class Calls:
-    """The calls of CUDA: columns, in the order of time."""
+    """The calls of CUDA: columns, ordered by time."""
 
     functions: tuple[str, ...]
     function: NDArray[np.int64]
@@ -30,18 +30,18 @@ class Calls:
     end: NDArray[np.uint64]
     correlation: NDArray[np.uint32]
     outer: NDArray[np.int64]
-    """The call that made this one, itself for one that the program made: the runtime calls the driver."""
+    """The index of the program's own call around each, as the runtime calls the driver; of such a call, its own."""
     failed: NDArray[np.bool_]
     captured: NDArray[np.bool_]
-    """Whether any thread recorded a CUDA graph then: the call may start nothing. Autograd's thread launches into it."""
+    """Whether any thread captured a CUDA graph then: the call may start nothing, also in another thread."""
 
     @cached_property
     def by_correlation(self) -> NDArray[np.int64]:
-        """The calls in the order of their correlation: sorted once for all that look work up."""
+        """The indices of the calls, ordered by correlation."""
         return np.argsort(self.correlation, kind="stable")
 
     def of(self, chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Tell which calls the program made are of a *chosen* function."""
+        """Tell which calls the program made itself, of *chosen* functions."""
         wanted = np.array([*map(chosen, self.functions), False])
         found: NDArray[np.bool_] = wanted[self.function] & (self.outer == np.arange(len(self.function)))
         return found
@@ -52,14 +52,14 @@ class Work:
     """What the GPU did: columns."""
 
     ops: tuple[tuple[str, str], ...]
-    """Name and, where the name does not say it, op."""
+    """Each name with its op; the op is empty if the name says it."""
     op: NDArray[np.int64]
     """Index into *ops*."""
     start: NDArray[np.uint64]
     device_ns: NDArray[np.int64]
-    """The GPU's own time; ABSENT where CUPTI did not time it, which it says by zeros."""
+    """The GPU's own time; ABSENT if CUPTI did not time it and recorded zeros."""
     duration_ns: NDArray[np.int64]
-    """What is said of it: another with sync timing, ABSENT where the time is said of the op around it."""
+    """The time to report: that of the host with sync timing; ABSENT if the op around it has the time."""
     nbytes: NDArray[np.int64]
     place: NDArray[np.int32]
     """See `kernels.places`."""
@@ -73,10 +73,10 @@ class Work:
 
 
 def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) -> Calls:
-    """Return the calls among *records*; *function* names one by its kind and callback number."""
+    """Return the calls in *records*; *function* returns the name for a kind of record and a callback number."""
     kinds = np.concatenate([np.full(len(records[kind]["start"]), kind) for kind in (RUNTIME, DRIVER)])
     columns = {name: np.concatenate([records[kind][name] for kind in (RUNTIME, DRIVER)]) for name in records[RUNTIME]}
-    # A call comes before those that it makes, also where the clock is too coarse to tell.
+    # A call comes before the calls inside it, even if they begin and end at the same time.
     order = np.lexsort((kinds != RUNTIME, ~columns["end"], columns["start"]))
     kinds, columns = kinds[order], {name: values[order] for name, values in columns.items()}
     numbers, function_of = np.unique(kinds.astype(np.int64) << 32 | columns["callback"], return_inverse=True)
@@ -104,14 +104,14 @@ def _captures(function: str) -> int:
 
 
 def _outer(end: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return for each call of a thread, in the order of time, the outermost one that it lies in."""
+    """Return for each call of a thread, ordered by time, the outermost call around it, or itself."""
     latest = np.maximum.accumulate(end)
     first = np.concatenate([[True], end[1:] > latest[:-1]])
     return np.maximum.accumulate(np.where(first, np.arange(len(end)), 0))
 
 
 def work_of(records: Mapping[int, Table], text: Callable[[int], str]) -> Work:
-    """Return the work among *records*; *text* returns the kernel's name at an address."""
+    """Return the work in *records*; *text* returns the name of a kernel from its address."""
     tables = [records[kind] for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
     addresses, kernel = np.unique(tables[0]["name"], return_inverse=True)
     ops = [_kernel(text(address)) for address in addresses.tolist()]
@@ -147,7 +147,7 @@ def _kernel(raw: str) -> tuple[str, str]:
 
 
 def callers(calls: Calls, correlation: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return the call of the program that started the work of each *correlation*, -1 where it was not recorded."""
+    """Return the call of the program that started the work of each *correlation*; `NOBODY` if it was not recorded."""
     if not len(calls.start):
         return np.full(len(correlation), NOBODY)
     order = calls.by_correlation

@@ -1,8 +1,8 @@
 """Activity of CUDA -> events of a log: what the GPU did, under the call of CUDA that asked for it.
 
-A kernel, a copy or a set is an op; it belongs to the interval in which the host called for it, since the GPU may do it
-later. The call is an event around it that is not counted itself. Synchronisations are ops of the host: counted, without
-device time. Other calls are not recorded.
+A kernel, a copy or a set is an op. It belongs to the interval in which the host asked for it, as the GPU may do it
+later. The call that asked is an event around it, and no op. A synchronisation is an op of the host, without device
+time. Other calls are left out.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Span:
     marks: Sequence[int] = ()
 
     def has(self, when: NDArray[Any]) -> NDArray[np.bool_]:
-        """Tell which of the moments are inside."""
+        """Tell which times are inside."""
         inside: NDArray[np.bool_] = (when >= self.begin) & (when < self.end)
         return inside
 
     def interval(self, when: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the interval of each moment."""
+        """Return the interval of each time."""
         return np.searchsorted(np.array(self.marks, np.uint64), when, side="right").astype(np.int64)
 
 
 def is_known(name: str) -> bool:
-    """Tell whether *name* is one that a log may have: any other is a mistake in a budget."""
+    """Tell whether a log may have the *name*: in a budget any other is a mistake."""
     return cuda_calls.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
 
 
@@ -59,10 +59,10 @@ def fill(
     parents: NDArray[np.int64] | None = None,
     cause: str = _TAKEN,
 ) -> NDArray[np.bool_]:
-    """Append what happened in *span* to *log*; return which of the *work* that is.
+    """Append to *log* what the program asked for in *span*; return which of the *work* that is.
 
-    *parents* are the events of the log that the calls lie in. Raises BackendError, with the likely *cause*, where a
-    kernel was launched and is not among the *work*.
+    *parents* are the events of the log that the calls are in. Raises BackendError, with the likely *cause*, if a kernel
+    was launched and is not in *work*.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = _asked(calls, work)
@@ -72,7 +72,7 @@ def fill(
     host = np.flatnonzero(busy | (calls.of(_synchronizes) & span.has(calls.start)))
     alone = np.flatnonzero(inside & (caller == NOBODY))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
-    # Where the event of each call will be, and for work without a call where that of its stand-in will be.
+    # The index of each call's event. Work without a call has an event of its own around it.
     event_of_call = np.full(len(calls.start) + 1, NOBODY)
     event_of_call[host] = len(log) + np.arange(len(host))
     event_of_work = np.full(len(work.start), NOBODY)
@@ -96,13 +96,13 @@ def fill(
 
 
 def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the call that asked for each work, and when; for work without a call, when it began."""
+    """Return the call that asked for each work, and its time; for work without a call, the time at which it began."""
     caller = callers(calls, work.correlation)
     return caller, np.where(caller == NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
 
 
 def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
-    """Return for each interval how long its work kept the GPUs busy: each GPU by itself, what overlaps once."""
+    """Return for each interval how long the GPUs were busy: the sum over GPUs, overlapping work counted once."""
     asked = _asked(calls, work)[1]
     timed = np.flatnonzero(span.has(asked) & (work.device_ns != ABSENT))
     timed = timed[np.argsort(work.start[timed], kind="stable")]
@@ -119,7 +119,7 @@ def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
 
 
 def _named(log: EventLog, calls: Calls, function: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the log's numbers of the names of functions; those of others stay unknown to it: they are not counted."""
+    """Return the log's number of the name of each *function*. Names of other functions are not added to the log."""
     numbers = np.zeros(len(calls.functions) + 1, np.int64)
     for index in np.unique(function).tolist():
         numbers[index] = log.name(calls.functions[index])
@@ -136,20 +136,20 @@ def _synchronizes(function: str) -> bool:
 
 
 def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str) -> None:
-    # A graph may be without kernels.
+    # A graph may have no kernels.
     launched = calls.of(lambda name: cuda_calls.is_launch(name) and "Graph" not in name) & span.has(calls.start)
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
     if lost:
         raise BackendError(
-            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: their launches are recorded, they are not."
-            f" {cause}"
+            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: it recorded their launches, but not the"
+            f" kernels. {cause}"
         )
 
 
 def check_last_call(calls: Calls, span: Span) -> None:
-    """Check that the backend's own wait at the end of *span* was recorded, and so all before it.
+    """Check that the backend's own wait at the end of *span* was recorded: then all before it was, too.
 
-    Raises BackendError where it was not: another profiler took CUPTI away inside the window.
+    Raises BackendError if it was not: another profiler took CUPTI over inside the window.
     """
     if not (calls.start[calls.of(_synchronizes)] >= span.end).any():
         raise BackendError(
@@ -159,7 +159,7 @@ def check_last_call(calls: Calls, span: Span) -> None:
 
 
 def loads(calls: Calls, span: Span) -> Collection[int]:
-    """Return the intervals in which code was loaded onto the GPU: what compiling ends with."""
+    """Return the intervals in which code was loaded onto the GPU, as at the end of compiling."""
     loading = calls.of(lambda name: name.startswith(_LOADS)) & span.has(calls.start)
     return set(span.interval(calls.start[loading]).tolist())
 

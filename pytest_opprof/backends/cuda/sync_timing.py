@@ -1,4 +1,4 @@
-"""Sync timing: the times of work as the host sees them when each launch waits for its kernel."""
+"""Sync timing: each launch waits for its kernel, and the time of work is how long the host waited for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...profile.columns import ABSENT
 from .activity import Calls, callers
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
-"""Set to 1 before CUDA is initialised, it lets each launch of a kernel return when that is done."""
+"""If it is 1 when CUDA is initialised, each launch returns when its kernel is done."""
 
 
 def check_blocking() -> None:
-    """Check that launches were to block from the start of the process. Raises BackendError where they were not."""
+    """Check that launches block from the start of the process. Raises BackendError if they do not."""
     if os.environ.get(BLOCKING) != "1":
         raise BackendError(
             "sync timing needs launches that block from the start of the process: run pytest --opprof-timing=sync, or"
@@ -29,11 +29,11 @@ def check_blocking() -> None:
 def waited_ns(
     calls: Calls, correlation: NDArray[np.uint32], start: NDArray[np.uint64], duration_ns: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the times of work as a host sees them whose launches block: sync timing.
+    """Return the times of work in sync timing.
 
-    From the call that asked for it (or the end of what that call asked for before) to its own end; the last also has
-    what the call took after it, so that the times of a call's work add up to the call. Work that CUPTI did not time,
-    or whose call is not known, keeps its time. Raises BackendError where launches did not block.
+    Work takes from the start of its call, or from the end of the work before it of the same call, to its own end. The
+    last work of a call takes until the call ends, so the times add up to that of the call. Work that CUPTI did not
+    time, or whose call was not recorded, keeps its time. Raises BackendError if launches did not block.
     """
     caller = callers(calls, correlation)
     known = np.flatnonzero((caller != NOBODY) & (duration_ns != ABSENT))
@@ -51,11 +51,12 @@ def waited_ns(
 
 
 def _check_blocked(calls: Calls, caller: NDArray[np.int64], start: NDArray[np.uint64]) -> None:
-    # Half of them: a kernel may also start before a launch that does not block returns. Copies and graphs never block.
+    # More than half have to be late: some kernels start before their launch returns, also where it does not block.
+    # Copies and launches of graphs never block.
     launched = calls.of(lambda name: cuda_calls.is_launch(name) and "Graph" not in name)[caller]
     late = np.count_nonzero(start[launched] > calls.end[caller[launched]])
     if late * 2 > np.count_nonzero(launched):
         raise BackendError(
-            f"sync timing needs launches that block, and {late} kernels began after theirs had returned: CUDA was"
-            f" initialised before {BLOCKING}=1 was set. Run pytest --opprof-timing=sync, and initialise it no earlier"
+            f"sync timing needs launches that block, and {late} kernels began after their launches had returned: CUDA"
+            f" was initialised before {BLOCKING}=1 was set. Run pytest --opprof-timing=sync, and initialise CUDA later"
         )
