@@ -1,8 +1,9 @@
-"""Live collectors, a module or package for each framework: the only place that imports the framework.
+"""Backends, which collect ops live: a module or package for each framework, and the only one that imports it.
 
-They import `profile` and what is below. `contract` says what every backend does. A new one of ours is a module here and
-a line in `registry`; a third party adds one through the entry-point group ``pytest_opprof.backends``: a name and a
-callable without arguments that returns a `Backend`. docs/backends.md says how to write one.
+They import `profile` and packages below it. `contract` says what every backend does. A new backend of this package is a
+module here and a line in `registry`. Another package adds one by an entry point in the group
+``pytest_opprof.backends``: a name, and a callable without arguments that returns a `Backend`. docs/backends.md says how
+to write one.
 """
 
 from .contract import Backend, KnownWork, Options

@@ -1,4 +1,4 @@
-"""What every backend does: `Backend`, and what it is asked to record. The words are explained in docs/backends.md."""
+"""What every backend does: `Backend`, and what it is asked to record. docs/backends.md explains the words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Options:
     flops: bool = False
     memory: bool = False
     numpy: Watched = "watched"
-    """Which arrays of NumPy: those of `opprof.array()` and what comes of them, or all that a window makes."""
+    """Which arrays of NumPy: those of `opprof.array()` and results of their ops, or also all that a window makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,28 @@ class KnownWork:
     """Work whose ops are known: what `pytest_opprof.testing.check_backend` measures."""
 
     run: Callable[[], object]
-    """Do it once, wait for nothing, and return the results."""
+    """Do the work once, without waiting for it, and return the results."""
     ops: Mapping[str, int]
-    """The calls of each op that one run shows. All of them: one more is wrong, too."""
+    """How often one call of `run` calls each op. All ops are listed: an op that is not is an error."""
     profiler: Callable[[], AbstractContextManager[object]] | None = None
-    """Another profiler of the framework, which records while its context is open; None: there is none."""
+    """Another profiler of the framework, which records while its context is open; None if there is none."""
     in_threads: bool = True
-    """Whether a window shows what other threads run while it is open."""
+    """Whether a window records the ops of other threads, too."""
     overlaps: bool = False
-    """Whether ops run at the same time, so that they may take longer together than the step."""
+    """Whether ops run at the same time: then the sum of their times may be more than the time of the step."""
     first_use: str = ""
-    """Python code that is the first use of the framework in a process, as ``import torch``; empty: there is none."""
+    """Python code with which a process begins to use the framework (``import torch``); empty if there is none."""
 
 
 class Backend(ABC):
-    """A profiler of one framework. What has a body here may be left as it is."""
+    """A profiler of one framework. A method that has a body here need not be overridden."""
 
     name: str
-    """As ``--opprof-backend`` and the entry point have it."""
+    """The name in ``--opprof-backend`` and of the entry point."""
     hint: str = ""
-    """What a user can do where nothing was seen: "torch must be imported at the top of the module"."""
+    """What a user can do if nothing was recorded: "torch must be imported at the top of the module"."""
     vocabulary: Mapping[str, str] = {}
-    """Raw names that `ops.tables` does not have: by canonical op, separated by blanks."""
+    """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
 
     def unavailable(self) -> str | None:
         """Say in one line why this backend cannot run here, or return None if it can."""
@@ -62,13 +62,13 @@ class Backend(ABC):
 
     @abstractmethod
     def in_use(self) -> bool:
-        """Tell whether this process uses the framework, so that automatic choice should record it.
+        """Tell whether this process uses the framework: then it is recorded, if the user chose no backends.
 
-        Asked before and after each window, also in processes without the framework: it must not import it.
+        This is called before and after each window, also in processes without the framework. It must not import it.
         """
 
     def begin_test(self) -> None:  # noqa: B027  # there may be nothing to do
-        """Forget what an earlier test left behind, if that could change what this one records."""
+        """Forget what an earlier test left behind, if that could change what this test records."""
 
     def blind(self) -> str | None:
         """Say why an empty log would prove nothing, or return None if it proves that nothing ran."""
@@ -78,25 +78,25 @@ class Backend(ABC):
     def collect(self, options: Options) -> AbstractContextManager[EventLog]:
         """Record until the context ends; only then is the log complete.
 
-        Raises BackendError when the profiler cannot start, or lost what it recorded: never yields less in silence.
+        Raises BackendError if the profiler cannot start, or lost a part of what it recorded.
         """
 
-    def settle(self) -> None:  # noqa: B027  # the same
-        """Return when all is done that the program asked for, if the host waits for nothing by itself.
+    def settle(self) -> None:  # noqa: B027  # there may be nothing to wait for
+        """Wait until all work is done that the program started, if the host does not wait for it anyway.
 
-        Called while recording: before a step begins, and at its end before the clock is read. For a device with times
-        of its own leave it as it is: the wall time of a step does not count there, and waiting would end the overlap
-        of steps that a program has.
+        This is called while recording: before a step begins, and at its end before the clock is read. A backend whose
+        device times its work itself should not override it: the wall time of a step is not judged there, and waiting
+        would prevent the overlap of steps.
         """
 
     def threads_limited(self, threads: int) -> AbstractContextManager[object]:
-        """Let ops use so many threads in the context, where neither OpenMP nor BLAS decides it."""
+        """Limit ops to so many threads in the context, if the framework has threads besides OpenMP's and BLAS's."""
         return nullcontext()
 
     def watch(self, array: Any) -> Any:
-        """Return *array* as `opprof.array()` is to return it, or None: this backend sees ops on arrays as they are."""
+        """Return what `opprof.array()` returns for *array*; None if this backend records any array's ops."""
         return None
 
     def selfcheck_work(self) -> KnownWork | None:
-        """Return the work of ``opprof selfcheck --backend``, or None if there is none."""
+        """Return the work for ``opprof selfcheck --backend``, or None if there is none."""
         return None

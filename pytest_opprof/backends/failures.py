@@ -1,4 +1,4 @@
-"""Whose failure it is: what a backend raises is told as its own, and never as the test's."""
+"""The failures of backends: an error that a backend raises is reported as its own, never as the test's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 def failure(backend: Backend, error: Exception) -> BackendError:
-    """Return the error to raise in place of *error*: which backend failed, where it came from, what happened where."""
+    """Return the error to raise in place of *error*: it names the backend, its package, the error and its line."""
     points = [point.dist for point in entry_points(group=GROUP, name=backend.name) if point.dist]
     origin = f"{points[0].name} {points[0].version}" if points else type(backend).__module__
     where = ""
@@ -27,9 +27,9 @@ def failure(backend: Backend, error: Exception) -> BackendError:
 
 
 class failures_of:  # noqa: N801  # a context manager, called like contextlib's
-    """Make a BackendError of what is raised inside, unless it is an error of this package already."""
+    """Raise a BackendError in place of an error that is raised inside, unless that is an error of this package."""
 
-    # No generator: some of these surround each window, and it is five times as fast.
+    # A class, not a generator: it is five times as fast, and some of these surround each window.
     __slots__ = ("_backend",)
 
     def __init__(self, backend: Backend) -> None:
@@ -45,7 +45,7 @@ class failures_of:  # noqa: N801  # a context manager, called like contextlib's
 
 @contextmanager
 def noted_on(error: BaseException) -> Iterator[None]:
-    """Keep *error*, which is on its way to the user, from being replaced by what goes wrong inside."""
+    """Add an error that is raised inside to *error* as a note, so that the user still gets *error*."""
     try:
         yield
     except Exception as other:
@@ -55,9 +55,9 @@ def noted_on(error: BaseException) -> Iterator[None]:
 
 @contextmanager
 def entered(backend: Backend, context: Callable[[], AbstractContextManager[_T]]) -> Iterator[_T]:
-    """Enter a *context* of *backend*. What it raises is the backend's failure; what the body raises stays as it is.
+    """Enter a *context* of *backend*. An error of the context is the backend's failure.
 
-    The body's error comes out whatever the context makes of it: neither swallowed nor replaced.
+    An error of the body is raised as it is: the context can neither suppress nor replace it.
     """
     with failures_of(backend):
         manager = context()

@@ -1,4 +1,4 @@
-"""A device that is not there: records the ops a test says were launched. For tests of marks, reports and CI set-ups.
+"""A fake device: it records the ops that a test launches on it. For tests of marks, reports and CI set-ups.
 
     from pytest_opprof.backends import fake
 
@@ -6,7 +6,7 @@
     def test_budget():                    # pytest --opprof --opprof-backend=fake
         fake.launch("Cast", device_ns=2_000)
 
-Chosen by name only, never by itself. Its device and version can be set, to see baselines of several environments:
+It is only used if it is chosen by name. Its device and version can be set, to try baselines of several environments:
 ``fake.pretend(device="H100", version="2.0")``.
 """
 
@@ -23,7 +23,7 @@ from .contract import Backend, KnownWork, Options
 
 
 class FakeBackend(Backend):
-    """Records what `launch` and `allocate` are told while a window is open."""
+    """Records the calls of `launch` and `allocate` while a window is open."""
 
     name = "fake"
 
@@ -33,12 +33,12 @@ class FakeBackend(Backend):
         self.log: EventLog | None = None
 
     def in_use(self) -> bool:
-        """Whoever chose it uses it."""
+        """Return True: it is only asked if it was chosen."""
         return True
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
-        """Record what `launch` is told. Raises BackendError when it records already."""
+        """Record the calls of `launch`. Raises BackendError if it records already."""
         if self.log is not None:
             raise BackendError("the fake backend is recording already; it cannot be nested")
         self.log = EventLog(Environment((("fake", self.version),), self.device, timing=options.timing))
@@ -49,7 +49,7 @@ class FakeBackend(Backend):
             self.log = None
 
     def selfcheck_work(self) -> KnownWork:
-        """Return a product and a cast that nobody does."""
+        """Return a product and a cast, which are launched and not computed."""
         return KnownWork(lambda: (launch("aten::mm"), launch("Cast")), {"MatMul": 1, "Cast": 1}, in_threads=False)
 
 
@@ -75,10 +75,11 @@ def launch(
     nbytes: int = ABSENT,
     flops: int | None = None,
 ) -> int:
-    """Run one op, named as a framework would (``aten::mm``) or canonically (``MatMul``); outside a window do nothing.
+    """Launch one op and return its number; do nothing while no window is open.
 
-    *device_ns* includes the ops launched *inside* (give them what this call returned). A time or a size
-    may be ``model.ABSENT``: not known. *dtypes* are those of source and destination.
+    *name* is a framework's (``aten::mm``) or canonical (``MatMul``). *inside* is the number of the op around it, whose
+    *device_ns* includes this one's. A time or a size may be `ABSENT`: not known. *dtypes* are those of the source and
+    the destination.
     """
     log = _BACKEND.log
     if log is None:
@@ -90,6 +91,6 @@ def launch(
 
 
 def allocate(size: int) -> None:
-    """Allocate *size* bytes on the device, or free them if negative; outside a window do nothing."""
+    """Allocate *size* bytes on the device (free them, if negative); do nothing while no window is open."""
     if _BACKEND.log is not None:
         _BACKEND.log.allocated(size)

@@ -31,25 +31,25 @@ def find() -> dict[str, EntryPoint]:
 
 
 def load(name: str) -> Backend:
-    """Return the backend called *name*, after telling `ops.names` the raw names that it brings.
+    """Return the backend called *name*, and add its raw names to `ops.names`.
 
-    Raises BackendError when there is none, when it does not load, and when it is no `Backend`.
+    Raises BackendError if there is none, if it does not load, or if it is no `Backend`.
     """
     known = find()
     if name not in known:
         raise BackendError(f"no backend {name!r}{errors.suggestion(name, known)} Known: {', '.join(sorted(known))}.")
     try:
         backend = known[name].load()()
-    except Exception as error:  # a third party's module may fail in any way
+    except Exception as error:  # a module of another package may fail in any way
         raise BackendError(f"backend {name!r} ({known[name].value}) does not load: {error!r}") from error
     if problem := _problem(backend, name):
         raise BackendError(f"backend {name!r} ({known[name].value}) cannot be used: {problem}; see docs/backends.md")
     names.learn(name, backend.vocabulary)
-    return backend  # type: ignore[no-any-return]  # _problem looked at it
+    return backend  # type: ignore[no-any-return]  # `_problem` checked it
 
 
 def _problem(backend: object, name: str) -> str:
-    """Return what an object lacks of being the backend called *name*."""
+    """Say why an object cannot be the backend called *name*; empty if it can."""
     if not isinstance(backend, Backend):
         what = f"{type(backend).__module__}.{type(backend).__qualname__}"
         return f"it is a {what}, which is not derived from pytest_opprof.backends.Backend"
@@ -81,9 +81,9 @@ def ensure_available(backend: Backend) -> None:
 
 @contextmanager
 def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]:
-    """Let BLAS, OpenMP and what has threads of its own among the *backends*' frameworks use so many threads."""
+    """Limit BLAS, OpenMP and the frameworks of *backends* to so many threads."""
     with ExitStack() as stack:
-        # Backends first: what they put back has to be what they found, not our limit.
+        # Backends first: what they find, and put back at the end, must not be the limit that is set below.
         for backend in backends:
             stack.enter_context(entered(backend, partial(backend.threads_limited, threads)))
         stack.enter_context(machine_threads.threads_limited(threads))
@@ -91,19 +91,19 @@ def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]
 
 
 def hints(backends: Iterable[Backend]) -> str:
-    """Return what a user can do where none of *backends* saw anything, of those that can run here."""
+    """Return what a user can do if no backend recorded anything: the hints of those that can run here."""
     found = []
     for backend in backends:
         with failures_of(backend):
             if backend.hint and not backend.unavailable():
                 found.append(backend.hint)
-    return ", ".join(reversed(found))  # names are sorted: PyTorch's before NumPy's, which everybody has
+    return ", ".join(reversed(found))  # backends are sorted by name; NumPy's hint comes last, as everybody has NumPy
 
 
 def learn_names() -> list[str]:
-    """Tell `ops.names` the raw names of all third-party backends; return why some could not be asked.
+    """Add the raw names of all third-party backends to `ops.names`; return why some did not load.
 
-    Loads their modules: for commands and runs that look names up.
+    Commands and runs that look names up need this. It imports the backends' modules.
     """
     problems = []
     for name in find().keys() - _BUILTIN.keys():

@@ -24,9 +24,10 @@ from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.backends.cuda import backend as cuda_backend
 from pytest_opprof.backends.cuda import cupti, nvml
 from pytest_opprof.backends.cuda import driver as cuda_driver
+from pytest_opprof.backends.cuda.activity import Work, calls_of
 from pytest_opprof.backends.cuda.backend import CudaBackend
 from pytest_opprof.backends.cuda.cupti_records import DRIVER, PEER_COPY, RUNTIME
-from pytest_opprof.backends.cuda.events import Span, Work, busy_ns, calls_of
+from pytest_opprof.backends.cuda.events import Span, busy_ns
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
@@ -203,7 +204,7 @@ def test_a_graph_is_one_launch_of_all_its_kernels_and_what_it_captured_is_none(g
 
 def test_a_kernel_that_is_lost_is_an_error_and_not_a_smaller_count(gpu: Gpu, watch: Watch) -> None:
     gpu.loses = {"lost"}
-    with pytest.raises(BackendError, match=r"CUPTI lost 2 of 3 kernels: their launches are recorded"):
+    with pytest.raises(BackendError, match=r"CUPTI lost 2 of 3 kernels: it recorded their launches"):
         with watch.ops():
             gpu.launch("kept")
             gpu.launch("lost")
@@ -446,7 +447,7 @@ def test_sync_timing_where_launches_do_not_block_is_an_error(
     gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    with pytest.raises(BackendError, match="3 kernels began after theirs had returned: CUDA was initialised before"):
+    with pytest.raises(BackendError, match="3 kernels began after their launches had returned: CUDA was init"):
         with backend.collect(Options("sync")):
             for _ in range(3):
                 gpu.launch("my_kernel", 2_000, late_ns=10_000_000)
@@ -564,7 +565,7 @@ def test_what_others_get_from_cuda_is_counted_and_its_size_is_not_known(gpu: Gpu
     assert memory.profile.allocations == (3,)
     assert memory.profile.peak_memory is None
     ((_, said),) = memory.profile.remarks
-    assert said.startswith("memory of the GPU was allocated beside CuPy's pools")
+    assert said.startswith("memory of the GPU was allocated outside of CuPy's pools")
 
 
 def test_a_program_without_cupy_allocates_by_calls_of_cuda(

@@ -1,7 +1,7 @@
-"""CUDA: whatever runs on an NVIDIA GPU in this process, from CuPy, Numba, Triton or by hand, as CUPTI records it.
+"""CUDA: what this process runs on NVIDIA GPUs, by CuPy, Numba, Triton or directly, as CUPTI records it.
 
-Nothing waits inside a window: times are the GPU's own. One wait before it, so that older work is not in it, and one
-after it, so that all of its work is done.
+There is no wait inside a window, as the GPU times its work itself. There is one before the window, to keep older work
+out of it, and one after it, so that all of its work is done.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
+    from .activity import Calls, Work
     from .cupti import Cupti
     from .cupti_records import Table
     from .driver import Driver
-    from .events import Calls, Work
 
 _USERS = (
     "cupy",
@@ -37,15 +37,15 @@ _USERS = (
     "jax_plugins.xla_cuda12",
     "jax_plugins.xla_cuda13",
 )
-"""Modules whose import says that this process is going to use a GPU; JAX imports its own with its first array."""
+"""A process that imported one of these is going to use a GPU. JAX imports its module with the first array."""
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
 
 
 class CudaBackend(Backend):
     """Collects kernels, copies, sets, launches and synchronisations of all GPUs and threads of this process.
 
-    It does not wait when a step settles: work belongs to the step whose call started it, however late it runs, and has
-    the GPU's own time. `collect` waits once before a window and once after it.
+    It does not override `settle`: work belongs to the step whose call started it, however late it runs, and the GPU
+    times it. `collect` waits once before a window and once after it.
     """
 
     name = "cuda"
@@ -56,20 +56,20 @@ class CudaBackend(Backend):
         self._collecting = False
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or whom CUPTI serves already; return None where nothing is."""
+        """Say what is missing, or which profiler CUPTI serves already; return None if it can run here."""
         return self._occupied() or self._device_problem() or self._library_problem()
 
     def in_use(self) -> bool:
-        """Tell whether this process imported what uses a GPU, has one, and does not leave it to torch's profiler."""
-        # In this order: the first is all that other processes pay for.
+        """Tell whether this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
+        # In this order: processes without these modules pay for the first check alone.
         return any(user in sys.modules for user in _USERS) and not _torch_owns() and self._device_problem() is None
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 
-        Raises BackendError where `unavailable` has a reason, where the clock cannot be trusted, and where anything is
-        lost: a record, a kernel, or CUPTI itself to another profiler.
+        Raises BackendError if `unavailable` has a reason, if the clock cannot be trusted, if a record or a kernel was
+        lost, or if another profiler took CUPTI over.
         """
         from . import nvml
         from .events import Span, busy_ns, check_last_call, devices, fill, is_known
@@ -96,7 +96,7 @@ class CudaBackend(Backend):
         after = nvml.look(driver)
         span, (calls, work) = Span(begin, end, marks), _recorded(cupti, options)
         if contexts:
-            # Without a context there was nothing to wait for, and nothing could run.
+            # Without a context nothing could run, and there was no wait that could be recorded.
             check_last_call(calls, span)
         if options.timing == "async":
             log.busy_ns = busy_ns(calls, work, span)
@@ -107,7 +107,7 @@ class CudaBackend(Backend):
             memory.finish(calls, span)
 
     def selfcheck_work(self) -> KnownWork | None:
-        """Return a sum and a cast in CuPy, or None where that is not installed."""
+        """Return a sum and a cast in CuPy, or None if that is not installed."""
         if not find_spec("cupy"):
             return None
         cupy: Any = import_module("cupy")
@@ -117,7 +117,7 @@ class CudaBackend(Backend):
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
         from . import cupti
         from . import driver as cuda_driver
-        from .events import check_blocking
+        from .sync_timing import check_blocking
 
         if self._collecting:
             raise BackendError("the cuda backend is recording already; it cannot be nested")
@@ -128,7 +128,7 @@ class CudaBackend(Backend):
         if options.timing == "sync":
             check_blocking()
         driver = cuda_driver.opened()
-        assert driver is not None  # or it would be unavailable
+        assert driver is not None  # else it would be unavailable
         return driver, cupti.opened()
 
     def _occupied(self) -> str | None:
@@ -142,7 +142,7 @@ class CudaBackend(Backend):
         return None
 
     def _device_problem(self) -> str | None:
-        # CUDA that is not initialised takes 0.1 s to be; after a fork the answer is another.
+        # Asked once a process, as it initialises CUDA, which takes 0.1 s. After a fork the answer may differ.
         process = os.getpid()
         if process not in self._problem:
             from . import driver as cuda_driver
@@ -151,7 +151,7 @@ class CudaBackend(Backend):
         return self._problem[process]
 
     def _library_problem(self) -> str | None:
-        # Looked at once: the list of what a process has loaded takes a millisecond to read.
+        # Looked at until it fits: to read the list of loaded libraries takes a millisecond.
         if self._fits:
             return None
         from . import cupti
@@ -182,7 +182,7 @@ _BACKEND = CudaBackend()
 
 
 def backend() -> CudaBackend:
-    """Return the backend (the entry point calls this): one, as CUPTI is."""
+    """Return the backend (the entry point calls this). There is one, as there is one CUPTI."""
     return _BACKEND
 
 
@@ -200,11 +200,11 @@ def _environment(driver: Driver, devices: list[int], options: Options) -> Enviro
 
 
 def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
-    from . import events
+    from . import activity, sync_timing
 
     records: Mapping[int, Table] = cupti.records()
-    calls, work = events.calls_of(records, cupti.function), events.work_of(records, cupti.text)
+    calls, work = activity.calls_of(records, cupti.function), activity.work_of(records, cupti.text)
     if options.timing == "sync":
-        waited_ns = events.waited_ns(calls, work.correlation, work.start, work.duration_ns)
+        waited_ns = sync_timing.waited_ns(calls, work.correlation, work.start, work.duration_ns)
         work = replace(work, duration_ns=waited_ns)
     return calls, work

@@ -1,9 +1,9 @@
 """CUPTI's activity records by ctypes: what the GPU did, and the calls of CUDA that asked for it.
 
-One profiler owns CUPTI in a process, and the library keeps what it is given for the life of the process. So callbacks
-are registered once and never dropped; a window enables kinds of records, disables them and flushes, in the order that
-torch.profiler uses. Never called: ``cuptiSubscribe`` (whoever holds it silently empties torch.profiler for the rest of
-the process), a timestamp callback (pytorch issue 192021: it corrupts times), ``cuptiFinalize``.
+CUPTI serves one profiler in a process, and keeps the callbacks that it is given until the process ends. So they are
+registered once and kept. A window enables kinds of records, disables them and flushes, in the order that torch.profiler
+uses. Three things are never called: ``cuptiSubscribe`` (torch.profiler would record nothing for the rest of the
+process), a timestamp callback (pytorch issue 192021: it corrupts times), ``cuptiFinalize``.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from .driver import within
 VARIABLE = "OPPROF_LIBCUPTI"
 KINDS = (KERNEL, MEMCPY, PEER_COPY, MEMSET, RUNTIME, DRIVER)
 BUFFER_BYTES = 8 * 2**20
-"""Some 60,000 records, the size that NVIDIA's own samples use."""
+"""About 60,000 records; NVIDIA's own samples use this size."""
 READY_BUFFERS = 4
-"""Made beforehand and kept: a callback inside a launch is then one pop."""
+"""How many are made beforehand, and kept: then a callback, which runs inside a launch, takes one pop."""
 MOST_BUFFERS = 256
-"""2 GiB in one window; what comes beyond is dropped, and dropping is an error."""
+"""2 GiB in one window. CUPTI drops records beyond that, which is an error."""
 PATIENCE_S = 60.0
-"""How long a flush may take; it copies what has been recorded already."""
+"""How long a flush may take. It only copies what has been recorded."""
 CLOCK_S = 1.0
-"""CUPTI's clock is the system's. Two readings are microseconds apart; ticks of a processor are decades away."""
+"""How far CUPTI's clock may be from the system's. They are the same, read microseconds apart; where another profiler
+made CUPTI count ticks of a processor, they differ by decades."""
 _DOMAINS = {DRIVER: 1, RUNTIME: 2}
 _FORCED = 1
 _MAX_LIMIT_REACHED = 12
@@ -54,7 +55,7 @@ _COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_v
 
 
 class Cupti:
-    """A loaded libcupti; *library* has its functions. There is one in a process."""
+    """The loaded libcupti, of which a process has one; *library* has its functions."""
 
     def __init__(self, library: Any, path: str = "") -> None:
         self.path = path
@@ -64,7 +65,7 @@ class Cupti:
         self._lent: dict[int, Buffer] = {}
         self._filled: list[tuple[Buffer, int]] = []
         self._decoder = Decoder(self._follow)
-        # CUPTI keeps these pointers for ever, so they have to live as long.
+        # CUPTI keeps these pointers until the process ends, so they must not be freed.
         self._callbacks = (_REQUESTED(self._requested), _COMPLETED(self._completed))
         self._registered = False
         self._stuck = False
@@ -75,25 +76,25 @@ class Cupti:
         """Return the major version of CUDA that the library is part of."""
         number = ctypes.c_uint32()
         self._call("cuptiGetVersion", ctypes.byref(number))
-        # 130001 is 13.0; before, versions were counted: 18 to 28 are 12.0 to 12.9.
+        # 130001 is CUDA 13.0. Before 13 versions were counted: 18 to 28 are 12.0 to 12.9.
         return number.value // 10_000 if number.value >= 1000 else 12 if number.value >= 18 else 11
 
     def timestamp(self) -> int:
-        """Return the time now, in ns, on the clock of the records."""
+        """Return the time now, in ns, on the clock that records have."""
         self._call("cuptiGetTimestamp", ctypes.byref(self._now))
         return self._now.value
 
     def enable(self) -> None:
-        """Begin to record. Raises BackendError, recording nothing, where that is not possible."""
+        """Begin to record. Raises BackendError if that is not possible; then nothing is recorded."""
         self._check_process()
         if self._stuck:
-            raise BackendError("CUPTI did not return from a flush earlier in this process; start it again")
+            raise BackendError("CUPTI did not return from a flush earlier in this process; measure in a new one")
         if not self._registered:
             self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
             self._registered = True
         self._check_clock()
         for _ in self._taken():
-            pass  # of a window that was left before its end
+            pass  # records of a window that ended with an error
         self._dropped()
         try:
             for kind in KINDS:
@@ -104,15 +105,15 @@ class Cupti:
             raise
 
     def disable(self) -> None:
-        """Stop recording; nothing happens where nothing is recorded."""
+        """Stop recording, if it records."""
         while self._enabled:
             self._library.cuptiActivityDisable(self._enabled.pop())
 
     def records(self) -> dict[int, Table]:
-        """Return what was recorded, by kind; the GPU has to be done.
+        """Return what was recorded, by kind. The GPU has to be done.
 
-        Raises BackendError where CUPTI does not answer, dropped records, had its clock changed, or lives in the
-        process that this one was forked from.
+        Raises BackendError if CUPTI does not answer, if it dropped records, if its clock was changed, or if this
+        process was forked from the one that loaded it.
         """
         self._check_process()
         within(PATIENCE_S, self._flush, "CUPTI does not return from a flush of its records")
@@ -125,7 +126,7 @@ class Cupti:
         return self._decoder.decode(self._taken())
 
     def function(self, kind: int, callback: int) -> str:
-        """Return the function of CUDA that a call record means, without its version: ``cudaLaunchKernel``."""
+        """Return the name of the function that was called, without its version: ``cudaLaunchKernel``."""
         name = ctypes.c_char_p()
         self._call("cuptiGetCallbackName", _DOMAINS[kind], int(callback), ctypes.byref(name))
         return cuda_calls.without_api_version((name.value or b"").decode()).lstrip("_")
@@ -134,7 +135,7 @@ class Cupti:
         """Return the kernel's name that a record points to. CUPTI keeps it as long as the kernel is loaded."""
         return ctypes.string_at(address).decode("utf-8", "replace") if address else "(no name)"
 
-    # The callbacks run inside a launch or in a thread of CUPTI: no CUDA, no lock, no exception.
+    # The callbacks run inside a launch or in a thread of CUPTI: they must not call CUDA, take a lock or raise.
 
     def _requested(self, buffer: Any, size: Any, most_records: Any) -> None:
         memory = self._memory()
@@ -146,7 +147,7 @@ class Cupti:
         buffer[0], size[0], most_records[0] = address, memory.nbytes, 0
 
     def _memory(self) -> Buffer | None:
-        """Return a buffer; None, by which CUPTI drops records, where there may be no more."""
+        """Return a buffer; None if there are `MOST_BUFFERS` or no memory is left: then CUPTI drops records."""
         if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
             return None
         try:
@@ -164,7 +165,7 @@ class Cupti:
             self._filled.append((memory, min(used, memory.nbytes)))
 
     def _taken(self) -> Iterator[Buffer]:
-        """Yield the filled part of each buffer, giving the buffer back when the next one is asked for."""
+        """Yield the filled part of each buffer. When the next one is asked for, the buffer may be used again."""
         while self._filled:
             memory, used = self._filled.pop(0)
             if used:
@@ -180,7 +181,7 @@ class Cupti:
             self._stuck = False
 
     def _dropped(self) -> int:
-        """Return how many records were dropped since this was last asked."""
+        """Return how many records were dropped since the last call of this."""
         number = ctypes.c_size_t()
         self._call("cuptiActivityGetNumDroppedRecords", None, 0, ctypes.byref(number))
         return number.value
@@ -192,13 +193,13 @@ class Cupti:
             ctypes.c_void_p(address), ctypes.c_size_t(len(buffer)), ctypes.byref(record)
         )
         if status == _MAX_LIMIT_REACHED:
-            return len(buffer)  # it is the last one
+            return len(buffer)  # this record is the last one
         return (record.value or 0) - address if status == 0 else None
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise BackendError(
-                "this process was forked from one that uses CUDA, which does not survive a fork. Start it anew:"
+                "this process was forked from one that uses CUDA, which does not survive a fork. Do not fork:"
                 " multiprocessing.set_start_method('spawn')"
             )
 
@@ -221,7 +222,7 @@ class Cupti:
 
 @cache
 def opened() -> Cupti:
-    """Return the libcupti of this process. Raises BackendError where there is none."""
+    """Return the libcupti of this process. Raises BackendError if none is found."""
     tried = []
     for path in candidates(mapped(), os.environ):
         try:
@@ -245,16 +246,16 @@ def mapped() -> list[str]:
 
 
 def cuda_major(loaded: list[str]) -> int | None:
-    """Return the major version of the CUDA runtime among the *loaded* files; None where none says so."""
+    """Return the major version of the CUDA runtime among the *loaded* files; None if it is not among them."""
     majors = [int(match[1]) for path in loaded if (match := re.search(r"/libcudart\.so\.(\d+)", path))]
     return majors[0] if majors else None
 
 
 def candidates(loaded: list[str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield where libcupti may be, the best first.
+    """Yield the files that may be libcupti, the best first.
 
-    One process has one: a second copy beside that of another library would see nothing. So the one that is loaded
-    comes before wheels, wheels of the CUDA version in use before others, and all before the toolkit.
+    A process must have one: a second copy would record nothing. So a file that is loaded comes first, then wheels,
+    those of the CUDA version in use first, then the toolkit.
     """
     if VARIABLE in environ:
         yield environ[VARIABLE]

@@ -1,10 +1,10 @@
-"""CUPTI's activity buffers -> columns. Bytes in, NumPy arrays out: no CUDA and no driver are needed.
+"""CUPTI's activity buffers -> columns. Neither CUDA nor a driver is needed for that.
 
-A buffer holds records of several kinds one after the other; each begins with the number of its kind. All records of a
-kind have one size in one version of CUPTI, and it grows from version to version (a kernel's: 208 bytes in CUDA 12, 216
-to 248 in 13) while fields keep their places. So sizes are not written here: the library itself is asked where the
-first record of each kind ends (6 us), further ones are passed over by what that told (0.1 us), and every walk has to
-end where the buffer does.
+A buffer holds records of several kinds one after the other; each begins with the number of its kind. In one version of
+CUPTI all records of a kind have the same size. It grows from version to version (a kernel's: 208 bytes in CUDA 12, 216
+to 248 in 13), and fields keep their places. So no sizes are written here. The library is asked where the first record
+of each kind ends (6 us), which gives the size of the others (0.1 us each). The last record has to end where the buffer
+does.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...errors import BackendError
 Buffer: TypeAlias = NDArray[np.uint8]
 Table: TypeAlias = Mapping[str, NDArray[Any]]
 Follow: TypeAlias = Callable[[Buffer, int], int | None]
-"""Where the record ends that begins at that byte of a buffer, as the library itself says; None if it cannot."""
+"""Returns where the record ends that begins at a byte of a buffer; None if the library does not know."""
 
 MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, PEER_COPY = 1, 2, 4, 5, 10, 22
-"""Kinds. KERNEL is CUPTI's "concurrent kernel": its kind 3 would make kernels run one after the other."""
+"""Kinds of records. KERNEL is CUPTI's "concurrent kernel": kind 3 would make kernels run one after the other."""
 _ON_DEVICE = {"start": ("u8", 16), "end": ("u8", 24)}
 _MOVE = {"bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32), "stream": ("u4", 40)}
 _COPY = {"copy_kind": ("u1", 4), **_MOVE}
 SHAPE = {f"{of}_{axis}": ("i4", at + 4 * n) for of, at in (("grid", 52), ("block", 64)) for n, axis in enumerate("xyz")}
-"""Of a kernel."""
+"""The grid and block of a kernel."""
 _CALL = {
     "callback": ("u4", 4),
     "start": ("u8", 8),
@@ -52,28 +52,27 @@ FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
     RUNTIME: _CALL,
     DRIVER: _CALL,
 }
-"""The fields that are read, by kind: type and offset. The same in CUDA 12 and 13 (compared in 12.9 and 13.0 to 13.5).
-Times are ns, a name is the address of a text."""
+"""The type and offset of each field that is read, by kind. They are the same in CUDA 12 and 13 (compared: 12.9, 13.0 to
+13.5). Times are ns, a name is the address of a text."""
 _LEAST = {kind: max(at + np.dtype(form).itemsize for form, at in of.values()) for kind, of in FIELDS.items()}
 _WORD = 8
-"""Records and their sizes are multiples of it."""
+"""Sizes of records are multiples of this."""
 _LARGEST = 4096
-"""Bytes of one record; the largest known has 248."""
+"""The most bytes of a record; the largest that is known has 248."""
 
 
 class Decoder:
-    """Decodes the buffers of one library; what it learns about sizes it keeps."""
+    """Decodes the buffers of one library, and keeps the sizes of records that it found."""
 
     def __init__(self, follow: Follow) -> None:
         self._follow = follow
         self._sizes: dict[int, int] = {}
 
     def decode(self, buffers: Iterable[Buffer]) -> dict[int, Table]:
-        """Return the records by kind, in the order of the buffers; kinds that nobody asked for are left out.
+        """Return the records of the kinds in `FIELDS`, in the order of the buffers.
 
-        A buffer is not looked at again once the next one is asked for, so that it can be given back.
-
-        Raises BackendError for a buffer whose records do not end where it does.
+        Once the next buffer is asked for, the one before may be used again. Raises BackendError for a buffer whose
+        records do not end where it does.
         """
         parts: dict[int, list[Table]] = {kind: [] for kind in FIELDS}
         for buffer in buffers:
@@ -92,7 +91,7 @@ class Decoder:
                 yield kind, {name: _gathered(buffer, of_kind, *field) for name, field in FIELDS[kind].items()}
 
     def _walk(self, buffer: Buffer) -> list[int]:
-        """Return where records begin. The loop is hot."""
+        """Return where records begin. This loop runs for every record."""
         kinds, end, at, sizes = buffer.view(np.int32).data, len(buffer), 0, self._sizes
         starts = []
         while at < end:
@@ -106,7 +105,7 @@ class Decoder:
         return starts
 
     def _learnt(self, buffer: Buffer, kind: int, at: int) -> int:
-        """Return the size of the records of a *kind* that was not there before: that of the one *at* this byte."""
+        """Return, and keep, the size of the records of a new *kind*: the size of the one *at* this byte."""
         end = self._follow(buffer, at)
         if end is None:
             raise _broken(buffer, f"the library does not know the record of kind {kind} at byte {at}")
@@ -118,7 +117,7 @@ class Decoder:
 
 
 def _gathered(buffer: Buffer, starts: NDArray[np.int64], form: str, at: int) -> NDArray[Any]:
-    # One field at a time from a view of its own width: taking whole records byte by byte was 100 times slower.
+    # Each field is read from a view of its type. To copy whole records byte by byte was 100 times slower.
     return buffer.view(form)[(starts + at) // np.dtype(form).itemsize]
 
 
@@ -131,6 +130,6 @@ def _joined(kind: int, tables: list[Table]) -> Table:
 
 def _broken(buffer: Buffer, why: str) -> BackendError:
     return BackendError(
-        f"an activity buffer of CUPTI ({len(buffer)} bytes) cannot be read: {why}. Another libcupti may be loaded than"
-        " the one that filled it; set OPPROF_LIBCUPTI to the file that your CUDA program uses"
+        f"an activity buffer of CUPTI ({len(buffer)} bytes) cannot be read: {why}. Perhaps another libcupti filled it"
+        " than the one that reads it; set OPPROF_LIBCUPTI to the file that your CUDA program uses"
     )

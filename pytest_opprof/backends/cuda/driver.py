@@ -11,13 +11,13 @@ from typing import Any
 from ...errors import BackendError
 
 PATIENCE_S = 600.0
-"""How long to wait for the GPU. A kernel that takes longer inside one test is taken for one that hangs."""
+"""How long to wait for the GPU. A kernel that takes longer is considered to hang."""
 _NO_DEVICE = 100
 _NAME_BYTES, _BUS_BYTES = 256, 32
 
 
 class Driver:
-    """What is needed of libcuda; *library* has its functions."""
+    """The part of libcuda that is needed; *library* has its functions."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -32,7 +32,7 @@ class Driver:
         return None
 
     def version(self) -> tuple[int, int]:
-        """Return the newest CUDA version that the driver supports: (13, 0)."""
+        """Return the newest version of CUDA that the driver supports: (13, 0)."""
         number = self._int("cuDriverGetVersion")
         return number // 1000, number % 1000 // 10
 
@@ -43,7 +43,7 @@ class Driver:
         return text.value.decode("utf-8", "replace")
 
     def bus(self, device: int) -> str:
-        """Return where a GPU is, which has another number outside of CUDA: ``0000:3b:00.0``."""
+        """Return the PCI address of a GPU, as its number outside of CUDA is another: ``0000:3b:00.0``."""
         text = ctypes.create_string_buffer(_BUS_BYTES)
         self._call("cuDeviceGetPCIBusId", text, _BUS_BYTES, device)
         return text.value.decode("ascii")
@@ -51,7 +51,7 @@ class Driver:
     def synchronize(self) -> int:
         """Wait until every GPU that this process uses has done its work; return the number of contexts waited for.
 
-        Raises BackendError when that takes longer than `PATIENCE_S`, or when a kernel failed.
+        Raises BackendError if that takes longer than `PATIENCE_S`, or if a kernel failed.
         """
         contexts, retained = self._contexts()
 
@@ -69,7 +69,7 @@ class Driver:
         return len(contexts)
 
     def _contexts(self) -> tuple[list[int], list[int]]:
-        """Return the contexts in use, and the devices whose primary one has to be released."""
+        """Return the contexts in use, and the devices whose primary context has to be released."""
         current = ctypes.c_void_p()
         self._call("cuCtxGetCurrent", ctypes.byref(current))
         found, retained = dict.fromkeys(filter(None, [current.value])), []
@@ -108,7 +108,7 @@ class Driver:
 
 @cache
 def opened() -> Driver | None:
-    """Return the driver of this machine, None where there is none."""
+    """Return the driver of this machine, None if there is none."""
     try:
         return Driver(ctypes.CDLL("libcuda.so.1"))
     except OSError:
@@ -116,15 +116,15 @@ def opened() -> Driver | None:
 
 
 def problem() -> str | None:
-    """Say why there is no NVIDIA GPU to use, or return None where there is one."""
+    """Say why no NVIDIA GPU can be used, or return None if one can."""
     driver = opened()
     return driver.problem() if driver else "there is no NVIDIA driver (libcuda.so.1) on this machine"
 
 
 def within(seconds: float, action: Callable[[], None], what: str) -> None:
-    """Run *action* in a thread, which leaves Ctrl-C to this one. Raises BackendError with *what* when it takes longer.
+    """Run *action* in another thread, so that Ctrl-C works. Raises BackendError with *what* if it takes longer.
 
-    A call into the driver cannot be ended: the thread is left behind then.
+    That thread then stays, as a call of the driver cannot be ended.
     """
     failed: list[BaseException] = []
 

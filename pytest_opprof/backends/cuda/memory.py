@@ -1,4 +1,4 @@
-"""Memory of the GPU: what CuPy's pools hand out, as its hook tells, and the calls of CUDA that allocate beside them."""
+"""Memory of the GPU: what CuPy's pools give out, by its hook, and what CUDA allocates outside of these pools."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from ...ops import cuda_calls
 from ...profile.event_log import EventLog
-from .events import Calls, Span
+from .activity import Calls
+from .events import Span
 
-_UNKNOWN_SIZE = "memory of the GPU was allocated beside CuPy's pools: counted, of a size that is not recorded"
+_UNKNOWN_SIZE = "memory of the GPU was allocated outside of CuPy's pools: it is counted, its size is not known"
 
 
 class Memory:
@@ -21,12 +22,12 @@ class Memory:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._grown: list[int] = []
-        """The interval of each time that a pool got memory from CUDA."""
+        """An interval for each time that a pool got memory from CUDA."""
         self._blocks: set[int] = set()
         self._hooked = False
 
     def hook(self) -> AbstractContextManager[object]:
-        """Return what is open while CuPy's pools are watched, in this thread as CuPy has it; nothing without CuPy."""
+        """Return a context that watches CuPy's pools in this thread, as its hooks do; without CuPy it does nothing."""
         cupy: Any = sys.modules.get("cupy")
         if cupy is None:
             return nullcontext()
@@ -48,19 +49,19 @@ class Memory:
         return Hook()
 
     def _malloc(self, block: int, size: int, address: int) -> None:
-        # CuPy says by address 0 that there is none: the pool is exhausted, or the array is empty.
+        # Address 0 means that no memory was given: the pool is exhausted, or the array is empty.
         if address:
             self._blocks.add(block)
             self._log.allocated(size)
 
     def _free(self, block: int, size: int) -> None:
-        # Blocks from before the window do not lower the level: those of other threads look the same.
+        # Blocks from before the window do not count: they cannot be told from those of other threads.
         if block in self._blocks:
             self._blocks.remove(block)
             self._log.allocated(-size)
 
     def finish(self, calls: Calls, span: Span) -> None:
-        """Add the allocations that CUDA was asked for by others than a watched pool."""
+        """Add the allocations of CUDA that no watched pool asked for."""
         times = calls.start[calls.of(cuda_calls.allocates)]
         intervals = self._log.interval + 1
         asked = np.bincount(span.interval(times[span.has(times)]), minlength=intervals)
@@ -69,5 +70,5 @@ class Memory:
             self._log.allocated(None, interval)
         if beside.any():
             self._log.remark(_UNKNOWN_SIZE)
-        # Where CuPy was imported inside the window, what its pools handed out was not seen.
+        # If CuPy was imported inside the window, its pools were not watched.
         self._log.knows_memory = self._hooked or "cupy" not in sys.modules

@@ -1,8 +1,8 @@
-"""Whether a GPU was throttled or shared while it worked, by NVML (the package nvidia-ml-py), where that is at hand.
+"""Whether a GPU was throttled or shared while it worked, by NVML, if its package nvidia-ml-py is installed.
 
-It is asked before a window and after it, never inside. What happens in between is seen in the driver's counters of
-throttled time alone; a process that came and went in between is not. Nothing here raises: what NVML does not answer is
-a remark. All of it rests on NVML's documentation and on what others report: no GPU has seen it.
+NVML is asked before a window and after it, never inside. Between these only the driver's counters of throttled time
+show something; a process that came and went in between is not seen. Nothing here raises: if NVML does not answer, that
+is a remark. This was written from NVML's documentation and from what others report; it was not tried on a GPU.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _THROTTLED = {
     0x80: "HW power brake",
     0x08: "HW slowdown",
 }
-"""Why clocks are low, nvmlClocksEventReason* of nvml.h. Its other reasons are how a GPU is set up (clocks of
-applications and of the display, sync boost), that it has nothing to do, or that it works as hard as its power allows:
-some GPUs always do, the unchanged code as well."""
+"""Reasons why clocks are low, nvmlClocksEventReason* of nvml.h. Its other reasons do not disturb a measurement: how the
+GPU is set up (clocks of applications and of the display, sync boost), that it is idle, or that it is at its power cap,
+as some GPUs always are."""
 _COUNTERS = {_SW_POWER_CAP: 0, _SW_THERMAL: 1}
-"""Those whose time is counted, NVML_PERF_POLICY_* of nvml.h. There are counters of more, under numbers that are 251 to
-253 in some versions of nvml.h and 269 to 271 in others: not used."""
+"""The counter of the time of a reason, NVML_PERF_POLICY_* of nvml.h. Other counters are not used: their numbers are 251
+to 253 in some versions of nvml.h and 269 to 271 in others."""
 _COUNTED_NS = 1_000_000_000
-"""Of a shorter window counters tell nothing: they are said to move in steps of 100 ms."""
+"""Counters are used in windows that are longer than this: they are said to move in steps of 100 ms."""
 _SHARE = 0.01
-"""Of the window. Any GPU under load is at its limit for moments, which is no news:
-https://github.com/NVIDIA/DCGM/issues/285."""
+"""From which share of the window on clocks count as low: any GPU under load is at its limit for moments.
+https://github.com/NVIDIA/DCGM/issues/285"""
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 _PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
-"""The older name second: drivers before 535 and 510 have only that."""
+"""The newer name of each function first: drivers before 535, or 510, have only the older one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Look:
 
     at_ns: int
     reasons: int = 0
-    """Why its clocks are low."""
+    """Why its clocks are low, as bits."""
     counted_ns: Mapping[int, int] = field(default_factory=dict)
-    """How long they ever were for a reason; only what the GPU counts."""
+    """How long they ever were low, by reason; only reasons that the GPU counts."""
     others: tuple[str, ...] = ()
     """Processes that compute on it and are not of this run."""
     unknown: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Look:
 
 
 def unwatched() -> str:
-    """Say why nobody looks, and what to do about it; empty where somebody does."""
+    """Say why NVML is not asked, and what to do about it; empty if it is."""
     return _opened()[1]
 
 
@@ -83,12 +83,12 @@ def _opened() -> tuple[Any, str]:
 def look(driver: Driver | None) -> dict[int, Look]:
     """Return what NVML says of each GPU that this process has set up, by its number in CUDA.
 
-    NVML has other numbers: it does not know CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Both know where a GPU is.
+    NVML has other numbers, as it ignores CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Both know the PCI address.
     """
     try:
         buses = {device: driver.bus(device) for device in driver.active()} if driver else {}
     except BackendError:
-        return {}  # whoever waits for the GPU says what is wrong with it
+        return {}  # the wait for the GPU reports what is wrong with it
     nvml, missing = _opened() if buses else (None, "")
     return {} if missing else {device: _look(nvml, device, bus) for device, bus in buses.items()}
 
@@ -112,7 +112,7 @@ def _look(nvml: Any, device: int, bus: str) -> Look:
 
 
 def _answer(nvml: Any, functions: Sequence[str], handle: Any) -> Any:
-    """Return the answer of the first function that has one. Raises what the first raised."""
+    """Return the answer of the first function that does not raise. Raises the first error if all do."""
     errors: list[Exception] = []
     for function in functions:
         try:
@@ -131,23 +131,23 @@ def _counted_ns(nvml: Any, handle: Any) -> dict[int, int]:
 
 
 def _others(listed: Sequence[Any]) -> tuple[str, ...]:
-    """Return the processes among those *listed* that are not of this run. Raises LookupError if none can be told.
+    """Return the processes among those *listed* that are not of this run. Raises LookupError if that cannot be told.
 
-    In a container the numbers may be those of the host (older drivers), or there is none; newer ones give the
-    container's, for CUDA's own thread sometimes that of the thread. This process computes on the GPU, so it is listed:
-    where it is not found, nobody else can be told from it. Where it is the only one listed, it is this one.
+    In a container older drivers list the host's numbers of processes, or none; newer ones list the container's, or
+    sometimes the number of a thread of CUDA. This process computes on the GPU, so it is listed. If its number is not
+    found, it cannot be told from the others, unless it is the only one listed.
     """
     ours = [process for process in listed if is_of_this_run(process.pid)]
     if not ours and len(listed) != 1:
         raise LookupError(f"NVML lists {len(listed)} processes, none of them this one; in a container: --pid=host")
-    # On a GPU that is cut up (MIG) those of other instances have other cores and memory.
+    # On a GPU with several instances (MIG) each instance has its own cores and memory.
     instances = {getattr(process, "gpuInstanceId", None) for process in ours}
     others = [p for p in listed if p not in ours and getattr(p, "gpuInstanceId", None) in instances]
     return tuple(dict.fromkeys(named(process.pid) for process in others))
 
 
 def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], devices: Sequence[int]) -> None:
-    """Say in *log* what disturbed the *devices*, which worked between two looks."""
+    """Add to *log* what disturbed the *devices*, which worked between two looks."""
     for device in devices if not unwatched() else ():
         if device not in after:
             why = f"whether GPU {device} was throttled or shared is not known: its primary context is not in use"
@@ -161,7 +161,7 @@ def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], d
 
 
 def disturbances(device: int, before: Look | None, after: Look) -> Iterator[str]:
-    """Yield what disturbed a GPU between two looks; only the later one where it was set up in between."""
+    """Yield what disturbed a GPU between two looks; there is only the later one if it was set up in between."""
     if reasons := [name for reason, name in _THROTTLED.items() if _is_held(reason, before, after)]:
         yield f"GPU {device} was throttled: {', '.join(reasons)}"
     if others := dict.fromkeys([*(before.others if before else ()), *after.others]):
@@ -172,12 +172,12 @@ def _is_held(reason: int, before: Look | None, after: Look) -> bool:
     """Tell whether clocks were low for a *reason*."""
     if (share := _share(reason, before, after)) is not None:
         return share >= _SHARE
-    # Of a GPU that has nothing to do limits say nothing.
+    # The reasons of an idle GPU do not count.
     return any(look.reasons & reason for look in (before, after) if look and not look.reasons & _IDLE)
 
 
 def _share(reason: int, before: Look | None, after: Look) -> float | None:
-    """Return the share of the time between two looks in which clocks were low; None where no counter tells."""
+    """Return the share of the time between two looks in which clocks were low; None if it was not counted."""
     if before is None or after.at_ns - before.at_ns < _COUNTED_NS:
         return None
     if reason not in before.counted_ns or reason not in after.counted_ns:
@@ -189,7 +189,7 @@ _said: set[str] = set()
 
 
 def _remark(log: EventLog, text: str) -> None:
-    """Say *text* once a process: it would be the same in every window."""
+    """Add *text* to *log*, once in a process: it would be the same in every window."""
     if text not in _said:
         _said.add(text)
         log.remark(text)

@@ -1,1 +1,1 @@
-"""NumPy, by arrays that know they are watched."""
+"""NumPy, by watched arrays: they record their ops."""

@@ -1,4 +1,4 @@
-"""NumPy: what is done with arrays that know they are watched, while a window is open."""
+"""NumPy: the ops on watched arrays, recorded while a window is open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = 3
 
 
 class NumpyBackend(Backend):
-    """Records what is done with arrays that `watch` returned, and with what comes of them."""
+    """Records the ops on arrays that `watch` returned, and on the results of these ops."""
 
     name = "numpy"
     hint = "NumPy arrays come from opprof.array(), or --opprof-numpy=all"
@@ -30,25 +30,25 @@ class NumpyBackend(Backend):
         self._watch = Watch()
 
     def in_use(self) -> bool:
-        """It costs nothing to wait for a watched array."""
+        """Return True: it costs nothing while no array is watched."""
         return True
 
     def blind(self) -> str | None:
         """Say that no array was watched, so that nothing could be seen."""
         if self._watch.has_arrays:
             return None
-        return "no array was made by opprof.array(), nor in the window with --opprof-numpy=all; NumPy shows no others"
+        return "no array was made by opprof.array(), nor in the window with --opprof-numpy=all; others are not seen"
 
     def begin_test(self) -> None:
-        """Forget the arrays that earlier tests watched: what this one sees must not depend on them."""
+        """Forget the arrays that earlier tests watched: what this test records must not depend on them."""
         self._watch.is_over = True
         self._watch = Watch()
         modules.put_back()
 
     def watch(self, array: ArrayLike) -> WatchedArray:
-        """Return a watched view of *array* (of a new array, if it is none yet).
+        """Return a watched view of *array*, or of a new array made of it if it is a list or number.
 
-        Raises UsageError for a subclass of ndarray: a mask or unit would be lost.
+        Raises UsageError for a subclass of ndarray: its mask or unit would be lost.
         """
         if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, WatchedArray):
             raise UsageError(
@@ -59,7 +59,7 @@ class NumpyBackend(Backend):
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
-        """Record until the context ends. Raises BackendError when it records already."""
+        """Record until the context ends. Raises BackendError if it records already."""
         if self._watch.log is not None:
             raise BackendError("the numpy backend is recording already; it cannot be nested")
         everything = options.numpy == "all"

@@ -1,7 +1,7 @@
-"""Scalars that know they are watched: NumPy returns a scalar where an array would have no dimensions.
+"""Watched scalars: NumPy returns a scalar in the place of an array without dimensions.
 
-Each is of a subclass of its type, which stands for that. There can be none of `numpy.bool`, and dates have no room for
-what they would report to.
+A watched scalar is an instance of a subclass of its type, which stands for that type. `numpy.bool` allows no subclass,
+and a date cannot refer to a watch: these are not watched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPES: tuple[Any, ...] = (
 )  # fmt: skip
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
 _OPERANDS = (int, float, complex, np.generic, np.ndarray, list, tuple)
-"""What NumPy works on; anything else says itself what becomes of it."""
+"""What NumPy computes with. Any other class decides itself what an operator returns."""
 
 
 def _binary(function: Callable[..., Any], ufunc: str, swapped: bool = False) -> Callable[..., Any]:

@@ -1,1 +1,1 @@
-"""PyTorch, by torch.profiler; imported only in a process that uses it."""
+"""PyTorch, by torch.profiler; PyTorch is imported only in a process that uses it."""

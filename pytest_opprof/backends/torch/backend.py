@@ -32,16 +32,16 @@ _NO_KERNELS = (
     " launches) are not recorded"
 )
 _SPARE = 8
-"""Kernels of ours at the head of a session beyond those it is known to lose: for sessions of the program's own."""
+"""How many more kernels to launch than a session is known to lose: the program may have had sessions of its own."""
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
 class TorchBackend(Backend):
-    """Collects aten ops, autograd's and torch.compile's kernels of the thread that opened the window.
+    """Collects ops of aten, autograd and torch.compile: on a CPU those of the thread that opened the window.
 
-    It has nothing to settle. On a CPU an op returns when it is done. What a GPU does is timed by the GPU and belongs to
-    the step that asked for it, however late it runs; a wait in each step would end the overlap of steps that a program
-    has. One wait before the window and one after it are enough for that.
+    It does not override `settle`. On a CPU an op returns when it is done. Work of a GPU is timed by the GPU and belongs
+    to the step that asked for it, however late it runs. A wait in each step would prevent the overlap of steps, so
+    there is one wait before the window and one after it.
     """
 
     name = "torch"
@@ -49,7 +49,7 @@ class TorchBackend(Backend):
 
     def __init__(self) -> None:
         self._sessions = 0
-        """How many of this process recorded a GPU."""
+        """How many sessions of this process recorded a GPU."""
 
     def unavailable(self) -> str | None:
         """Say that torch is missing, or return None."""
@@ -63,7 +63,7 @@ class TorchBackend(Backend):
 
     @contextmanager
     def threads_limited(self, threads: int) -> Iterator[None]:
-        """Let ops use so many threads; PyTorch has a number of its own for the thread that runs backward passes."""
+        """Limit ops to so many threads. PyTorch has a limit of its own in the thread that runs backward passes."""
         import torch
 
         before = torch.get_num_threads()
@@ -77,8 +77,8 @@ class TorchBackend(Backend):
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 
-        Raises BackendError when another profiler runs in this thread, when one that was started inside took the
-        session away, and when a kernel was launched and not recorded.
+        Raises BackendError if another profiler runs in this thread, if one was started inside and took the session
+        away, or if a kernel was launched and not recorded.
         """
         import torch
         from torch.autograd import _profiler_enabled
@@ -108,12 +108,12 @@ class TorchBackend(Backend):
                 looks.append(_look())
         finally:
             if not contexts and session.profiler:
-                # It would wait for the GPU, and set one up for that where nobody has.
+                # Else it would wait for the GPU, and set CUDA up for that if the program has not.
                 session.profiler.use_device = None
-            # Also after an exception or Ctrl-C: a profiler left on would slow and break what follows.
+            # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
             session.stop()
         results = session.profiler.kineto_results if session.profiler else None
-        session.profiler = None  # breaks the session's reference cycle, which keeps 2 KB an event until the next gc
+        session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
         if on_gpu:
             from . import cuda  # only here: it imports the backend of CUDA
 
@@ -135,9 +135,9 @@ class TorchBackend(Backend):
         )
 
     def _spare_the_head(self) -> None:
-        """Let a session lose kernels of ours: of n after idle time each lost its first n.
+        """Launch kernels for the session to lose: after idle time it loses as many as there were sessions before it.
 
-        https://github.com/pytorch/pytorch/issues/192021. Raises BackendError when the GPU has failed.
+        https://github.com/pytorch/pytorch/issues/192021. Raises BackendError if the GPU has failed.
         """
         import torch
 
@@ -152,7 +152,7 @@ _BACKEND = TorchBackend()
 
 
 def backend() -> TorchBackend:
-    """Return the backend (the entry point calls this): one, as the profiler is."""
+    """Return the backend (the entry point calls this). There is one, as there is one profiler."""
     return _BACKEND
 
 
@@ -176,26 +176,26 @@ def _is_known_on_gpu(name: str) -> bool:
 
 
 def _records_gpu() -> bool:
-    """Tell whether PyTorch is built for CUDA, says enough of events, and finds a GPU; a build for CPUs is not asked."""
+    """Tell whether PyTorch is built for CUDA, records what is needed, and finds a GPU."""
     import torch
     from torch.profiler import ProfilerActivity, supported_activities
 
-    says_enough = hasattr(torch.autograd._KinetoEvent, "metadata_json")
-    return torch.version.cuda is not None and says_enough and ProfilerActivity.CUDA in supported_activities()
+    has_metadata = hasattr(torch.autograd._KinetoEvent, "metadata_json")
+    return torch.version.cuda is not None and has_metadata and ProfilerActivity.CUDA in supported_activities()
 
 
 def _session(options: Options, on_gpu: bool) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
 
-    # Kineto reads it when its first session starts: without it each prints two lines to stderr (6 is the only value
-    # that silences 2.13).
+    # Kineto reads this when its first session starts. Without it each session prints two lines to stderr; 6 is the
+    # only value that stops it in 2.13.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     return profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
         record_shapes=True,
         profile_memory=options.memory,
-        # How many bytes a memcpy had stands there alone.
+        # Nothing else has the bytes of a memcpy.
         experimental_config=_ExperimentalConfig(expose_kineto_event_metadata=True) if on_gpu else None,
     )
 
@@ -206,15 +206,15 @@ def _launch(kernels: int, device: str = "cuda") -> None:
     try:
         scratch = torch.empty(1, device=device)
         for _ in range(kernels):
-            scratch.fill_(0)  # zero_ would be no kernel
+            scratch.fill_(0)  # zero_ would launch no kernel
     except RuntimeError as error:
         raise BackendError(f"the GPU reports an error: {error}") from None
 
 
 def _wait() -> int:
-    """Wait until the GPUs are done; return how many contexts there were to wait for.
+    """Wait until the GPUs are done; return for how many contexts it waited.
 
-    Raises BackendError when a kernel failed, or when they are not done in time.
+    Raises BackendError if a kernel failed, or if they are not done in time.
     """
     import torch
 
@@ -222,7 +222,7 @@ def _wait() -> int:
 
     driver = cuda_driver.opened()
     if driver and not driver.problem():
-        return driver.synchronize()  # of all GPUs, without setting one up, with a limit
+        return driver.synchronize()  # waits for all GPUs, sets none up, and gives up after some time
     if not torch.cuda.is_initialized():
         return 0
     try:

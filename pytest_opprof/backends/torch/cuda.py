@@ -27,9 +27,10 @@ from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Options
 from ..cuda import events as cuda_events
-from ..cuda import nvml
+from ..cuda import nvml, sync_timing
+from ..cuda.activity import Calls, Work, callers, calls_of
 from ..cuda.cupti_records import DRIVER, RUNTIME, Table
-from ..cuda.events import Calls, Span, Work
+from ..cuda.events import Span
 from ..cuda.nvml import Look
 from .host_ops import HostOps
 from .kineto import NO_SHAPE, Activity, Call, Recorded, recorded
@@ -37,8 +38,8 @@ from .marks import MARK, check_all
 
 KERNELS_LOST = (
     "A known cause is https://github.com/pytorch/pytorch/issues/192021: after idle time a session of torch's profiler"
-    " loses as many kernels as there were sessions before it, and the program ran more of its own than opprof allows"
-    " for. Measure in a fresh process, or fewer tests in one. A launch that failed has no kernel either"
+    " loses as many kernels as there were sessions before it. The program had more sessions of its own than opprof"
+    " allows for. Measure in a fresh process, or fewer tests in one. A launch that failed has no kernel either"
 )
 _NOT_RECORDED = (
     "torch's profiler recorded no call of CUDA at the end of the window, not even its own wait: another profiler has"
@@ -100,7 +101,7 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)
     correlations = np.array([done.correlation for done in activities], np.uint32)
     # The item after the last call is for work whose call was not recorded.
-    homes = np.append(ops, NOBODY)[cuda_events.callers(calls, correlations)].tolist()
+    homes = np.append(ops, NOBODY)[callers(calls, correlations)].tolist()
     for done, home in zip(activities, homes):
         if home != NOBODY:
             host.did(done, home)
@@ -122,8 +123,8 @@ def _waited(activities: Sequence[Activity], calls: Calls) -> Sequence[Activity]:
     """Return the *activities* with times of sync timing."""
     if not activities:
         return activities
-    cuda_events.check_blocking()
-    found = cuda_events.waited_ns(
+    sync_timing.check_blocking()
+    found = sync_timing.waited_ns(
         calls,
         np.array([done.correlation for done in activities], np.uint32),
         np.array([done.start for done in activities], np.uint64),
@@ -136,7 +137,7 @@ def _calls(calls: Sequence[Call]) -> Calls:
     raw = list(dict.fromkeys(call.name for call in calls))
     number = {name: index for index, name in enumerate(raw)}
     tables = {kind: _table([call for call in calls if call.kind == kind], number) for kind in (RUNTIME, DRIVER)}
-    return cuda_events.calls_of(tables, lambda _, index: cuda_calls.without_api_version(raw[index]))
+    return calls_of(tables, lambda _, index: cuda_calls.without_api_version(raw[index]))
 
 
 def _table(calls: Sequence[Call], number: Mapping[str, int]) -> Table:
