@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ops import names
+from ..ops.signature import UNKNOWN, Signature
 from .assembly import Part, built
 from .attribution import NOBODY, owners
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
-from .op_key import UNKNOWN, OpKey, Signature
+from .op_key import OpKey
 from .op_profile import ALWAYS, MemoryUse, OpProfile
 
 
@@ -231,13 +232,11 @@ class EventLog:
 
 
 def _meaning(raw: str, name: _Name, aliases: Mapping[str, str] | None) -> names.Meaning:
-    _, _, reads, writes, *_ = name.signature
-    of_scalar = reads is not None and not any((*reads, *(writes or ())))
     if raw in (aliases or {}):
-        return names.meaning(raw, name.dtypes, aliases, of_scalar)
+        return names.meaning(raw, name.dtypes, aliases, name.signature.is_scalar)
     if name.op == raw or name.kind is not None:
         return names.Meaning(raw, name.kind or names.Kind.UNKNOWN)
-    return names.meaning(name.op or raw, name.dtypes, aliases, of_scalar)
+    return names.meaning(name.op or raw, name.dtypes, aliases, name.signature.is_scalar)
 
 
 def _memory_by_interval(allocations: Iterable[tuple[int, int | None]], intervals: int) -> tuple[MemoryUse, ...]:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ops.signature import Shape
 from .columns import numbered
-from .op_key import OpKey, Shape
+from .op_key import OpKey
 
 UNKNOWN = -1
 """In place of a stream, and of a time."""

@@ -6,26 +6,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ..ops.dtypes import dtype
+from ..ops.signature import Shape
 
-Shape = tuple[int, ...]
 By = Literal["type", "name", "shape"]
 """How ops are told apart: by canonical op, by name, or by op, dtypes, formats and shapes."""
-
-
-class Signature(NamedTuple):
-    """What a call works on. None is what the source does not know; () says that there is no tensor."""
-
-    input_dtypes: tuple[str, ...] | None = None
-    """As the source spells them."""
-    output_dtypes: tuple[str, ...] | None = None
-    input_shapes: tuple[Shape, ...] | None = None
-    output_shapes: tuple[Shape, ...] | None = None
-    input_formats: tuple[str, ...] | None = None
-    """Memory layouts: ``NCHW``."""
-    output_formats: tuple[str, ...] | None = None
-
-
-UNKNOWN = Signature()
 
 
 class OpKey(NamedTuple):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops import names
 from ..ops.cuda_kernels import is_nccl
+from ..ops.signature import Shape
 from .environment import Environment
-from .op_key import By, OpKey, Shape
+from .op_key import By, OpKey
 
 if TYPE_CHECKING:
     from .op_profile import OpProfile

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..profile.op_key import Shape
+from ..ops.signature import Shape
 from ..profile.saved import SavedKernel
 from ..units import format_bytes, format_flops, format_ns, format_share
 from ..verdict.question import Line

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from .. import errors
 from ..errors import UsageError
-from ..profile.op_key import Shape
+from ..ops.signature import Shape
 from ..profile.saved import SavedKernel, SavedOp, SavedProfile
 
 Side = Literal["device", "host"]

@@ -60,7 +60,7 @@ def read(
     """
     import torch
 
-    session = recorded(events, options.flops)
+    session = recorded(events)
     marks = sorted(op.start for op in session.ops if op.name == MARK)
     check_all(len(marks), log.interval + 2)
     begin, *marks, end = marks
@@ -73,7 +73,7 @@ def read(
         log.environment = Environment(frameworks, models, timing=options.timing)
         before, after = looks
         nvml.tell(log, before, after, used)
-    log.knows_flops, log.knows_memory = options.flops, options.memory
+    log.knows_flops, log.knows_memory = True, options.memory
 
 
 def check_waited(session: Recorded, end: int) -> None:

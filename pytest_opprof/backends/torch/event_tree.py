@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 from ...ops.formulas import HAVE_FLOPS, NEEDS_ATTRIBUTES
 from ...ops.names import Kind, meaning, stable
 from ...ops.pytorch_events import KINDS, Role, logged, role
-from ...ops.vocabulary import CASTS
+from ...ops.pytorch_work import COPIES, Argument, Tensor, work
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ..contract import Options
 from .marks import MARK
-from .tensors import Argument, Tensor, work
 
-_COPIES = frozenset(CASTS["torch"].split())
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 """Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
 _NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
@@ -28,6 +26,8 @@ class _Raw(NamedTuple):
 
     name: int
     """That of an event of which only the name matters: a part of another."""
+    kind: Kind | None
+    """How it counts, where its name does not tell."""
     works: bool
     """Whether what is inside is a part of it."""
     looked_at: tuple[bool, bool, bool]
@@ -99,12 +99,12 @@ class TreeReader:
                     known = raws[raw] = self._raw(raw, what)
             index = parent
             if known is not None and known.looked_at[place]:
-                name, nbytes, flops = self._work(event, raw)
+                name, nbytes, flops = self._work(event, raw, known.kind)
                 index = log.add(name, event.duration_time_ns, parent, interval, nbytes)
                 if flops is not None:
                     log.computed(index, flops)
                 if known.works:
-                    place = _INSIDE if flops is not None or raw in _COPIES or place is _INSIDE else _INSIDE_UNKNOWN
+                    place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
             elif known is not None:
                 index = log.add(known.name, event.duration_time_ns, parent, interval)
             children = event.children
@@ -112,19 +112,20 @@ class TreeReader:
                 stack.extend([(child, index, interval, place) for child in reversed(children)])
 
     def _raw(self, raw: str, what: Role) -> _Raw:
-        name, kind = self.log.name(raw, kind=KINDS.get(what)), KINDS.get(what) or meaning(stable(raw)).kind
-        is_move = kind is Kind.MOVE or raw in _COPIES
-        counts = kind not in _NEVER_COUNT or raw in _COPIES
-        return _Raw(name, kind in _WORKERS, (counts, is_move, is_move or raw in HAVE_FLOPS))
+        told = KINDS.get(what)
+        name, kind = self.log.name(raw, kind=told), told or meaning(stable(raw)).kind
+        is_move = kind is Kind.MOVE or raw in COPIES
+        counts = kind not in _NEVER_COUNT or raw in COPIES
+        return _Raw(name, told, kind in _WORKERS, (counts, is_move, is_move or raw in HAVE_FLOPS))
 
-    def _work(self, event: Any, raw: str) -> tuple[int, int, int | None]:
+    def _work(self, event: Any, raw: str, kind: Kind | None) -> tuple[int, int, int | None]:
         """Return the name of an event with what it works on, its bytes and its FLOPs."""
         # The key is flat, and of what the event has as it is: to make one is what most of the time goes into.
-        kind, key = self._tensor, list[object]([raw])
+        tensor, key = self._tensor, list[object]([raw])
         inputs = getattr(event.extra_fields, "inputs", ())
         has_tensors = False
         for value in inputs:
-            if type(value) is kind:
+            if type(value) is tensor:
                 has_tensors = True
                 sizes = value.sizes
                 key.append(value.dtype)
@@ -133,7 +134,7 @@ class TreeReader:
                     key.append(tuple(value.strides))
             elif type(value) is list:
                 has_tensors = has_tensors or bool(value)
-                key.append(tuple([(each.dtype, *each.sizes) for each in value if type(each) is kind]))
+                key.append(tuple([(each.dtype, *each.sizes) for each in value if type(each) is tensor]))
             else:
                 key.append(None)
         if raw in NEEDS_ATTRIBUTES:
@@ -147,9 +148,9 @@ class TreeReader:
             if not any(arguments) and (made := self._made(event)):
                 arguments = [made]
             attributes = self._attributes(event) if raw in NEEDS_ATTRIBUTES else ()
-            done = work(raw, arguments, attributes, raw in _COPIES)
-            name = self.log.name(raw, done.dtypes, signature=done.signature)
-            found = self._works[case] = name, done.nbytes, done.flops
+            done = work(raw, arguments, attributes)
+            name = self.log.name(raw, done.dtypes, kind=kind, signature=done.signature)
+            found = self._works[case] = name, ABSENT if done.nbytes is None else done.nbytes, done.flops
         return found
 
     def _argument(self, value: Any) -> Argument:

@@ -58,9 +58,9 @@ class HostOps:
         self._logged = logged(op.name for op in ops)
         self._roles: dict[str, Role] = {}
         self._nest(ops, calls)
-        alike: dict[tuple[str, tuple[str, ...]], int] = {}
-        numbers = [alike.setdefault((op.name, op.dtypes), len(alike)) for op in self.ops]
-        meanings = [meaning_as(self._roles[name], name, dtypes) for name, dtypes in alike]
+        alike: dict[tuple[str, tuple[str, ...], bool], int] = {}
+        numbers = [alike.setdefault((op.name, op.dtypes, op.signature.is_scalar), len(alike)) for op in self.ops]
+        meanings = [meaning_as(self._roles[name], name, dtypes, is_scalar) for name, dtypes, is_scalar in alike]
         self._meanings = [meanings[number] for number in numbers]
         self._owners = owners(self.parents, numbers, meanings)
         self._device_ns = [0] * len(self.ops)
@@ -129,11 +129,11 @@ class HostOps:
             intervals.append(bisect_right(marks, op.start) if is_outermost else intervals[parent])
             what = self._roles[op.name]
             kind = Kind.GRAPH if op.name in self._workers else KINDS.get(what)
-            name = log.name(op.name, op.dtypes, self._does[index], kind)
+            name = log.name(op.name, op.dtypes, self._does[index], kind, op.signature)
             time = ABSENT if what is Role.FRAME else time
             nbytes = ABSENT if self._does[index] else op.nbytes  # a memcpy in its place has the bytes
             event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
-            if op.flops:
+            if op.flops is not None:
                 log.computed(event, op.flops)
         for around, compiled in self.compiled if not on_device else ():
             if around != NOBODY:

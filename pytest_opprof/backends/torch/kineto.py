@@ -11,11 +11,11 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
 from typing import Any, NamedTuple
 
-from ...ops.dtypes import item_bytes, of_pytorch_event
-from ...ops.vocabulary import CASTS
+from ...ops.formulas import NEEDS_ATTRIBUTES
+from ...ops.pytorch_work import Work, arguments_of, work
+from ...ops.signature import UNKNOWN, Signature
 from ...profile import kernels
 from ...profile.columns import ABSENT
 from ..cuda.cupti_records import DRIVER, RUNTIME
@@ -23,7 +23,6 @@ from ..cuda.cupti_records import DRIVER, RUNTIME
 _OPS = frozenset(["cpu_op", "user_annotation"])
 _CALLS = {"cuda_runtime": RUNTIME, "cuda_driver": DRIVER}
 _ACTIVITIES = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
-_COPIES = frozenset(CASTS["torch"].split())
 _BYTES = re.compile(r'"bytes": (\d+)')
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
 """As in PyTorch's traces of 2021 to 2026: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
@@ -42,13 +41,14 @@ class Op(NamedTuple):
     """It grows with time on a thread. Calls of CUDA inside the op are linked to it."""
     dtypes: tuple[str, ...] = ()
     """Of a copy: those of its source and its destination."""
-    flops: int = 0
+    flops: int | None = None
     annotates: bool = False
     """Whether it is a `record_function`."""
     nbytes: int = ABSENT
-    """Of a copy: those of both tensors."""
+    """What it reads and writes."""
     numbered: bool = False
     """Whether it has a sequence number, which autograd gives."""
+    signature: Signature = UNKNOWN
 
     @property
     def end(self) -> int:
@@ -127,13 +127,13 @@ class Recorded:
         )
 
 
-def recorded(events: Iterable[Any], flops: bool = False) -> Recorded:
+def recorded(events: Iterable[Any]) -> Recorded:
     """Sort events (`_KinetoEvent`). Other categories than these repeat them, or do not come from the program."""
-    found = Recorded()
+    found, works = Recorded(), dict[tuple[str, ...], Work]()
     for event in events:
         category = event.activity_type()
         if category in _OPS:
-            found.ops.append(_op(event, category, flops))
+            found.ops.append(_op(event, category, works))
         elif category in _CALLS:
             found.calls.append(_call(event, _CALLS[category]))
         elif category in _ACTIVITIES:
@@ -143,27 +143,29 @@ def recorded(events: Iterable[Any], flops: bool = False) -> Recorded:
     return found
 
 
-def _op(event: Any, category: str, flops: bool) -> Op:
-    name = event.name()
-    tensors = [dtype for dtype in map(of_pytorch_event, event.dtypes()[:2]) if dtype] if name in _COPIES else []
+def _op(event: Any, category: str, works: dict[tuple[str, ...], Work]) -> Op:
+    """*works* are those of events before it: few differ."""
+    name, dtypes, shapes = event.name(), event.dtypes(), event.shapes()
+    if "TensorList" in dtypes:
+        shapes = event.structured_input_shapes()
+    attributes = event.concrete_inputs() if name in NEEDS_ATTRIBUTES else ()
+    case = name, str(dtypes), str(shapes), str(attributes)
+    done = works.get(case)
+    if done is None:
+        done = works[case] = work(name, arguments_of(dtypes, shapes), attributes)
     return Op(
         name,
         event.device_resource_id(),
         event.start_ns(),
         event.duration_ns(),
         event.correlation_id(),
-        tuple(reversed(tensors)),
-        event.flops() if flops else 0,
+        done.dtypes,
+        done.flops,
         category == "user_annotation",
-        _copied_bytes(event) if name in _COPIES else ABSENT,
+        ABSENT if done.nbytes is None else done.nbytes,
         event.sequence_nr() >= 0,
+        done.signature,
     )
-
-
-def _copied_bytes(event: Any) -> int:
-    sizes = [item_bytes(of_pytorch_event(kind)) for kind in event.dtypes()[:2]]
-    known = [prod(shape) * size for shape, size in zip(event.shapes(), sizes) if size]
-    return sum(known) if len(known) == 2 else ABSENT
 
 
 def _call(event: Any, kind: int) -> Call:

@@ -15,7 +15,7 @@ from math import fsum, nan
 from typing import TypeVar
 
 from ...errors import TraceError
-from ...profile.op_key import Shape
+from ...ops.signature import Shape
 from ...profile.saved import OUTSIDE, SavedOp
 from ..shared.durations import Untimed
 from ..shared.place import Place

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
-from ...profile.op_key import Shape
+from ...ops.signature import Shape
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place

@@ -28,7 +28,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
-from ...profile.op_key import Shape
+from ...ops.signature import Shape
 from ...profile.saved import COMMUNICATION_PLACES, SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place

@@ -15,7 +15,7 @@ from itertools import islice, repeat
 from operator import gt
 
 from ...errors import TraceError
-from ...profile.op_key import Shape
+from ...ops.signature import Shape
 from ...profile.saved import SavedOp
 from ..shared.place import Place
 from . import folder as common

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...errors import TraceError
+from ...ops.signature import Shape
 from ...profile.environment import Environment
-from ...profile.op_key import Shape
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
 from ..shared.place import Place

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...errors import TraceError
+from ...ops.signature import Shape
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
-from ...profile.op_key import Shape
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events

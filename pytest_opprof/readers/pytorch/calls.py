@@ -12,7 +12,7 @@ from ...ops import vocabulary
 from ...ops.dtypes import of_pytorch_event
 from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, is_made_by, meaning_as, role
-from ...profile.op_key import Shape
+from ...ops.signature import Shape
 
 _COPIES = frozenset(vocabulary.CASTS["torch"].split())
 
@@ -84,7 +84,10 @@ class Call:
         """The op it counts as; None for what is no op, such as an annotation."""
         if self.role in (Role.ANNOTATION, Role.COMPILES):
             return None
-        return meaning_as(self.role, self.name, tuple(dtype for _, dtype in self.tensors[:2]) if self.is_copy else ())
+        if not self.is_copy:
+            return meaning_as(self.role, self.name)
+        shapes, dtypes = zip(*self.tensors[:2]) if self.tensors else ((), ())
+        return meaning_as(self.role, self.name, dtypes, bool(shapes) and not any(shape != () for shape in shapes))
 
     def is_made_by(self, move: str) -> bool:
         """Tell whether these are copies that the device makes by the memcpy *move*, which is counted in their place."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ...errors import TraceError
-from ...profile.op_key import Shape
+from ...ops.signature import Shape
 from ...profile.saved import SavedOp
 from .place import Place
 

@@ -1,4 +1,4 @@
-"""What an op of PyTorch works on: its arguments as the profiler has them -> signature, bytes and FLOPs."""
+"""What an op of PyTorch works on: its arguments as its profiler has them -> signature, bytes and FLOPs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ...ops import formulas
-from ...ops.dtypes import item_bytes
-from ...ops.names import Kind, meaning
-from ...profile.columns import ABSENT
-from ...profile.op_key import Shape, Signature
+from . import formulas
+from .dtypes import item_bytes, of_pytorch_event
+from .names import Kind, meaning
+from .signature import Shape, Signature
+from .vocabulary import CASTS
+
+COPIES = frozenset(CASTS["torch"].split())
+"""Ops that are casts where their two dtypes differ."""
 
 
 class Tensor(NamedTuple):
@@ -47,18 +50,18 @@ class Work(NamedTuple):
     signature: Signature
     dtypes: tuple[str, ...]
     """Those of the source and the destination of a copy."""
-    nbytes: int
+    nbytes: int | None
     """What it reads and writes, as far as that follows from its arguments."""
     flops: int | None
 
 
-def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] = (), is_copy: bool = False) -> Work:
+def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] = ()) -> Work:
     """Return the work of the op *raw*; *attributes* are the arguments that are no tensors, where those are needed.
 
     The result of a reduction, of an index and of whatever `formulas` does not know is left out of its bytes.
     """
     tensors = [tensor for each in arguments for tensor in ([each] if isinstance(each, Tensor) else each or ())]
-    if is_copy:
+    if raw in COPIES:
         return _copy(tensors)
     kind = meaning(raw).kind
     shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
@@ -87,7 +90,28 @@ def _copy(tensors: Sequence[Tensor]) -> Work:
     """Return the work of a copy, whose first argument is where it goes."""
     pair = tensors[:2]
     if not pair:
-        return Work(Signature(), (), ABSENT, None)
+        return Work(Signature(), (), None, None)
     dtypes, shapes = (tuple(reversed(each)) for each in zip(*((tensor.dtype, tensor.shape) for tensor in pair)))
     signature = Signature(dtypes[:1], dtypes[1:] or None, shapes[:1], shapes[1:] or None)
-    return Work(signature, dtypes, sum(tensor.nbytes for tensor in pair) if len(pair) == 2 else ABSENT, None)
+    return Work(signature, dtypes, sum(tensor.nbytes for tensor in pair) if len(pair) == 2 else None, None)
+
+
+def arguments_of(dtypes: Sequence[object], shapes: Sequence[object]) -> list[Argument]:
+    """Return the arguments of an event that tells dtypes and shapes of each; those of lists have no dtype.
+
+    >>> arguments_of(["float", "Scalar", "TensorList"], [[2, 3], [], [[4], [5]]])[0]
+    Tensor(dtype='float32', shape=(2, 3), strides=None)
+    """
+    found: list[Argument] = []
+    for kind, shape in zip(dtypes, shapes):
+        if kind == "TensorList" and isinstance(shape, list):
+            found.append(tuple(Tensor("", sizes) for each in shape if (sizes := _shape(each)) is not None))
+        else:
+            dtype, sizes = of_pytorch_event(kind) if isinstance(kind, str) else "", _shape(shape)
+            found.append(Tensor(dtype, sizes) if dtype and sizes is not None else None)
+    return found
+
+
+def _shape(sizes: object) -> Shape | None:
+    """Return the shape, or None where it is not one (symbolic dimensions)."""
+    return tuple(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else None
