@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 
 import pytest
-
-from pytest_opprof.verdict.stored_rule import Rule
 
 from ..conftest import thrice
 
@@ -58,10 +55,8 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
 
 
 @pytest.mark.processes
-def test_times_measured_in_parallel_are_marked_and_not_judged(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.Rule", partial(Rule, processes=1))  # each takes 1 s
+@pytest.mark.usefixtures("once")
+def test_times_measured_in_parallel_are_marked_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, tests=2, ns=100_000)
     suite("--opprof-update")
     thrice(pytester)
