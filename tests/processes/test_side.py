@@ -34,7 +34,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
     """Let a side run the *wanted* tests to its end, and return all that it asked."""
     pytester.makepyfile(test_m=MODEL)
 
-    def ran(*wanted: str, trees: dict[str, str] = NOWHERE) -> list[list[Any]]:
+    def ran(*wanted: str, trees: dict[str, str] = NOWHERE, arguments: tuple[str, ...] = ()) -> list[list[Any]]:
         def does(child: Child) -> list[list[Any]]:
             asked = [child.hear()]
             while asked[-1][0] != "bye":
@@ -43,7 +43,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
             child.answer()
             return asked
 
-        _, asked = as_child(does, "--continue-on-collection-errors", kind="side", trees=trees)
+        _, asked = as_child(does, "--continue-on-collection-errors", *arguments, kind="side", trees=trees)
         return asked
 
     return ran
@@ -73,6 +73,11 @@ def test_what_became_of_a_test_is_sent_as_reports_and_no_other_tests(side: Side)
     assert [(each["nodeid"], each["outcome"]) for each in second if each["when"] == "call"] == [
         ("test_m.py::test_fails", "failed")
     ]
+
+
+def test_it_writes_no_baselines(side: Side, pytester: pytest.Pytester) -> None:
+    side("test_a", arguments=("--opprof-update",))
+    assert not (pytester.path / "baselines").exists()
 
 
 def test_what_cannot_be_collected_is_said_with_the_cause(side: Side, pytester: pytest.Pytester) -> None:
