@@ -11,6 +11,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +28,8 @@ from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.pytest_plugin import judging
+from pytest_opprof.verdict.stored_rule import Rule
 
 pytest_plugins = ["pytester"]
 hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
@@ -121,6 +124,12 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
         return pytester.runpytest_inprocess(*alone, *arguments, **how)
 
     return run
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look only once at what is slower: each further process takes a second, and a limit is the same in all."""
+    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
 
 
 ALONE = Pool.alone

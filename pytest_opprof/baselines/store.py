@@ -129,7 +129,7 @@ class Store:
                 self.drop(environment, module, test, window)
         return len({(target_module, target) for *_, target_module, target, _ in found})
 
-    def save(self) -> list[Path]:
+    def save(self, patience_s: float = _PATIENCE_S) -> list[Path]:
         """Write or remove the changed files, and return them.
 
         Raises BaselineError at the first that cannot be written.
@@ -137,7 +137,7 @@ class Store:
         if not self._changes:
             return []
         changed = []
-        with _locked(self.root):
+        with _locked(self.root, patience_s):
             for path, (environment, changes) in self._changes.items():
                 # Read again: another run may have written other tests of the module meanwhile.
                 self._read.pop(path, None)
@@ -189,7 +189,7 @@ class Store:
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _locked(root: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]:
     """Let one process of this user at a time read, change and write the files below *root*. Raises BaselineError."""
     # Imported here: only a run that writes needs it.
     from filelock import FileLock, Timeout
@@ -198,12 +198,11 @@ def _locked(root: Path) -> Iterator[None]:
     user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # a container's user may have no name
     lock = Path(tempfile.gettempdir(), f"opprof-{user}.lock")
     try:
-        with FileLock(lock, timeout=_PATIENCE_S):
+        with FileLock(lock, timeout=patience_s):
             yield
     except Timeout:
-        raise BaselineError(
-            f"{root}: another run has been writing baselines for {_PATIENCE_S} s (it holds {lock}); none were written"
-        ) from None
+        since = f"for {patience_s:.0f} s (it holds {lock})"
+        raise BaselineError(f"{root}: another run has been writing baselines {since}; none were written") from None
 
 
 def _renamed(name: str, old: str, new: str, before_rest: str) -> str | None:

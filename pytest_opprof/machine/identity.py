@@ -14,14 +14,14 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 @cache
-def machine() -> str:
+def machine(cpuinfo: Path = _CPUINFO) -> str:
     """Return what decides whether two times on a CPU may be compared: its model and the cores this process may use.
 
     Not part of the environment: counts agree between CPU models, and hosted CI hands out several. Where the system does
     not tell the model, the machine is like no other: it has the name of its host.
     """
     try:
-        model = model_of(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
+        model = model_of(cpuinfo.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         model = platform.processor()  # Windows tells family, model and stepping; others one word or none: arm, i386
         model = model if " " in model else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,29 +19,31 @@ BUSY = 0.25
 two cores made unchanged code up to 14 % slower."""
 
 
-def waited_ns() -> int | None:
+def waited_ns(tasks: Path = _TASKS) -> int | None:
     """Return how long this process's threads were ready to run without getting a CPU; None where nothing tells.
 
-    Linux, second field of schedstat, ns. 15 us for the first thread and 7 for each further one.
+    Linux, second field of schedstat of each thread, ns. 15 us for the first thread and 7 for each further one.
     """
     try:
-        threads = os.listdir(_TASKS)
+        threads = os.listdir(tasks)
     except OSError:
         return None
-    waits = [wait for thread in threads if (wait := _waited_ns(thread)) is not None]
+    waits = [wait for thread in threads if (wait := _waited_ns(tasks, thread)) is not None]
     return sum(waits) if waits else None
 
 
-def _waited_ns(thread: str) -> int | None:
+def _waited_ns(tasks: Path, thread: str) -> int | None:
     try:
-        with open(f"{_TASKS}/{thread}/schedstat", "rb") as file:
+        with open(f"{tasks}/{thread}/schedstat", "rb") as file:
             return int(file.read().split()[1])
     except (OSError, IndexError, ValueError):
         return None  # the thread has ended, or the kernel keeps no statistics
 
 
 @dataclass(frozen=True, slots=True)
-class _Usage:
+class Usage:
+    """The CPU time used so far."""
+
     at_s: float
     busy_s: float
     """CPU time of all processes of the machine."""
@@ -50,38 +52,15 @@ class _Usage:
     by_process: dict[tuple[int, str], float]
 
 
-class Watch:
-    """Looks who else uses the machine, from when it is made on."""
-
-    def __init__(self) -> None:
-        self._begin = _usage()
-
-    def busy(self) -> str:
-        """Say what used the machine beside this process and its children; empty if little did, or nothing tells."""
-        begin, end = self._begin, _usage()
-        if begin is None or end is None or end.at_s <= begin.at_s:
-            return ""
-        passed = end.at_s - begin.at_s
-        others = (end.busy_s - begin.busy_s - (end.own_s - begin.own_s)) / passed
-        cores = os.cpu_count() or 1
-        if others <= BUSY * cores:
-            return ""
-        # By its number alone: a thread of the kernel changes its name with its work.
-        before = {pid: s for (pid, _), s in begin.by_process.items()}
-        used = {who: (s - before.get(who[0], 0.0)) / passed for who, s in end.by_process.items()}
-        worst = sorted(used.items(), key=lambda item: -item[1])[:3]
-        named = [f"{name} (process {pid}) {share:.1f}" for (pid, name), share in worst if share > 0.05]
-        return f"other processes used {others:.1f} of {cores} cores" + (f": {', '.join(named)}" if named else "")
-
-
-def _usage() -> _Usage | None:
+def usage() -> Usage | None:
+    """Return the CPU time used so far; None where nothing tells."""
     try:
         line = (_PROC / "stat").read_text(encoding="ascii").partition("\n")[0]
         user, nice, system, _idle, _iowait, irq, softirq, _steal = map(int, line.split()[1:9])
     except (OSError, ValueError):
         return None
     own = os.times()
-    return _Usage(
+    return Usage(
         monotonic(),
         (user + nice + system + irq + softirq) / _ticks(),
         own.user + own.system + own.children_user + own.children_system,
@@ -100,6 +79,31 @@ def _others() -> Iterator[tuple[tuple[int, str], float]]:
             fields = rest.split()
             if len(fields) > 12:
                 yield (int(entry.name), name), (int(fields[11]) + int(fields[12])) / _ticks()
+
+
+class Watch:
+    """Looks who else uses the machine, from when it is made on."""
+
+    def __init__(self, look: Callable[[], Usage | None] = usage, cores: int | None = None) -> None:
+        self._look = look
+        self._cores = cores or os.cpu_count() or 1
+        self._begin = look()
+
+    def busy(self) -> str:
+        """Say what used the machine beside this process and its children; empty if little did, or nothing tells."""
+        begin, end = self._begin, self._look()
+        if begin is None or end is None or end.at_s <= begin.at_s:
+            return ""
+        passed = end.at_s - begin.at_s
+        others = (end.busy_s - begin.busy_s - (end.own_s - begin.own_s)) / passed
+        if others <= BUSY * self._cores:
+            return ""
+        # By its number alone: a thread of the kernel changes its name with its work.
+        before = {pid: s for (pid, _), s in begin.by_process.items()}
+        used = {who: (s - before.get(who[0], 0.0)) / passed for who, s in end.by_process.items()}
+        worst = sorted(used.items(), key=lambda item: -item[1])[:3]
+        named = [f"{name} (process {pid}) {share:.1f}" for (pid, name), share in worst if share > 0.05]
+        return f"other processes used {others:.1f} of {self._cores} cores" + (f": {', '.join(named)}" if named else "")
 
 
 def is_of_this_run(pid: int) -> bool:

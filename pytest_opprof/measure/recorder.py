@@ -36,12 +36,19 @@ class Recorder:
         options: Options,
         aliases: Mapping[str, str] | None = None,
         explicit: bool = False,
+        clock_ns: Callable[[], int] = perf_counter_ns,
+        waited_ns: Callable[[], int | None] = waited_ns,
     ) -> None:
-        """Collect from *backends*: all of them if *explicit*, else those whose framework this process uses."""
+        """Collect from *backends*: all of them if *explicit*, else those whose framework this process uses.
+
+        Steps are timed by *clock_ns*, and by *waited_ns* what threads of this process waited for a CPU in them.
+        """
         self._backends = backends
         self._options = options
         self._aliases = aliases
         self._explicit = explicit
+        self._clock_ns = clock_ns
+        self._waited_ns = waited_ns
         self._started: list[Backend] = []
         self._unsettled: list[Backend] = []
         """Those of them that have something to wait for: the others cost a step nothing."""
@@ -103,16 +110,16 @@ class Recorder:
             self._yardstick_ns = self.core.yardstick_ns() if self.core else yardstick_ns()
         self._active[window] = len(window._host_ns)
         self._mark()
-        waited = waited_ns()
-        begin, paused = perf_counter_ns(), self._paused_ns
+        waited = self._waited_ns()
+        begin, paused = self._clock_ns(), self._paused_ns
         try:
             yield
             self._check_no_range_is_open(window, "ends")
             self._settle()
-            window._host_ns.append(perf_counter_ns() - begin - (self._paused_ns - paused))
+            window._host_ns.append(self._clock_ns() - begin - (self._paused_ns - paused))
             if waited is not None:
                 # A thread that ended took what it had waited along.
-                window._wait_ns.append(max((waited_ns() or 0) - waited, 0))
+                window._wait_ns.append(max((self._waited_ns() or 0) - waited, 0))
             window._yardstick_ns.append(self._yardstick_ns)
         except BaseException as error:
             with noted_on(error):
@@ -155,7 +162,7 @@ class Recorder:
             )
 
     def _mark(self, of_range: bool = False) -> None:
-        self._ranges.interval_ends(perf_counter_ns() - self._marked_ns)
+        self._ranges.interval_ends(self._clock_ns() - self._marked_ns)
         try:  # costs nothing, and ranges may be many
             for backend, log in self._recording:  # noqa: B007  # the last one is blamed
                 log.mark(of_range)
@@ -166,10 +173,10 @@ class Recorder:
             raise failure(backend, error) from error
         # A range changes nothing in what is active.
         self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
-        self._marked_ns = perf_counter_ns()
+        self._marked_ns = self._clock_ns()
 
     def _start(self) -> None:
-        begin = perf_counter_ns()
+        begin = self._clock_ns()
         with ExitStack() as stack:
             self._started = [backend for backend in self._backends if self._explicit or is_in_use(backend)]
             self._unsettled = [backend for backend in self._started if type(backend).settle is not Backend.settle]
@@ -181,10 +188,10 @@ class Recorder:
         self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
         self._around, user_ops.recording = user_ops.recording, self
         self._mark()
-        self._paused_ns += perf_counter_ns() - begin
+        self._paused_ns += self._clock_ns() - begin
 
     def _stop(self) -> None:
-        begin = perf_counter_ns()
+        begin = self._clock_ns()
         live, self._live = self._live, None
         if live is None:
             raise BackendError("the profiler failed where an inner window began or ended, and recorded no more")
@@ -196,7 +203,7 @@ class Recorder:
             for window in {window: None for interval in self._intervals for window in interval}:
                 steps = {index: active[window] for index, active in enumerate(self._intervals) if window in active}
                 window._parts.append((profile, steps))
-        self._paused_ns += perf_counter_ns() - begin
+        self._paused_ns += self._clock_ns() - begin
 
     def _profiles(self) -> list[OpProfile]:
         profiles = []

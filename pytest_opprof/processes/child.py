@@ -22,7 +22,7 @@ from .parent import VARIABLE
 
 PATIENCE_S = 300
 """How long a process may take to start, to set a test up, or for one round."""
-_ALIVE_S = 0.5
+_ALIVE_S = 0.1
 """How often to look whether a process that is to start still lives."""
 _HELLO_S = 5
 """How long a process may take to say hello, which it does as soon as it is connected."""

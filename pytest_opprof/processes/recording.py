@@ -105,21 +105,25 @@ class Recording:
         return [self._windows[test.id, window.name] for window in test.windows]
 
     def _measure(self, windows: Sequence[_Window], numbers: Sequence[int], processes: int) -> None:
-        """Let the processes of these *numbers* measure: started at once, one after the other."""
-        tests = {window.test.id: window.test for window in windows}
+        """Let the processes of these *numbers* measure: started at once, one after the other.
+
+        A window that has the times of so many *processes* is left out, unless one beyond them makes up for others.
+        """
         try:
-            with self._pool.started({test.file for test in tests.values()}, len(numbers)) as others:
+            with self._pool.started({window.test.file for window in windows}, len(numbers)) as others:
                 for number, process in zip(numbers, others):
+                    lacking = [each for each in windows if number > processes or len(each.result.processes) < processes]
+                    tests = list(dict.fromkeys(window.test.id for window in lacking))
                     of = f" of {processes}" if number <= processes else ", since others were disturbed or differ"
                     estimate = f", about {self._took_s:.0f} s" if self._took_s >= 1 else ""
                     what = f"{plural(len(tests), 'test')} in process {number}{of}{estimate}"
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
-                    answers = process.measure(list(tests), patience_s)
+                    answers = process.measure(tests, patience_s)
                     self._took_s = monotonic() - begin
                     process.end()  # its memory is free for the next, and its time is known to be ours
-                    for window in windows:
+                    for window in lacking:
                         window.add(number, answers[window.test.id])
         except BackendError as error:
             self._is_broken = True

@@ -22,8 +22,8 @@ def side_command(
 
 
 @dataclass(slots=True)
-class Answer:
-    """What a side said."""
+class SideRun:
+    """What a side collected, and what became of the tests that it ran."""
 
     collected: list[str] = field(default_factory=list)
     reports: Reports = field(default_factory=dict)
@@ -31,15 +31,15 @@ class Answer:
     """By file, why it cannot be collected."""
 
 
-def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[Answer]:
+def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[SideRun]:
     """Run the *wanted* tests on the *sides* that have them, in turns; *swapped*: the second one goes first.
 
     Raises BackendError, with the reason, when a side ends early, hangs, or took its packages from elsewhere. Both
     processes are gone when this returns.
     """
     with started(sides[::-1] if swapped else sides) as children:
-        answers = take_turns(children, wanted)
-        return answers[::-1] if swapped else answers
+        ran = take_turns(children, wanted)
+        return ran[::-1] if swapped else ran
 
 
 @dataclass(eq=False)
@@ -47,7 +47,7 @@ class _Side:
     """A side that runs."""
 
     child: Child
-    answer: Answer = field(default_factory=Answer)
+    ran: SideRun = field(default_factory=SideRun)
 
     @property
     def asks(self) -> list[Any]:
@@ -60,7 +60,7 @@ class _Side:
         return self.asks[:1] == ["bye"]
 
 
-def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[Answer]:
+def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun]:
     """Let the sides run, both at once only where nothing is timed; never past a test that the other one still runs.
 
     The first of *children* goes first. Raises BackendError as `run` does.
@@ -87,10 +87,10 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[Answer]
                     side.child.answer()
     for side in sides:
         _check_place(side)
-        if any(test in side.answer.collected and test not in side.answer.reports for test in wanted):
+        if any(test in side.ran.collected and test not in side.ran.reports for test in wanted):
             side.child.answer()
             raise side.child.ended()
-    return [side.answer for side in sides]
+    return [side.ran for side in sides]
 
 
 def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
@@ -98,9 +98,9 @@ def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
         if side.is_over:
             side.child.answer()
             raise side.child.ended()
-        _, side.answer.collected, side.answer.errors = side.asks
+        _, side.ran.collected, side.ran.errors = side.asks
     for side in sides:
-        side.child.answer([test for test in wanted if test in side.answer.collected])
+        side.child.answer([test for test in wanted if test in side.ran.collected])
 
 
 def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
@@ -108,7 +108,7 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
     for side in sides:
         if side.asks[0] == "end":
             _, test, reports = side.asks
-            side.answer.reports[test] = reports
+            side.ran.reports[test] = reports
             side.child.answer()
             return 0
     sides[(rounds + 1) // 2 % 2 if len(sides) > 1 else 0].child.answer()

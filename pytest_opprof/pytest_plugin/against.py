@@ -23,7 +23,7 @@ from ..processes import turns
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
-from ..processes.turns import Answer, side_command
+from ..processes.turns import SideRun, side_command
 from ..processes.worktree import Worktree, worktree
 from ..profile.calls import in_all
 from ..profile.timings import ProcessTimes, without_noise
@@ -206,21 +206,21 @@ class Found:
         self._revision = revision
         self._config = config
         self._settings = settings_of(config)
-        self._first: tuple[Answer, Answer] | None = None
+        self._first: tuple[SideRun, SideRun] | None = None
         """The first pair, which ran every test."""
         self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
         """By test: the windows of both sides, for each pair that ran it."""
 
-    def add(self, answers: Sequence[Answer]) -> None:
+    def add(self, pair: Sequence[SideRun]) -> None:
         """Add what a pair of processes did."""
-        before, after = answers
+        before, after = pair
         self._first = self._first or (before, after)
         for test, reports in after.reports.items():
             both = _windows(before.reports.get(test, [])), _windows(reports)
             self._windows.setdefault(test, []).append(both)
 
     @property
-    def first(self) -> tuple[Answer, Answer]:
+    def first(self) -> tuple[SideRun, SideRun]:
         """What the first pair said."""
         assert self._first is not None
         return self._first

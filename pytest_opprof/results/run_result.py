@@ -14,7 +14,6 @@ from .. import __version__
 from ..errors import BaselineError, UsageError
 from ..machine.atomic_write import write_atomically
 from ..verdict.verdicts import Verdict
-from .document import read_document
 from .judged_window import JudgedWindow
 from .window_result import OpResult, WindowResult, total_of
 
@@ -123,13 +122,11 @@ def write(path: Path, records: Sequence[TestRecord], stale: Sequence[str], inter
         raise UsageError(f"--opprof-json: {path} cannot be written: {error.strerror or error}") from error
 
 
-def read(path: Path) -> RunResult:
-    """Read the JSON of a run, of this or an older schema version. Raises BaselineError for a file that is none."""
-    return run_of_document(read_document(path, "JSON of a run"), path)
-
-
 def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
-    """Return the run that *document*, read from *path*, holds. Raises BaselineError."""
+    """Return the run that *document*, read from *path*, holds, of this or an older schema.
+
+    Raises BaselineError.
+    """
     version = document.get("schema")
     try:
         if isinstance(version, int) and version in _UPGRADES:

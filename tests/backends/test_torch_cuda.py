@@ -25,7 +25,8 @@ from pytest_opprof.backends.torch import kineto
 from pytest_opprof.backends.torch.kineto import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.ops.cuda_kernels import moved
-from pytest_opprof.ops.dtypes import of_pytorch_event
+from pytest_opprof.ops.pytorch_work import arguments_of, work
+from pytest_opprof.ops.signature import UNKNOWN
 from pytest_opprof.ops.names import stable
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.columns import ABSENT
@@ -79,15 +80,15 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
         correlation = args.get("correlation", 0)
         if category in ("cpu_op", "Operator", "user_annotation"):
             annotates = category == "user_annotation" or "#" in name
-            types = [dtype for dtype in map(of_pytorch_event, args.get("Input type", [])[:2]) if dtype]
-            dtypes = tuple(reversed(types)) if name in ("aten::copy_", "aten::_copy_from") else ()
+            done = work(name, arguments_of(args.get("Input type", []), args.get("Input Dims", [])))
             key = -number if annotates else serial
             numbered = "Sequence number" in args
-            found.ops.append(Op(name, thread, start, duration, key, dtypes, annotates=annotates, numbered=numbered))
+            signature = done.signature if "Input type" in args else UNKNOWN
+            op = Op(name, thread, start, duration, key, done.dtypes, annotates=annotates, numbered=numbered)
+            found.ops.append(op._replace(signature=signature))
         elif category in ("cuda_runtime", "cuda_driver", "Runtime"):
             kind = DRIVER if category == "cuda_driver" else RUNTIME
-            op = serial if linked else 0
-            found.calls.append(Call(name, kind, thread, start, duration, correlation, op))
+            found.calls.append(Call(name, kind, thread, start, duration, correlation, serial if linked else 0))
         elif category in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
             nbytes = args.get("bytes", ABSENT)
             shape = (*args.get("grid", ()), *args.get("block", ())) or (0,) * 6
@@ -601,7 +602,7 @@ def test_a_window_without_device_work_is_one_of_the_cpu_whose_launches_are_known
     import torch
 
     x = torch.ones(4, 6)
-    with window(flops=True, memory=True) as found:
+    with window(memory=True) as found:
         x @ x.T
     assert str(found[0].environment) == f"torch {torch.__version__.split('+')[0]}, cpu"
     assert (device_ns(found[0], "MatMul") or 0) > 0
@@ -645,7 +646,11 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     assert numbers(ours) == numbers(theirs)
     assert len(numbers(ours)) > 12
     assert (ours.stats("torch::compile").calls, ours.stats("torch::graph").calls) == ((1,), (2,))
-    assert ours.stats("Cast").bytes == theirs.stats("Cast").bytes is not None
+    for op in ("Cast", "Conv", "MatMul", "ConvGrad", "Relu"):
+        assert (ours.stats(op).bytes, ours.stats(op).flops) == (theirs.stats(op).bytes, theirs.stats(op).flops)
+    assert None not in (ours.stats("Cast").bytes, ours.stats("Conv").flops, ours.stats("ConvGrad").flops)
+    assert ours.calls_by_dtype["Cast"] == theirs.calls_by_dtype["Cast"]
+    assert ours.calls_by_dtype["Conv"] == theirs.calls_by_dtype["Conv"] == {"bfloat16": (1,)}
 
 
 @pytest.mark.torch

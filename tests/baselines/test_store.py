@@ -114,14 +114,11 @@ def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_othe
     assert content.tests.keys() == {f"test_{writer}_{number}" for writer in "xy" for number in range(50)}
 
 
-def test_a_run_that_writes_for_too_long_is_an_error_for_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.baselines.store._PATIENCE_S", 0)
+def test_a_run_that_writes_for_too_long_is_an_error_for_the_others(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_x", "body", ONE)
     with _locked(tmp_path), pytest.raises(BaselineError, match=r"another run has been writing baselines.*none were"):
-        store.save()
+        store.save(patience_s=0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,17 +6,15 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_opprof.machine import cpu_core as machine_core
 from pytest_opprof.machine import load as machine_load
 from pytest_opprof.machine.allocator import keep_memory
 from pytest_opprof.machine.cpu_core import Core, yardstick_ns
-from pytest_opprof.machine.load import Watch, waited_ns
+from pytest_opprof.machine.load import Usage, Watch, usage, waited_ns
 from pytest_opprof.machine.threads import threads_limited
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
@@ -27,25 +25,22 @@ def task(folder: Path, thread: int, schedstat: str) -> None:
     (folder / str(thread) / "schedstat").write_text(schedstat)
 
 
-def test_what_every_thread_waited_is_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_load, "_TASKS", tmp_path)
+def test_what_every_thread_waited_is_added_up(tmp_path: Path) -> None:
     task(tmp_path, 7, "9000 120 33\n")
     task(tmp_path, 8, "9000 30 33\n")
-    assert waited_ns() == 150
+    assert waited_ns(tmp_path) == 150
 
 
-def test_a_thread_that_ended_or_tells_nothing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_load, "_TASKS", tmp_path)
+def test_a_thread_that_ended_or_tells_nothing_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "6").mkdir()
     task(tmp_path, 7, "")
-    assert waited_ns() is None
+    assert waited_ns(tmp_path) is None
     task(tmp_path, 8, "9000 30 33\n")
-    assert waited_ns() == 30
+    assert waited_ns(tmp_path) == 30
 
 
-def test_where_nothing_tells_nobody_is_said_to_have_waited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_load, "_TASKS", tmp_path / "nowhere")
-    assert waited_ns() is None
+def test_where_nothing_tells_nobody_is_said_to_have_waited(tmp_path: Path) -> None:
+    assert waited_ns(tmp_path / "nowhere") is None
 
 
 @linux
@@ -54,78 +49,73 @@ def test_what_was_waited_for_never_becomes_less() -> None:
     assert before is None or (after is not None and after >= before >= 0)
 
 
-def test_the_yardstick_is_the_best_of_its_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_yardstick_is_the_best_of_its_tries() -> None:
     clock = iter([0, 90, 100, 170, 200, 295])
-    monkeypatch.setattr(machine_core, "perf_counter_ns", lambda: next(clock))
-    assert yardstick_ns() == 70
+    assert yardstick_ns(lambda: next(clock)) == 70
     assert next(clock, None) is None
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """Let the fixed piece of work take so many ns, one after the other, and each time as long as `monotonic` says."""
+class Work:
+    """A fixed piece of work that takes so many ns, one after the other, and each time as long by the clock."""
 
-    def runs(*yardsticks_ns: int, seconds_each: float) -> list[float]:
-        now, left = [0.0], list(yardsticks_ns)
+    def __init__(self, *took_ns: int, seconds_each: float) -> None:
+        self.now_s = 0.0
+        self._left_ns = list(took_ns)
+        self._seconds_each = seconds_each
 
-        def yardstick() -> int:
-            now[0] += seconds_each
-            return left.pop(0)
+    def __call__(self) -> int:
+        self.now_s += self._seconds_each
+        return self._left_ns.pop(0)
 
-        monkeypatch.setattr(machine_core, "yardstick_ns", yardstick)
-        monkeypatch.setattr(machine_core, "monotonic", lambda: now[0])
-        return now
-
-    return runs
+    def core(self, *known: float) -> Core:
+        return Core(*known, clock_s=lambda: self.now_s, work_ns=self)
 
 
-def test_a_round_waits_until_the_core_is_as_fast_as_ever(clock: Callable[..., list[float]]) -> None:
-    clock(100, 116, 180, 114, 80, 93, 91, seconds_each=0.001)
-    core = Core()
+def test_a_round_waits_until_the_core_is_as_fast_as_ever() -> None:
+    work = Work(100, 116, 180, 114, 80, 93, 91, seconds_each=0.001)
+    core = work.core()
     assert [core.yardstick_ns() for _ in range(4)] == [100, 114, 80, 91]
 
 
-def test_a_process_may_know_from_another_how_fast_the_core_can_be(clock: Callable[..., list[float]]) -> None:
-    clock(180, 170, 114, seconds_each=0.001)
-    assert Core(100).yardstick_ns() == 114
+def test_a_process_may_know_from_another_how_fast_the_core_can_be() -> None:
+    work = Work(180, 170, 114, seconds_each=0.001)
+    assert work.core(100).yardstick_ns() == 114
 
 
-def test_nobody_waits_who_knows_nothing_faster(clock: Callable[..., list[float]]) -> None:
-    clock(180, 170, seconds_each=9.0)
-    core = Core()
+def test_nobody_waits_who_knows_nothing_faster() -> None:
+    work = Work(180, 170, seconds_each=9.0)
+    core = work.core()
     assert [core.yardstick_ns(), core.yardstick_ns()] == [180, 170]
 
 
-def test_patience_is_two_seconds_and_a_share_of_the_time_in_all(clock: Callable[..., list[float]]) -> None:
-    now = clock(100, *[200] * 100, seconds_each=0.25)
-    core = Core()
+def test_patience_is_two_seconds_and_a_share_of_the_time_in_all() -> None:
+    work = Work(100, *[200] * 100, seconds_each=0.25)
+    core = work.core()
     core.yardstick_ns()
     assert core.yardstick_ns() == 200
-    assert now == [2.25]
+    assert work.now_s == 2.25
     core.yardstick_ns()
-    assert now == [2.5]  # a look, but no wait
-    now[0] += 10
+    assert work.now_s == 2.5  # a look, but no wait
+    work.now_s += 10
     core.yardstick_ns()
-    assert now == [14.5]
+    assert work.now_s == 14.5
 
 
-def test_a_process_that_only_measures_again_has_more_patience(clock: Callable[..., list[float]]) -> None:
-    now = clock(*[200] * 100, seconds_each=0.25)
-    assert Core(100, patience_s=10).yardstick_ns() == 200
-    assert now == [10.0]
+def test_a_process_that_only_measures_again_has_more_patience() -> None:
+    work = Work(*[200] * 100, seconds_each=0.25)
+    assert work.core(100, 10).yardstick_ns() == 200
+    assert work.now_s == 10.0
 
 
 @pytest.mark.parametrize(("times", "waits_s"), [(1, 4.25), (5, 12.25), (8, 12.25)])
-def test_where_much_depends_on_it_a_process_waits_longer_but_not_for_ever(
-    clock: Callable[..., list[float]], times: int, waits_s: float
-) -> None:
-    now = clock(100, *[200] * 100, seconds_each=0.25)
-    core = Core()
+def test_where_much_depends_on_it_a_process_waits_longer_but_not_for_ever(times: int, waits_s: float) -> None:
+    work = Work(100, *[200] * 100, seconds_each=0.25)
+    core = work.core()
     core.yardstick_ns()
     for _ in range(times):
         core.insist()
     core.yardstick_ns()
-    assert now == [waits_s]
+    assert work.now_s == waits_s
 
 
 TOUCH = """
@@ -186,22 +176,22 @@ class Machine:
         self.own_s = 0.0
         self.by_process: dict[tuple[int, str], float] = {}
 
-    def usage(self) -> machine_load._Usage:
+    def usage(self) -> Usage:
         busy = self.own_s + sum(self.by_process.values())
-        return machine_load._Usage(self.at_s, busy, self.own_s, dict(self.by_process))
+        return Usage(self.at_s, busy, self.own_s, dict(self.by_process))
+
+    def watch(self) -> Watch:
+        return Watch(self.usage, cores=2)
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    machine = Machine()
-    monkeypatch.setattr(machine_load, "_usage", machine.usage)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    return machine
+def machine() -> Machine:
+    return Machine()
 
 
 def test_a_machine_is_busy_when_others_use_a_quarter_of_its_cores(machine: Machine) -> None:
     machine.by_process = {(7, "make"): 100.0}
-    watch = Watch()
+    watch = machine.watch()
     machine.at_s, machine.own_s, machine.by_process = 10.0, 20.0, {(7, "make"): 105.0}
     assert watch.busy() == ""
     machine.by_process = {(7, "make"): 105.1}
@@ -210,7 +200,7 @@ def test_a_machine_is_busy_when_others_use_a_quarter_of_its_cores(machine: Machi
 
 def test_those_that_used_most_are_named_the_first_three_of_them(machine: Machine) -> None:
     machine.by_process = {(1, "init"): 5_000.0}
-    watch = Watch()
+    watch = machine.watch()
     machine.at_s = 10.0
     machine.by_process |= {(2, "a b"): 4.0, (3, "cc"): 6.0, (4, "idle"): 0.1, (5, "ld"): 2.0, (6, "sh"): 1.0}
     said = "cc (process 3) 0.6, a b (process 2) 0.4, ld (process 5) 0.2"
@@ -218,16 +208,15 @@ def test_those_that_used_most_are_named_the_first_three_of_them(machine: Machine
 
 
 def test_who_cannot_be_seen_is_not_named(machine: Machine) -> None:
-    watch = Watch()
+    watch = machine.watch()
     machine.at_s, machine.by_process = 10.0, {(number, "cc"): 0.4 for number in range(50)}
     assert watch.busy() == "other processes used 2.0 of 2 cores"
 
 
-def test_a_machine_that_tells_nothing_is_not_busy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch()
-    assert watch.busy() == ""  # no time passed
-    monkeypatch.setattr(machine_load, "_usage", lambda: None)
-    assert (watch.busy(), Watch().busy()) == ("", "")
+def test_a_machine_that_tells_nothing_is_not_busy(machine: Machine) -> None:
+    assert machine.watch().busy() == ""  # no time passed
+    looks = iter([machine.usage(), None, None, machine.usage()])
+    assert [Watch(lambda: next(looks)).busy() for _ in range(2)] == ["", ""]
 
 
 @pytest.fixture
@@ -245,10 +234,10 @@ def stat(folder: Path, name: str, user: int, system: int) -> None:
 
 def test_idle_time_and_time_that_the_host_took_are_nobodys(proc: Path) -> None:
     (proc / "stat").write_text("cpu  100 20 30 9999 8888 4 6 7777 0 0\ncpu0 1 1 1 1 1 1 1 1\n")
-    usage = machine_load._usage()
-    assert usage is not None
-    assert usage.busy_s == 1.6
-    assert usage.own_s >= 0
+    found = usage()
+    assert found is not None
+    assert found.busy_s == 1.6
+    assert found.own_s >= 0
 
 
 def test_other_processes_are_seen_whatever_they_are_called(proc: Path) -> None:
@@ -259,23 +248,23 @@ def test_other_processes_are_seen_whatever_they_are_called(proc: Path) -> None:
     (proc / "43").mkdir()
     (proc / "43" / "stat").write_text("43 (zombie) Z\n")
     (proc / "self").mkdir()
-    usage = machine_load._usage()
-    assert usage is not None
-    assert usage.by_process == {(41, "tmux: (server) S 1"): 2.0}
+    found = usage()
+    assert found is not None
+    assert found.by_process == {(41, "tmux: (server) S 1"): 2.0}
 
 
 @pytest.mark.parametrize("text", [None, "", "cpu  x y z\n", "cpu  1 2 3\n"])
 def test_a_proc_that_is_not_there_or_another_ones_tells_nothing(proc: Path, text: str | None) -> None:
     if text is not None:
         (proc / "stat").write_text(text)
-    assert machine_load._usage() is None
+    assert usage() is None
 
 
 @linux
 def test_this_machine_tells_how_busy_it_is() -> None:
-    usage = machine_load._usage()
-    assert usage is not None
-    assert usage.by_process
+    found = usage()
+    assert found is not None
+    assert found.by_process
     said = Watch().busy()  # once: a tick of the clock may fall into one look and not into the next
     assert said == "" or "other processes used" in said
 

@@ -351,10 +351,32 @@ def test_a_step_begins_and_ends_settled_and_a_range_inside_it_does_not_wait() ->
     assert backend.log == ["mark", *(what.format(number) for number in range(2) for what in step)]
 
 
-def test_what_a_step_waits_for_is_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, now = Asynchronous(), [0]
-    monkeypatch.setattr("pytest_opprof.measure.recorder.perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr(backend, "settle", lambda: now.__setitem__(0, now[0] + 700))
-    with measure(Recorder([backend], Options())) as window:
+def test_what_a_step_waits_for_is_in_its_time() -> None:
+    now = [0]
+
+    class Slow(Asynchronous):
+        def settle(self) -> None:
+            now[0] += 700
+
+    with measure(Recorder([Slow()], Options(), clock_ns=lambda: now[0])) as window:
         now[0] += 5
     assert window.host_ns == 705
+
+
+def test_what_threads_waited_for_a_cpu_is_that_of_each_step() -> None:
+    waited = [50]
+    recorder, window = Recorder([fake.backend()], Options(), waited_ns=lambda: waited[0]), Window("w")
+    with recorder.open(window):
+        for ns in (3, 0, 4, -20):  # a thread that ended took what it had waited along
+            waited[0] += 100
+            with recorder.step(window):
+                fake.launch("Add")
+                waited[0] += ns
+    assert window.profile.wait_ns == (3, 0, 4, 0)
+
+
+def test_where_nothing_tells_what_threads_waited_no_step_says_so() -> None:
+    recorder = Recorder([fake.backend()], Options(), waited_ns=lambda: None)
+    with measure(recorder) as window:
+        fake.launch("Add")
+    assert window.profile.wait_ns == ()

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import BackendError
-from pytest_opprof.processes import child
 from pytest_opprof.processes.child import Child, Command, started, terminated_as_by_ctrl_c
 
 
@@ -148,8 +147,7 @@ def test_one_that_runs_on_is_killed_with_what_it_started(tmp_path: Path) -> None
 
 
 @pytest.mark.processes
-def test_one_that_ends_before_it_connects_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_ALIVE_S", 0.01)
+def test_one_that_ends_before_it_connects_says_why(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"^a process ended early \(SystemExit: no module\)$"):
         with started([program("import sys; sys.stderr.write('SystemExit: no module'); sys.exit(2)", tmp_path)]):
             pass
@@ -164,8 +162,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_where_one_does_not_start_the_others_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_ALIVE_S", 0.01)
+def test_where_one_does_not_start_the_others_are_gone(tmp_path: Path) -> None:
     other = program(f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid()))\n" + HELLO, tmp_path)
     with pytest.raises(BackendError, match=r"^a broken one ended early"):
         with started([other, program("1 / 0", tmp_path, "a broken one")]):

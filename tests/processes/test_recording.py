@@ -201,6 +201,15 @@ def test_times_are_measured_until_each_window_has_those_of_all_processes(record:
     assert (found.others.numbers, found.errors) == ([2, 2], [])
 
 
+def test_a_window_that_was_measured_before_is_measured_no_more_often_than_the_others(record: Record) -> None:
+    known, new = ran(), ran("b")
+    found = record()
+    found.calls([known], 3)
+    found.times([known, new], 5)
+    assert (processes(known), processes(new)) == ([100] * 5, [100] * 5)
+    assert found.others.asked[2:] == [[known.id, new.id]] * 2 + [[new.id]] * 2
+
+
 def test_a_window_of_few_rounds_is_not_timed(record: Record) -> None:
     found = record()
     found.times([ran(rounds=9)], 5)

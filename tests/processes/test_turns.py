@@ -13,7 +13,7 @@ import pytest
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.child import Child
 from pytest_opprof.processes.parent import Parent
-from pytest_opprof.processes.turns import Answer, take_turns
+from pytest_opprof.processes.turns import SideRun, take_turns
 
 Script = Callable[[Parent], None]
 Sides = Callable[..., list[Child]]
@@ -95,8 +95,8 @@ def test_the_first_child_goes_first(sides: Sides) -> None:
 
 def test_the_answers_are_in_the_order_of_the_children_and_each_ones_own(sides: Sides) -> None:
     base, now = take_turns(sides(side("A", [], {"t": 1, "gone": 1}), side("B", [], {"t": 1, "new": 1})), ["t"])
-    assert base == Answer(["t", "gone"], {"t": [{"of": "A"}]}, {"A.py": "no module"})
-    assert now == Answer(["t", "new"], {"t": [{"of": "B"}]}, {"B.py": "no module"})
+    assert base == SideRun(["t", "gone"], {"t": [{"of": "A"}]}, {"A.py": "no module"})
+    assert now == SideRun(["t", "new"], {"t": [{"of": "B"}]}, {"B.py": "no module"})
 
 
 def test_neither_begins_a_test_before_the_other_has_ended_the_one_before(sides: Sides) -> None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from pytest_opprof.processes.worktree import Worktree
+from pytest_opprof.errors import UsageError
+from pytest_opprof.processes.worktree import Worktree, worktree
 
 TREE = Worktree("0123", Path("/x/main"), Path("/tmp/tree"))
 
@@ -45,3 +50,154 @@ def test_a_word_has_the_paths_of_the_revision(word: str, there: str) -> None:
 )
 def test_what_is_no_path_in_the_working_tree_stays(word: str) -> None:
     assert TREE.word(word) == word
+
+
+class Repository:
+    """A repository of two commits, "one" (a tag) and "two", with a folder, and a place for what is checked out."""
+
+    def __init__(self, top: Path, places: Path) -> None:
+        self.top, self.places = top, places
+        self.git("init", "-q")
+        (top / "sub").mkdir()
+        for text in ("one", "two"):
+            (top / "sub" / "model.py").write_text(text)
+            (top / f"{text}.py").touch()
+            self.git("add", "-A")
+            self.git("commit", "-qm", text)
+            self.git("tag", text)
+
+    def git(self, *arguments: str) -> str:
+        command = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org", *arguments]
+        return subprocess.run(command, cwd=self.top, check=True, capture_output=True, text=True).stdout.strip()
+
+    def left(self) -> list[str]:
+        """Return what there is beside the working tree: folders, and worktrees that git knows."""
+        known = [
+            line for line in self.git("worktree", "list", "--porcelain").splitlines() if line.startswith("worktree")
+        ]
+        return [*map(str, self.places.iterdir()), *known[1:]]
+
+    def leave(self, name: str, tree: str = "tree") -> Path:
+        """Leave a worktree behind, as a run does that is killed, and return its folder."""
+        place = self.places / name
+        place.mkdir()
+        self.git("worktree", "add", "-q", "--detach", str(place / tree))
+        return place
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    top, places = tmp_path.resolve() / "top", tmp_path.resolve() / "places"
+    top.mkdir()
+    places.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(places))
+    return Repository(top, places)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("revision", ["one", "HEAD~1", "@^", "refs/tags/one"])
+def test_a_revision_is_checked_out_elsewhere_and_gone_afterwards(repository: Repository, revision: str) -> None:
+    with worktree(repository.top, revision) as tree:
+        assert tree.commit == repository.git("rev-parse", "one^{commit}")
+        assert (tree.path / "sub" / "model.py").read_text() == "one"
+        assert not tree.path.is_relative_to(repository.top)
+    assert not tree.path.exists()
+    assert repository.left() == []
+
+
+@pytest.mark.processes
+def test_it_is_gone_whatever_happens(repository: Repository) -> None:
+    with pytest.raises(KeyboardInterrupt), worktree(repository.top, "one") as tree:
+        (tree.path / "made.txt").touch()
+        raise KeyboardInterrupt
+    assert repository.left() == []
+
+
+@pytest.mark.processes
+def test_the_working_tree_stays_as_it_is(repository: Repository) -> None:
+    (repository.top / "sub" / "model.py").write_text("not committed")
+    (repository.top / "new.py").touch()
+    before = repository.git("status", "--porcelain"), repository.git("rev-parse", "--abbrev-ref", "HEAD")
+    with worktree(repository.top, "one"):
+        assert (repository.top / "sub" / "model.py").read_text() == "not committed"
+    assert (repository.git("status", "--porcelain"), repository.git("rev-parse", "--abbrev-ref", "HEAD")) == before
+
+
+@pytest.mark.processes
+def test_from_a_folder_of_the_repository_the_whole_of_it_is_checked_out(repository: Repository) -> None:
+    with worktree(repository.top / "sub", "one") as tree:
+        assert tree.top == repository.top
+        assert (tree.path / "one.py").exists()
+
+
+@pytest.mark.processes
+def test_what_the_revision_has_is_told_by_its_place_there(repository: Repository) -> None:
+    (repository.top / "one.py").unlink()
+    with worktree(repository.top, "one") as tree:
+        assert tree.twin(repository.top / "sub" / "model.py").read_text() == "one"
+        assert [tree.has(repository.top / name) for name in ("one.py", "two.py", "sub")] == [True, False, True]
+        elsewhere = repository.places / "elsewhere"
+        assert [tree.has(elsewhere), elsewhere.touch(), tree.has(elsewhere)] == [False, None, True]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("revision", ["three", "one:sub/model.py", "--help", ""])
+def test_what_is_no_commit_is_named(repository: Repository, revision: str) -> None:
+    with pytest.raises(UsageError) as error, worktree(repository.top, revision):
+        pass
+    assert str(error.value) == (
+        f"--opprof-against: {revision!r} is no revision of {repository.top};"
+        " name a commit, a branch or a tag that was fetched"
+    )
+    assert repository.left() == []
+
+
+@pytest.mark.processes
+def test_outside_of_a_repository_what_git_says_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match=r"^--opprof-against: git rev-parse in .* failed: fatal: not a git repository"):
+        with worktree(tmp_path, "HEAD"):
+            pass
+
+
+@pytest.mark.processes
+def test_inside_of_a_git_hook_the_repository_is_that_of_the_folder(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    for name, value in (("GIT_DIR", other / ".git"), ("GIT_WORK_TREE", other), ("GIT_INDEX_FILE", other / "index")):
+        monkeypatch.setenv(name, str(value))
+    with worktree(repository.top, "one") as tree:
+        assert (tree.top, (tree.path / "sub" / "model.py").read_text()) == (repository.top, "one")
+
+
+@pytest.mark.processes
+def test_where_no_folder_can_be_made_the_cause_is_said(repository: Repository) -> None:
+    repository.places.rmdir()
+    with pytest.raises(UsageError) as error, worktree(repository.top, "one"):
+        pass
+    assert str(error.value) == "--opprof-against: no folder for the revision: No such file or directory"
+
+
+@pytest.mark.processes
+def test_two_revisions_may_be_checked_out_at_once(repository: Repository) -> None:
+    with worktree(repository.top, "one") as one, worktree(repository.top, "two") as two:
+        assert [(each.path / "sub" / "model.py").read_text() for each in (one, two)] == ["one", "two"]
+    assert repository.left() == []
+
+
+@pytest.mark.processes
+def test_what_a_run_left_that_was_killed_is_removed_and_nothing_else(repository: Repository) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    killed = repository.leave(f"opprof-{dead.pid}-abc")
+    others = [
+        repository.leave(f"opprof-{os.getpid()}-abc"),  # of a run that goes on
+        repository.leave(f"opprof-{dead.pid}-abd", tree="mine"),
+        repository.leave(f"my-opprof-{dead.pid}-abc"),
+    ]
+    with worktree(repository.top, "one"):
+        assert not killed.exists()
+        assert all(place.exists() for place in others)
+    assert str(killed) not in " ".join(repository.left())

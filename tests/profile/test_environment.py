@@ -142,20 +142,18 @@ def test_the_model_of_a_processor_is_read_as_its_architecture_tells_it(cpuinfo: 
 def test_a_machine_of_unknown_model_is_like_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.identity._CPUINFO", tmp_path / "none")
     monkeypatch.setattr(platform, "processor", lambda: said)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     seen = []
     for host in ("build-7", "build-9"):
         monkeypatch.setattr(platform, "node", lambda host=host: host)
-        seen.append(machine.__wrapped__().rpartition(", ")[0])
+        seen.append(machine.__wrapped__(tmp_path / "none").rpartition(", ")[0])
     assert seen == ["aarch64 of unknown model on build-7", "aarch64 of unknown model on build-9"]
 
 
 def test_a_system_without_cpuinfo_may_tell_the_model_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.identity._CPUINFO", tmp_path / "none")
     monkeypatch.setattr(platform, "processor", lambda: "Intel64 Family 6 Model 158 Stepping 10, GenuineIntel")
-    assert machine.__wrapped__().startswith("Intel64 Family 6 Model 158 Stepping 10, GenuineIntel, ")
+    assert machine.__wrapped__(tmp_path / "none").startswith("Intel64 Family 6 Model 158 Stepping 10, GenuineIntel, ")
 
 
 def test_the_machine_names_the_processor_and_its_cores() -> None:

@@ -18,6 +18,7 @@ from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BackendError, NothingMeasured
 from pytest_opprof.machine.identity import machine
 from pytest_opprof.measure.measurement import Measurement
+from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.processes.pool import Answer
 from pytest_opprof.profile.calls import CallRange
@@ -76,8 +77,12 @@ class Judged:
             is_apart=apart,
         )
 
-    def measured(self, **windows: Sequence[Round]) -> Measurement:
-        measurement = Measurement(plan_of(self.item), [fake.backend()], {}, judges=True)
+    def measured(self, waits_ns: int = 0, **windows: Sequence[Round]) -> Measurement:
+        """Measure *windows*; on a CPU a round takes as long as its ops, and waits for the CPU before each of them."""
+        measurement, now_ns, waited_ns = Measurement(plan_of(self.item), [fake.backend()], {}, judges=True), [0], [0]
+        measurement.recorder = Recorder(
+            [fake.backend()], measurement.plan.options, clock_ns=lambda: now_ns[0], waited_ns=lambda: waited_ns[0]
+        )
         for name, rounds in windows.items():
             window = Window(name)
             measurement.opened(window)
@@ -86,10 +91,12 @@ class Judged:
                     with measurement.recorder.step(window):
                         for op, ns in launches.items():
                             fake.launch(op, device_ns=ns)
+                            now_ns[0] += ns
+                            waited_ns[0] += waits_ns
         return measurement
 
-    def first(self, **windows: Sequence[Round]) -> list[JudgedWindow]:
-        return self.judging.first(self.item, self.measured(**windows))
+    def first(self, waits_ns: int = 0, **windows: Sequence[Round]) -> list[JudgedWindow]:
+        return self.judging.first(self.item, self.measured(waits_ns, **windows))
 
     def settled(self, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         return self.judging.settled(self.item, windows)
@@ -276,6 +283,28 @@ def test_what_looks_slower_is_open_until_more_processes_agree(judge: Judge) -> N
     assert (window.verdict, len(window.processes)) == (Verdict.SLOWER, 6)
     assert [number for _, number in test.others.asked] == [0, 1, 2, 3, 4]
     assert str(window.findings[0]).endswith("limit 25%, in 6 processes")
+
+
+@pytest.mark.parametrize(
+    ("waits_ns", "noise", "found"),
+    [
+        (3_000, "warn", Verdict.SLOWER),  # of 300 us: 1 % does not count yet
+        (3_001, "warn", Verdict.NOISY),
+        (3_001, "fail", Verdict.NOISY),
+        (3_001, "ignore", Verdict.SLOWER),
+    ],
+)
+def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
+    judge: Judge, waits_ns: int, noise: str, found: Verdict
+) -> None:
+    fake.pretend(device="cpu")
+    environment = replace(ENVIRONMENT, device="cpu")
+    test = judge(base={BODY: TIMED}, environment=environment, noise=noise)
+    (window,) = test.first(waits_ns, body=SLOW)
+    assert window.diff is not None
+    assert window.diff.timing.verdict is found
+    why = "no process of 1 had 5 clean rounds: of 10 rounds 10 waited for a CPU"
+    assert window.diff.timing.why == (why if found is Verdict.NOISY else "")
 
 
 def test_one_process_that_is_as_fast_as_ever_settles_it(judge: Judge) -> None:

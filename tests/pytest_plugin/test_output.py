@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 import pytest_opprof
-from pytest_opprof.verdict.stored_rule import Rule
 
 from ..conftest import thrice
 
@@ -121,10 +119,8 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
     assert (fine["outcome"], fine["windows"][0]["verdict"]) == ("passed", "ok")
 
 
-def test_the_json_of_every_status_keeps_to_the_schema(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.Rule", partial(Rule, processes=1))  # each takes 1 s
+@pytest.mark.usefixtures("once")
+def test_the_json_of_every_status_keeps_to_the_schema(pytester: pytest.Pytester, suite: Suite) -> None:
     template = """
 import pytest
 from pytest_opprof.backends import fake

@@ -417,7 +417,6 @@ def test_times_of_a_busy_machine_are_refused_unless_noise_is_to_be_ignored(
     pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh], monkeypatch: pytest.MonkeyPatch, noise: str
 ) -> None:
     fresh()
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", lambda: 0)
     busy = "other processes used 1.9 of 2 cores: make (process 7) 1.0"
     monkeypatch.setattr(Watch, "busy", lambda watch: busy)
     model(pytester)

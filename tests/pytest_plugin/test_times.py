@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import pytest
 
-from pytest_opprof.processes.pool import Pool
-from pytest_opprof.pytest_plugin import judging
-from pytest_opprof.verdict.stored_rule import Rule
+from pytest_opprof.machine.cpu_core import Core
+from pytest_opprof.processes.this_run import CORE
 
 from ..conftest import ELSEWHERE, HANG, end_at_once, thrice
 
@@ -102,12 +98,12 @@ def teardown_module():
     ],
 )
 def test_what_looks_slower_is_measured_in_another_moment_before_another_process(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, fast: str, more: str, ran: int
+    pytester: pytest.Pytester, suite: Suite, fast: str, more: str, ran: int
 ) -> None:
+    """In none: the test is not marked as one that starts any."""
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast="True", more=""))
     suite("--opprof-update")
     thrice(pytester)
-    monkeypatch.setattr(Pool, "measure", lambda *arguments: pytest.fail("a fresh process"))
     pytester.makepyfile(test_m="import pytest" + IN_ONE_PROCESS.format(fast=fast, more=more))
     result = suite("--opprof", "-s")
     result.assert_outcomes(passed=not more, failed=bool(more))
@@ -203,20 +199,17 @@ def test_what_was_slower_once_is_not_in_the_numbers(pytester: pytest.Pytester, s
 
 
 @pytest.mark.parametrize("us", [200, 100])
-def test_what_is_not_slower_is_not_looked_at_again(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, us: int
-) -> None:
+def test_what_is_not_slower_is_not_looked_at_again(pytester: pytest.Pytester, suite: Suite, us: int) -> None:
+    """In no process: the test is not marked as one that starts any."""
     recorded(pytester, suite)
-    monkeypatch.setattr(Pool, "measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, us)
     suite("--opprof").assert_outcomes(passed=1)
 
 
 def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, suite: Suite
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr(Pool, "measure", lambda *arguments: pytest.fail("looked again"))
     model(pytester, 200, more="    fake.launch('MatMul', device_ns=200_000)\n")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
@@ -244,25 +237,6 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [f"times not judged, looks slower, and could not be measured again: {reason}; device time: *"]
-    )
-    assert suite("--opprof", "--opprof-noise=fail").ret == 1
-
-
-def test_a_run_looks_again_for_so_long_and_no_longer(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded(pytester, suite)
-    model(pytester, 900)
-    monkeypatch.setattr(judging, "LOOKING_S", -1)
-    result = suite("--opprof")
-    result.assert_outcomes(passed=1)
-    why = "looks slower, and could not be measured again: this run has spent -1 s on that; measure it by itself"
-    result.stdout.fnmatch_lines(
-        [
-            f"times not judged, {why}; device time: 200 us -> 900 us (+350%): test_m.py::test_a",
-            "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV",
-            "opprof: 1 test measured, 0 ok, 1 too noisy to judge, no times judged",
-        ]
     )
     assert suite("--opprof", "--opprof-noise=fail").ret == 1
 
@@ -321,12 +295,6 @@ def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pyte
 
 
 # --- limits
-
-
-@pytest.fixture
-def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look only once: a limit is the same in every process."""
-    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
 
 
 @pytest.mark.usefixtures("once")
@@ -485,97 +453,64 @@ def test_times_of_too_few_processes_are_not_compared(pytester: pytest.Pytester, 
 
 
 def test_times_that_were_recorded_in_noise_are_not_judged_and_recorded_again(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, suite: Suite
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.profile.timings.works_on_host", lambda environment: True)
-    monkeypatch.setattr("pytest_opprof.machine.cpu_core._timed", lambda data: 9_000)
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", waits(90_000))
     recorded(pytester, suite)
+    changed(pytester, lambda times: [each.update(wait_us=[[90] * 10] * 3) for each in times.values()])
     model(pytester, 900)
     why = "the baseline was recorded while the machine was busy: record it again"
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(
         [f"times not judged, {why}; device *: test_m.py::test_a"]
     )
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", lambda: 0)
     again = suite("--opprof-update", "--opprof-noise=warn")
     again.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 1 changed, 0 unchanged"])
     thrice(pytester)
     suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
 
 
-@pytest.fixture
-def _the_fake_device_is_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not by its name: a test's whole would be wall time then, which nobody can foretell."""
-    monkeypatch.setattr("pytest_opprof.profile.timings.works_on_host", lambda environment: True)
+class Asked(Core):
+    """A core that is its own, and counts how often a round asks for it."""
+
+    asked = 0
+
+    def yardstick_ns(self) -> int:
+        self.asked += 1
+        return 90
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Be the core of the run, if that looks for one."""
+        if CORE in config.stash:
+            config.stash[CORE] = self
 
 
-@pytest.mark.usefixtures("_the_fake_device_is_a_cpu")
-def test_rounds_that_waited_for_a_cpu_are_too_noisy_to_be_called_slower(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("noise", "asked"), [("warn", 10), ("ignore", 0)])
+def test_only_rounds_that_are_judged_wait_for_a_core_to_themselves(
+    pytester: pytest.Pytester, suite: Suite, noise: str, asked: int
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.cpu_core._timed", lambda data: 9_000)
-    recorded(pytester, suite)
-    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", waits(2_000))  # of 200 us: 1 % does not count yet
-    changed(pytester, lambda times: [each.pop("wait_us", None) for each in times.values()])
-    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
-    changed(pytester, lambda times: [half(each) for each in times.values()])
-    suite("--opprof", "--opprof-noise=warn").stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 slower"])
-    monkeypatch.setattr("pytest_opprof.measure.recorder.waited_ns", waits(2_001))
-    why = "no process of 1 had 5 clean rounds: of 10 rounds 10 waited for a CPU"
-    warned = suite("--opprof", "--opprof-noise=warn")
-    warned.assert_outcomes(passed=1)
-    warned.stdout.fnmatch_lines(
-        [
-            f"times not judged, {why}; device time: * -> 200 us (+100%): test_m.py::test_a",
-            "opprof: 1 test measured, 0 ok, 1 too noisy to judge, no times judged",
-        ]
-    )
-    failed = suite("--opprof", "--opprof-noise=fail")
-    failed.assert_outcomes(failed=1)
-    advice = "measure when it is quiet, or let it pass with --opprof-noise=warn"
-    failed.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}; device time: *: {advice}"])
-    assert suite("--opprof", "-o", "opprof_noise=fail").ret == 1
-    suite("--opprof", "-q", "--opprof-noise=warn").stdout.fnmatch_lines([f"times not judged, {why}*"])
-    suite("--opprof", "--opprof-noise=warn", "--opprof-strict").assert_outcomes(passed=1)  # it was compared
-    suite("--opprof", "--opprof-noise=ignore").assert_outcomes(failed=1)
-
-
-@pytest.mark.usefixtures("_the_fake_device_is_a_cpu")
-def test_rounds_that_are_judged_wait_for_a_core_to_themselves(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    core = itertools.cycle([90, 900, 900, 100])
-    monkeypatch.setattr("pytest_opprof.machine.cpu_core.yardstick_ns", lambda: next(core))
-    monkeypatch.setattr("pytest_opprof.measure.recorder.yardstick_ns", lambda: 7)
     more = "@pytest.mark.opprof(rounds=9)\ndef test_b():\n    fake.launch('MatMul', device_ns=1)\n"
     model(pytester, more=more)
-    assert yardsticks(pytester, suite, "--opprof-noise=warn") == [[90] + [100, 90] * 4 + [100], [7] * 9]
-    assert yardsticks(pytester, suite, "--opprof-noise=ignore") == [[7] * 10, [7] * 9]
+    core = Asked()
+    suite("--opprof", f"--opprof-noise={noise}", plugins=[core]).assert_outcomes(passed=2)
+    assert core.asked == asked
 
 
-@pytest.mark.usefixtures("_the_fake_device_is_a_cpu")
-def test_rounds_after_those_that_are_judged_wait_for_nothing(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.machine.cpu_core.yardstick_ns", lambda: 90)
-    monkeypatch.setattr("pytest_opprof.measure.recorder.yardstick_ns", lambda: 7)
+def test_rounds_after_those_that_are_judged_wait_for_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         """
         from pytest_opprof.backends import fake
-        def test_a(opprof):
+        def test_a(opprof, pytestconfig):
+            (core,) = (each for each in pytestconfig.pluginmanager.get_plugins() if hasattr(each, "asked"))
+            asked = []
             for rounds in (9, 10, 9):
+                before = core.asked
                 for _ in opprof.rounds(rounds):
                     fake.launch("MatMul", device_ns=1)
+                asked.append(core.asked - before)
+            assert asked == [0, 10, 0]
         """
     )
-    assert yardsticks(pytester, suite, "--opprof-noise=warn") == [[7] * 9, [90] * 10, [7] * 9]
-
-
-def yardsticks(pytester: pytest.Pytester, suite: Suite, *arguments: str) -> list[list[int]]:
-    suite("--opprof", "--opprof-json=run.json", *arguments)
-    tests = json.loads((pytester.path / "run.json").read_text())["tests"]
-    return [window["processes"][0]["yardstick_ns"] for test in tests for window in test["windows"]]
+    suite("--opprof", "--opprof-noise=warn", plugins=[Asked()]).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
@@ -598,39 +533,39 @@ def test_memory_is_kept_where_times_can_be_judged(
     assert calls == [True] * kept
 
 
-def half(times: dict[str, Any]) -> None:
-    """Make a baseline one of code that was twice as fast."""
-    for processes in (times["total_us"], *times["ops_us"].values()):
-        processes[:] = [[us / 2 for us in rounds] for rounds in processes]
-
-
 THROTTLED = "GPU 0 was throttled: HW slowdown"
 
 
+@pytest.mark.usefixtures("once")
 def test_times_of_a_throttled_gpu_are_never_called_slower_and_counts_are_judged_all_the_same(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, suite: Suite
 ) -> None:
     recorded(pytester, suite)
-    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
     model(pytester, 400, more=f"    getattr(fake._BACKEND.log, 'disturbed', []).append({THROTTLED!r})\n")
     warned = suite("--opprof", "--opprof-noise=warn", "--opprof-json=run.json")
     warned.assert_outcomes(passed=1)
     why = f"{THROTTLED}; no process of 1 had 5 clean rounds"
-    warned.stdout.fnmatch_lines([f"times not judged, {why}; device time: 200 us -> 400 us (+100%): test_m.py::test_a"])
+    warned.stdout.fnmatch_lines(
+        [
+            f"times not judged, {why}; device time: 200 us -> 400 us (+100%): test_m.py::test_a",
+            "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV",
+            "opprof: 1 test measured, 0 ok, 1 too noisy to judge, no times judged",
+        ]
+    )
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
     assert test["windows"][0]["processes"][0]["disturbed"] == [THROTTLED]
-    suite("--opprof", "--opprof-noise=fail").assert_outcomes(failed=1)
+    failed = suite("--opprof", "--opprof-noise=fail")
+    failed.assert_outcomes(failed=1)
+    advice = "measure when it is quiet, or let it pass with --opprof-noise=warn"
+    failed.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}; device time: *: {advice}"])
+    assert suite("--opprof", "-o", "opprof_noise=fail").ret == 1
+    suite("--opprof", "-q", "--opprof-noise=warn").stdout.fnmatch_lines([f"times not judged, {why}*"])
+    suite("--opprof", "--opprof-noise=warn", "--opprof-strict").assert_outcomes(passed=1)  # it was compared
     suite("--opprof", "--opprof-noise=ignore").stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 slower"])
     more = f"    fake.launch('Cast')\n    getattr(fake._BACKEND.log, 'disturbed', []).append({THROTTLED!r})\n"
     model(pytester, 400, more=more)
     counted = suite("--opprof", "--opprof-noise=warn")
     counted.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls*"])
-
-
-def waits(ns: int) -> Callable[[], int]:
-    """Return a clock by which every round waited so long."""
-    count = itertools.count()
-    return lambda: next(count) * ns
 
 
 # --- what a baseline cannot hold

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock, Timeout
 
-from pytest_opprof.verdict.stored_rule import Rule
+from pytest_opprof.baselines.stale import Collected
+from pytest_opprof.processes.this_run import command
+from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.pytest_plugin.xdist import Controller, Worker, is_worker, taking_turns
+from pytest_opprof.report.summary import Summary
 
 from ..conftest import thrice
 
@@ -58,10 +65,8 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
 
 
 @pytest.mark.processes
-def test_times_measured_in_parallel_are_marked_and_not_judged(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.judging.Rule", partial(Rule, processes=1))  # each takes 1 s
+@pytest.mark.usefixtures("once")
+def test_times_measured_in_parallel_are_marked_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, tests=2, ns=100_000)
     suite("--opprof-update")
     thrice(pytester)
@@ -153,3 +158,109 @@ def test_serialized_workers_hold_one_lock(pytester: pytest.Pytester, suite: Suit
     lines = (pytester.path / "order").read_text().splitlines()
     # Rounds of two workers at once would be mixed.
     assert len([line for line, before in zip(lines, [None, *lines]) if line != before]) == 8
+
+
+# --- what the controller and its workers tell each other; pytest-xdist takes no part in these
+
+
+class Parallel:
+    """A controller, and workers that it starts."""
+
+    def __init__(self, pytester: pytest.Pytester, *arguments: str, serialize: bool = False) -> None:
+        self._pytester = pytester
+        config = pytester.parseconfig(*arguments)
+        self.settings = replace(settings_of(config), serialize=serialize)
+        self.collected, self.summary = Collected(config.rootpath, [], config.rootpath), Summary()
+        self.controller = Controller(config, self.settings, self.collected, self.summary)
+
+    def worker(self) -> pytest.Config:
+        """Start a worker, and return its configuration."""
+        config, node = self._pytester.parseconfig(), SimpleNamespace(workerinput={})
+        self.controller.pytest_configure_node(node)
+        config.workerinput, config.workeroutput = node.workerinput, {}  # as pytest-xdist does
+        return config
+
+    def ends(self, config: pytest.Config, *tests: str, errors: Sequence[str] = ()) -> None:
+        """Let a worker end that collected *tests*."""
+        collected, summary = Collected(config.rootpath, [], config.rootpath), Summary(errors=[*errors])
+        collected.add(tests)
+        Worker(config, collected, summary).pytest_sessionfinish()
+        sent = json.loads(json.dumps(config.workeroutput))  # pytest-xdist sends only what is plain
+        self.controller.pytest_testnodedown(SimpleNamespace(workeroutput=sent))
+
+
+Controlled = Callable[..., Parallel]
+
+
+@pytest.fixture
+def parallel(pytester: pytest.Pytester) -> Iterator[Controlled]:
+    pytester.makeini("[pytest]\naddopts = -p opprof\n")
+    runs = []
+
+    def started(*arguments: str, **how: bool) -> Parallel:
+        runs.append(Parallel(pytester, *arguments, **how))
+        return runs[-1]
+
+    yield started
+    for run in runs:
+        run.controller.pytest_sessionfinish()
+
+
+def locks(config: pytest.Config) -> list[str]:
+    """Return the locks that a worker is told of; nothing else that it is told is text."""
+    return [value for value in getattr(config, "workerinput", {}).values() if isinstance(value, str)]
+
+
+def lock_of(config: pytest.Config) -> str:
+    (lock,) = locks(config)
+    return lock
+
+
+def test_a_worker_starts_fresh_processes_as_the_run_was_started(parallel: Controlled) -> None:
+    worker = parallel("-k", "not slow", "tests").worker()
+    assert command(worker, "elsewhere")[3:6] == ["-k", "not slow", "tests"]
+
+
+def test_one_worker_at_a_time_measures_where_that_is_wanted(parallel: Controlled) -> None:
+    run = parallel(serialize=True)
+    first, second = run.worker(), run.worker()
+    with taking_turns(first, run.settings), pytest.raises(Timeout):
+        FileLock(lock_of(second), timeout=0).acquire()
+    with taking_turns(second, run.settings), pytest.raises(Timeout):
+        FileLock(lock_of(first), timeout=0).acquire()
+
+
+def test_the_lock_is_gone_after_the_run(parallel: Controlled) -> None:
+    run = parallel(serialize=True)
+    worker = run.worker()
+    with taking_turns(worker, run.settings):
+        assert Path(lock_of(worker)).exists()
+    run.controller.pytest_sessionfinish()
+    assert not Path(lock_of(worker)).parent.exists()
+
+
+@pytest.mark.parametrize("serialize", [False, True])
+def test_who_is_no_worker_or_need_not_wait_has_no_lock(
+    parallel: Controlled, pytester: pytest.Pytester, serialize: bool
+) -> None:
+    run = parallel(serialize=serialize)
+    config = pytester.parseconfig() if serialize else run.worker()
+    assert is_worker(config) is not serialize
+    with taking_turns(config, run.settings):
+        assert locks(config) == []
+
+
+def test_the_controller_knows_the_tests_and_errors_of_all_workers(parallel: Controlled) -> None:
+    run = parallel()
+    run.ends(run.worker(), "t.py::a", "t.py::b", errors=["a file is broken"])
+    run.ends(run.worker(), "t.py::b", "u.py::c", errors=["another one is"])
+    assert run.collected.tests == {"t.py": {"a", "b"}, "u.py": {"c"}}
+    assert run.summary.errors == ["a file is broken", "another one is"]
+
+
+def test_a_worker_that_crashed_says_nothing_and_takes_nothing_from_the_others(parallel: Controlled) -> None:
+    run = parallel()
+    run.ends(run.worker(), "t.py::a")
+    run.controller.pytest_testnodedown(SimpleNamespace())
+    run.controller.pytest_testnodedown(SimpleNamespace(workeroutput={}))
+    assert (run.collected.tests, run.summary.errors) == ({"t.py": {"a"}}, [])

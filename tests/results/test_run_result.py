@@ -14,8 +14,9 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.environment_json import EnvironmentJson
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
+from pytest_opprof.results.document import read_document
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.run_result import RunResult, TestRecord, run_of_document
 from pytest_opprof.results.window_result import OpResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
 
@@ -37,6 +38,10 @@ def record(**limits: object) -> TestRecord:
     return TestRecord(id="t.py::a", outcome="failed", status="over budget", windows=[window(**limits)], table=["x"])
 
 
+def read(path: Path) -> RunResult:
+    return run_of_document(read_document(path, "JSON of a run"), path)
+
+
 def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
     sent = record(Cast=1)
     travelled = json.loads(json.dumps(to_builtins(sent)))
@@ -50,7 +55,7 @@ def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -
     document = json.loads(path.read_text())
     jsonschema.validate(document, json.loads((SCHEMAS / "run-2.json").read_text()))
     assert "table" not in document["tests"][0]  # what the terminal shows is no result
-    found = run_result.read(path)
+    found = read(path)
     assert found.tests[0].windows == record(Cast=1).windows
     assert (found.summary, found.stale, found.interrupted) == ({"over budget": 1}, ["a::b"], True)
 
@@ -63,12 +68,12 @@ def test_a_run_of_schema_1_has_its_totals_added(tmp_path: Path) -> None:
     del old["total"], old["remarks"], old["vary"]  # what it did not have
     old["runs"] = old.pop("processes")
     path.write_text(json.dumps({**document, "schema": 1}))
-    (found,) = run_result.read(path).tests[0].windows
+    (found,) = read(path).tests[0].windows
     assert found.total.calls == PROFILE.total.calls
     assert found.total.device_ns == (11, 4)  # of the op that knows all of its times
     with pytest.raises(BaselineError, match="is not what --opprof-json writes: Invalid enum value 7"):
         path.write_text(json.dumps({**document, "schema": 7}))
-        run_result.read(path)
+        read(path)
 
 
 def test_a_file_that_cannot_be_written_is_the_users_matter(tmp_path: Path) -> None:

@@ -1,0 +1,253 @@
+"""What comes of two versions, given what the pairs of processes did. Their reports are made up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import convert
+
+from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.turns import SideRun
+from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.pytest_plugin.against import Against, Found
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import TestRecord, plain
+from pytest_opprof.results.window_result import BODY, WindowNumbers
+
+from ..conftest import profile_of
+
+SOURCE = "import pytest\n@pytest.mark.opprof(rounds=10)\ndef test_a(): pass\n"
+NS = 100_000
+
+
+class Pairs:
+    """A run of one test, and what was found of it."""
+
+    def __init__(self, pytester: pytest.Pytester, *arguments: str, source: str = SOURCE) -> None:
+        self.items = pytester.genitems([pytester.getmodulecol(source, ["--opprof-noise=ignore", *arguments])])
+        self.item = self.items[0]
+        self.config, self.test = self.item.config, self.item.nodeid
+        self.file = self.test.partition("::")[0]
+        self.found = Found("main", self.config)
+
+    def reports(self, *windows: JudgedWindow, outcome: str = "passed", longrepr: object = None) -> list[dict[str, Any]]:
+        """Return the reports of a test as a side sends them."""
+        report = pytest.TestReport(self.test, (self.file, 1, "test_a"), {}, outcome, longrepr, "call")  # type: ignore[arg-type]
+        if windows:
+            results = [window.result("CPU, 2 cores", parallel=False, compared=True) for window in windows]
+            report.opprof = plain(TestRecord(id=self.test, status="ok", windows=results))  # type: ignore[attr-defined]
+        return [self.config.hook.pytest_report_to_serializable(config=self.config, report=report)]
+
+    def side(self, ns: int = NS, **known: Any) -> SideRun:
+        return SideRun([self.test], {self.test: self.reports(window(ns, **known))})
+
+    def add(self, before: SideRun, after: SideRun, pairs: int = 1) -> None:
+        for _ in range(pairs):
+            self.found.add([before, after])
+
+    @property
+    def is_open(self) -> bool:
+        return self.found.is_open(self.item)
+
+    def report(self) -> pytest.TestReport:
+        (report,) = self.found.reports(self.item)
+        return report
+
+    def record(self) -> TestRecord:
+        return convert(self.report().opprof, TestRecord)  # type: ignore[attr-defined]
+
+
+def window(ns: int, calls: int = 1, rounds: int = 10, name: str = BODY, wait_ns: int = 0) -> JudgedWindow:
+    """Return a window of so many rounds, each of so many calls of Add that take *ns* in all."""
+    profile = profile_of(*[[("Add", ns // calls)] * calls] * rounds)
+    took = ProcessTimes((ns,) * rounds, {"Add": (ns,) * rounds}, (wait_ns,) * rounds, threads=1)
+    return JudgedWindow(WindowNumbers.of(name, profile), processes=(took,))
+
+
+@pytest.fixture
+def pairs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pairs]:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeini("[pytest]\nopprof_backend = fake\naddopts = -p opprof -p no:unraisableexception\n")
+    return lambda *arguments, **known: Pairs(pytester, *arguments, **known)
+
+
+Run = Callable[..., Pairs]
+
+
+# --- how many pairs
+
+
+def test_what_is_the_same_is_ok_after_five_pairs(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side(), 4)
+    assert run.is_open
+    run.add(run.side(), run.side())
+    assert not run.is_open
+    assert (run.report().outcome, run.record().status) == ("passed", "ok")
+
+
+def test_what_looks_slower_is_so_after_nine_pairs(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side(2 * NS), 8)
+    assert run.is_open
+    run.add(run.side(), run.side(2 * NS))
+    assert not run.is_open
+    assert (run.report().outcome, run.record().status) == ("failed", "slower")
+
+
+def test_more_calls_are_certain_after_three_pairs_whatever_the_times_are(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side(2 * NS, calls=2), 2)
+    assert run.is_open
+    run.add(run.side(), run.side(2 * NS, calls=2))
+    assert not run.is_open
+    assert (run.report().outcome, run.record().status) == ("failed", "more calls")
+
+
+def test_calls_that_a_pair_finds_at_the_revision_too_are_no_more(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side(calls=2), 2)
+    run.add(run.side(calls=2), run.side(calls=2))
+    assert run.record().status != "more calls"
+
+
+def test_times_of_fewer_than_ten_rounds_need_no_further_pair(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(rounds=9), run.side(2 * NS, rounds=9))
+    assert not run.is_open
+    assert run.record().status == "ok"
+
+
+@pytest.mark.parametrize(("noise", "status"), [("warn", "too noisy"), ("ignore", "slower")])
+def test_rounds_that_waited_are_no_evidence_unless_noise_is_ignored(pairs: Run, noise: str, status: str) -> None:
+    run = pairs(f"--opprof-noise={noise}")
+    run.add(run.side(), run.side(2 * NS, wait_ns=NS), 9)
+    assert run.record().status == status
+
+
+def test_a_test_without_windows_needs_no_further_pair(pairs: Run) -> None:
+    run = pairs()
+    run.add(SideRun([run.test], {run.test: run.reports()}), SideRun([run.test], {run.test: run.reports()}))
+    assert not run.is_open
+
+
+# --- what is reported
+
+
+def test_a_failure_names_the_revision_the_op_and_the_place_of_the_test(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side(calls=2), 3)
+    failure: Any = run.report().longrepr
+    assert "calls of Add: 2, 1 in main" in str(failure)
+    assert (Path(failure.reprcrash.path).suffix, failure.reprcrash.lineno) == (".py", run.item.location[1] + 1)
+    assert "\n" not in failure.reprcrash.message
+    assert "--opprof-update" not in str(failure)  # no baseline would keep it
+
+
+def test_a_test_that_fails_in_the_working_tree_is_reported_as_it_is(pairs: Run) -> None:
+    run = pairs()
+    failed = run.reports(window(NS, calls=2), outcome="failed", longrepr="it broke")
+    run.add(run.side(), SideRun([run.test], {run.test: failed}), 3)
+    assert (run.report().outcome, run.report().longrepr) == ("failed", "it broke")
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        (lambda run: SideRun(["test_b"]), "main does not have the test"),
+        (lambda run: SideRun([], {}, {run.file: "no module"}), "main cannot import {file} (no module)"),
+        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="skipped")}), "main has it skipped"),
+        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="failed")}), "main has it failed"),
+        (lambda run: run.side(name="other"), "main does not have the window"),
+    ],
+)
+def test_what_the_revision_lacks_is_said_and_needs_no_further_pair(
+    pairs: Run, before: Callable[[Pairs], SideRun], why: str
+) -> None:
+    run = pairs()
+    run.add(before(run), run.side())
+    assert not run.is_open
+    assert (run.report().outcome, run.record().status) == ("passed", "no baseline")
+    assert list(run.record().missing.values()) == [f"nothing to compare with: {why.format(file=run.file)}"]
+
+
+def test_the_first_pair_is_reported_which_ran_every_test(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side())
+    run.add(SideRun(), SideRun())  # no test was open any more
+    assert run.report().outcome == "passed"
+
+
+def test_a_pair_in_which_one_side_lost_the_window_does_not_count(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side(), 4)
+    run.add(run.side(), run.side(name="other"))
+    assert run.is_open
+    run.add(run.side(), run.side())
+    assert (run.is_open, run.record().status) == (False, "ok")
+
+
+def test_each_window_is_compared_with_that_of_its_name(pairs: Run) -> None:
+    run = pairs()
+    both = [[window(NS, name="one"), window(3 * NS, name="two")], [window(3 * NS, name="two"), window(NS, name="one")]]
+    run.add(*(SideRun([run.test], {run.test: run.reports(*windows)}) for windows in both), 5)
+    assert (run.is_open, run.record().status) == (False, "ok")
+
+
+def test_a_test_that_the_working_tree_did_not_run_is_an_error(pairs: Run) -> None:
+    run = pairs()
+    run.add(run.side(), run.side())
+    run.found.check_complete([run.test])
+    with pytest.raises(BackendError, match=r"did not run test_m.py::test_b, which this one collected$"):
+        run.found.check_complete([run.test, "test_m.py::test_b"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "only_there"),
+    [
+        ([], ["test_m.py::test_old", "test_n.py::test_b"]),
+        (["test_m.py"], ["test_m.py::test_old", "test_n.py::test_b"]),
+        (["test_m.py::test_a"], ["test_n.py::test_b"]),  # of which nobody knows whether it has test_old
+    ],
+)
+def test_tests_that_only_the_revision_has_are_known_of_whole_files(
+    pairs: Run, arguments: Sequence[str], only_there: list[str]
+) -> None:
+    run = pairs(*arguments)
+    run.add(SideRun(["test_n.py::test_b", "test_m.py::test_a", "test_m.py::test_old"]), SideRun(["test_m.py::test_a"]))
+    assert run.found.only_there == only_there
+
+
+# --- which tests
+
+
+MANY = """
+import pytest
+@pytest.mark.opprof
+def test_marked(): pass
+@pytest.mark.op_budget(Cast=1)
+def test_budget(): pass
+def test_fixture(opprof): pass
+@pytest.mark.opprof(rounds=0)
+def test_wrong(): pass
+@pytest.mark.opprof(False)
+def test_off(): pass
+def test_idle(): pass
+"""
+
+
+def test_tests_that_measure_nothing_are_left_out_and_those_with_wrong_marks_are_not(pairs: Run) -> None:
+    run = pairs(source=MANY)
+    left_out: list[pytest.Item] = []
+
+    class Told:
+        def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+            left_out.extend(items)
+
+    run.config.pluginmanager.register(Told())
+    Against(run.config, "main", "").pytest_collection_modifyitems(run.items)
+    assert [item.name for item in run.items] == ["test_marked", "test_budget", "test_fixture", "test_wrong"]
+    assert [item.name for item in left_out] == ["test_off", "test_idle"]
