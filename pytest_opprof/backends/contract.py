@@ -22,7 +22,6 @@ class Options:
     """What to record beyond calls and times."""
 
     timing: Timing = "async"
-    flops: bool = False
     memory: bool = False
     numpy: Watched = "watched"
     """Which arrays of NumPy: those of `opprof.array()` and results of their ops, or also all that a window makes."""

@@ -80,7 +80,6 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         backends=checked_backends(given.get("backend", settings.backends), "opprof(backend=)"),
         options=Options(
             timing,
-            flops=budget.needs_flops,
             memory=budget.needs_memory,
             numpy=checked_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
         ),

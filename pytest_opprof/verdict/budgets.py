@@ -41,6 +41,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "calls": {"count": "calls"},
     "launches": {"count": "launches"},
     "flops": {"flops": "flops", "count": "flops"},
+    "bytes": {"bytes": "bytes", "count": "bytes"},
     "peak_memory": {"bytes": "peak_memory"},
     "allocations": {"count": "allocations"},
 }
@@ -136,11 +137,6 @@ class Budget:
 
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) not in (None, {}) for each in fields(self))
-
-    @property
-    def needs_flops(self) -> bool:
-        """Whether FLOPs must be counted to judge this budget."""
-        return any(limit.what == "flops" for limit in self._every_limit())
 
     @property
     def needs_memory(self) -> bool:

@@ -25,9 +25,9 @@ from pytest_opprof.backends.torch import kineto
 from pytest_opprof.backends.torch.kineto import Activity, Allocation, Call, Op, Recorded
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.ops.cuda_kernels import moved
+from pytest_opprof.ops.names import stable
 from pytest_opprof.ops.pytorch_work import arguments_of, work
 from pytest_opprof.ops.signature import UNKNOWN
-from pytest_opprof.ops.names import stable
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
@@ -641,6 +641,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
         step()
     tree, rows = EventLog(Environment(())), EventLog(Environment(()))
     module._read(session.profiler.kineto_results, tree, Options())
+    rows.knows_flops = True
     torch_cuda.fill(rows, kineto.recorded(session.profiler.kineto_results.events()))
     ours, theirs = rows.freeze(), tree.freeze()
     assert numbers(ours) == numbers(theirs)

@@ -101,7 +101,7 @@ def test_a_cpu_trace_has_the_counts_and_self_times_of_key_averages() -> None:
 
 
 OF_NUMBERS = 18
-"""Casts in `expected_casts.json` of a number that an op was given (``x * 2.0``): parts of that op."""
+"""Casts in `expected_casts.json` of a number that an op was given (``x * 2.0``, a float64): parts of that op."""
 
 
 def test_the_casts_of_a_cpu_trace_are_those_that_the_session_counted() -> None:
@@ -110,7 +110,9 @@ def test_the_casts_of_a_cpu_trace_are_those_that_the_session_counted() -> None:
     casts = [record for record in trace.records if record.type == "aten::copy_" and record.op == "Cast"]
     assert counts(trace)["Cast"] == sum(record.calls for record in casts) == expected["cast_events"] - OF_NUMBERS
     names = {"c10::BFloat16": "bfloat16", "float": "float32", "double": "float64"}
-    pairs = {tuple(names[end] for end in pair.split("->")) for pair in expected["cast_pairs"]}
+    pairs = {tuple(names[end] for end in pair.split("->")) for pair in expected["cast_pairs"]} - {
+        ("float64", "float32")
+    }
     assert {(record.input_dtypes[0], record.output_dtypes[0]) for record in casts} == pairs
     assert all(len(record.input_shapes or ()) == len(record.output_shapes or ()) == 1 for record in casts)
 

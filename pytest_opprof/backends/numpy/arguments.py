@@ -1,4 +1,4 @@
-"""The arrays among the arguments and results of an op: their bytes, their dtypes, and which are views of others."""
+"""The arrays among the arguments and results of an op: their dtypes and shapes, and which are views of others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
+from ...ops.numpy_work import Attributes
+
+_HAVE_DTYPES = (np.ndarray, np.generic)
+_NUMBERS = (int, float, str)
 
 
 def arrays_in(values: Any) -> list[Any]:
@@ -19,16 +24,26 @@ def arrays_in(values: Any) -> list[Any]:
     return found
 
 
-def nbytes_of(values: Any) -> int:
-    """Return the bytes of the arrays in *values*, also in lists and tuples."""
-    # Without `arrays_in`: this runs for every op.
-    size = 0
+def tensors_in(values: Any) -> tuple[Any, ...]:
+    """Return dtype, shape, dtype, shape ... of the arrays and NumPy scalars in *values*, also in lists and tuples."""
+    # Flat, and without `arrays_in`: this runs twice for every op.
+    found: list[Any] = []
     for value in values:
-        if isinstance(value, np.ndarray):
-            size += value.nbytes
-        elif type(value) is tuple or type(value) is list:
-            size += nbytes_of(value)
-    return size
+        if isinstance(value, _HAVE_DTYPES):
+            found.append(value.dtype)
+            found.append(value.shape)
+        elif (type(value) is tuple or type(value) is list) and value and not isinstance(value[0], _NUMBERS):
+            found += tensors_in(value)
+    return tuple(found)
+
+
+def attributes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attributes:
+    """Return the arguments as text where they are neither arrays nor numbers; in the place of an array is None."""
+
+    def told(value: Any) -> Any:
+        return None if isinstance(value, np.ndarray) else value if isinstance(value, (int, str)) else repr(value)
+
+    return Attributes(tuple(map(told, args)), tuple((name, told(value)) for name, value in kwargs.items()))
 
 
 def is_view(result: Any, args: tuple[Any, ...]) -> bool:

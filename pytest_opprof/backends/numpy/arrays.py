@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.numpy_work import NEEDS_ATTRIBUTES
 from ...profile.columns import ABSENT
-from .arguments import arrays_in, copied_dtypes, dtype_name, is_view, nbytes_of
+from .arguments import arrays_in, attributes_of, copied_dtypes, dtype_name, is_view, tensors_in
 from .function_names import CALL_BACK, FUNCTIONS_OF_VIEWS, QUERIES, ufunc_name
-from .watch import BYTES, DURATION, Watch, inside, is_hidden
+from .watch import CASE, DURATION, Watch, inside, is_hidden
 
-_INDEXING = frozenset(["ndarray.__getitem__", "ndarray.__setitem__"])
 _MAY_HOLD_ARRAYS = (np.ndarray, np.generic, list, tuple)
 WATCHED_SCALARS: dict[int, Any] = {}
 """The watched subclass of each type of scalars, by the type's `id`: the two types compare equal. `scalars` fills it."""
@@ -197,16 +197,15 @@ def run(
     if result is NotImplemented:
         return result
     if watch is not None and watch.log is not None and not (may_be_view and is_view(result, plain_args)):
-        # Which part of an indexed array is read or written is not known.
-        nbytes = ABSENT if name in _INDEXING else nbytes_of(plain_args) + nbytes_of((result,))
-        row = watch.record((name, dtypes), duration_ns, nbytes)
+        attributes = attributes_of(plain_args, plain_kwargs) if name in NEEDS_ATTRIBUTES else None
+        row = watch.record((name, dtypes), duration_ns, tensors_in(plain_args), tensors_in((result,)), attributes)
         if "dtype" in plain_kwargs and not name.endswith("_like"):
             dtype = plain_kwargs["dtype"]
             for array in arrays_in(plain_args) if dtype is not None else ():
                 if array.dtype != dtype:
                     # The ufunc casts as it computes. So the cast is an op inside it, without a time of its own.
                     cast = ("dtype=", (dtype_name(array.dtype), dtype_name(np.dtype(dtype))))
-                    watch.record(cast, ABSENT, ABSENT, row)
+                    watch.record(cast, ABSENT, tensors_in((array,)), (np.dtype(dtype), array.shape), around=row)
     if kwargs or getattr(result, "base", None) is not None:
         given, used = (*args, *kwargs.values()), (*plain_args, *plain_kwargs.values())
         if type(result) is tuple:
@@ -229,14 +228,14 @@ def given_back(result: Any, given: Iterable[Any], used: Iterable[Any], watch: Wa
 
 def call(watch: Watch, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call *function* with the arrays still watched, and record it as an op with the ops in it inside."""
-    row = watch.record((name,), ABSENT, ABSENT)
+    row = watch.record((name,), ABSENT)
     with inside(row):
         begin = perf_counter_ns()
         try:
             result = function(*args, **kwargs)
         finally:
             row[DURATION] = perf_counter_ns() - begin
-    row[BYTES] = nbytes_of(args) + nbytes_of((result,))
+    row[CASE] = (name,), tensors_in(args), tensors_in((result,)), None
     return watched(result, watch)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.testing  # not at its first use: that may be in a window, and its imports would be counted there
 
-from .arguments import dtype_name
+from .arguments import dtype_name, tensors_in
 from .arrays import WatchedArray, call, given_back, plain, watch_of, watched, watched_view
 from .function_names import BIT_GENERATORS, CHECKS, CONVERSIONS, CREATIONS, DRAWS, SCIPY_QUERIES, SEEDS
 from .watch import Watch, hidden, is_hidden
@@ -131,8 +131,7 @@ def _making(name: str, function: Callable[..., Any], converts: bool = False) -> 
             return watched_view(result, watch) if is_plain else given[0]
         key = _conversion(name, used[0], result) if converts and used else (name,)
         if key:
-            arrays = [each for each in (*used, result) if isinstance(each, np.ndarray)]
-            watch.record(key, duration_ns, sum(array.nbytes for array in arrays))
+            watch.record(key, duration_ns, tensors_in(used), tensors_in((result,)))
         if type(result) is np.ndarray:
             watch.has_arrays = True
             back = given_back(result, given, used, watch)

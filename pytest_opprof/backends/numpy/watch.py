@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
+from ...ops.numpy_work import NO_ATTRIBUTES, Attributes, work
+from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
+from .arguments import dtype_name
 
-DURATION, BYTES = 1, 2
-"""Where a row has its time and its bytes."""
+CASE, DURATION = 0, 1
+"""Where a row has what was done, and its time."""
 _HIDDEN: Any = object()
 _NOT_THE_PROGRAM = (f"{__package__}.", "numpy.")
 
@@ -40,28 +43,48 @@ class Watch:
         self.ended: dict[str, None] = {}
         """The functions in which the watch ended, each with the module and line that called it."""
         self._rows: list[list[Any]] = []
+        self._cases: dict[Any, Any] = {}
 
     @contextmanager
     def reporting(self, log: EventLog, everything: bool) -> Iterator[None]:
         """Fill *log*; it is complete when the context ends."""
-        self.log, self.everything, self._rows, self.ended = log, everything, [], {}
+        self.log, self.everything, self._rows, self._cases, self.ended = log, everything, [], {}, {}
         try:
             yield
         finally:
             self.log, self.everything = None, False
             rows, self._rows = self._rows, []
+        log.knows_flops = True
         index = {id(row): number for number, row in enumerate(rows)}
-        for key, duration_ns, nbytes, around, interval in rows:
-            log.add(log.name(*key), duration_ns, index.get(id(around), -1), interval, nbytes)
+        works: dict[Any, tuple[int, int, int | None]] = {}
+        for case, duration_ns, around, interval in rows:
+            done = works.get(case)
+            if done is None:
+                done = works[case] = _work(log, *case)
+            event = log.add(done[0], duration_ns, index.get(id(around), -1), interval, done[1])
+            if done[2] is not None:
+                log.computed(event, done[2])
 
-    def record(self, key: tuple[Any, ...], duration_ns: int, nbytes: int, around: Any = None) -> list[Any]:
+    def record(
+        self,
+        key: tuple[Any, ...],
+        duration_ns: int,
+        given: tuple[Any, ...] = (),
+        returned: tuple[Any, ...] = (),
+        attributes: Any = None,
+        around: Any = None,
+    ) -> list[Any]:
         """Record an op, if a window is open, and return its row. *key* holds the arguments of `EventLog.name`.
 
-        Threads may do so at once: an append is atomic.
+        *given* and *returned* are those of `tensors_in`; *attributes* are all other arguments, of the ops in
+        `NEEDS_ATTRIBUTES`. Threads may do so at once: an append is atomic.
         """
         log = self.log
         around = _here.around if around is None else around
-        row = [key, duration_ns, nbytes, around, log.interval if log is not None else 0]
+        case: Any = key, given, returned, attributes
+        # Few differ. To keep a new tuple for each op would keep the garbage collector busy: 2 us an op.
+        case = self._cases.setdefault(case, case)
+        row = [case, duration_ns, around, log.interval if log is not None else 0]
         if log is not None and around is not _HIDDEN:
             self._rows.append(row)
         return row
@@ -74,6 +97,18 @@ class Watch:
         while frame.f_back and frame.f_globals.get("__name__", "").startswith(_NOT_THE_PROGRAM):
             frame = frame.f_back
         self.ended[f"{function} ({frame.f_globals.get('__name__')}:{frame.f_lineno})"] = None
+
+
+def _work(
+    log: EventLog, key: tuple[Any, ...], given: Any, returned: Any, attributes: Attributes | None
+) -> tuple[int, int, int | None]:
+    """Return the name in *log* of such an op, its bytes and its FLOPs."""
+    read, written = (
+        [(dtype_name(dtype), shape) for dtype, shape in zip(arrays[::2], arrays[1::2])] for arrays in (given, returned)
+    )
+    raw, dtypes, op = (*key, (), "")[:3]
+    signature, nbytes, flops = work(raw, read, written, op, attributes or NO_ATTRIBUTES)
+    return log.name(raw, dtypes, op, None, signature), ABSENT if nbytes is None else nbytes, flops
 
 
 class inside:  # noqa: N801  # a context manager, called like contextlib's, which would take four times as long

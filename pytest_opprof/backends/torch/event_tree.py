@@ -120,6 +120,9 @@ class TreeReader:
 
     def _work(self, event: Any, raw: str, kind: Kind | None) -> tuple[int, int, int | None]:
         """Return the name of an event with what it works on, its bytes and its FLOPs."""
+        for child in event.children:
+            if child.name == raw:  # autocast casts, and calls the op once more: that one does the work
+                event = child
         # The key is flat, and of what the event has as it is: to make one is what most of the time goes into.
         tensor, key = self._tensor, list[object]([raw])
         inputs = getattr(event.extra_fields, "inputs", ())

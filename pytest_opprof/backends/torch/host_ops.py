@@ -91,6 +91,9 @@ class HostOps:
         self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
 
     def _add(self, op: Op, parent: int) -> int:
+        if parent != NOBODY and (outer := self.ops[parent]).name == op.name:
+            # Autocast casts, and calls the op once more: that one does the work.
+            self.ops[parent] = outer._replace(signature=op.signature, nbytes=op.nbytes)
         self.ops.append(op)
         self.parents.append(parent)
         return len(self.ops) - 1
