@@ -17,8 +17,8 @@ _MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
-    " floor=None, threads=1, baseline=True, top=None): measure the test, as said; with rounds its body runs that many"
-    " times and must be repeatable. Times are judged from 10 rounds on; 30 are better.",
+    " work_tolerance=None, floor=None, threads=1, baseline=True, top=None): measure the test, as said; with rounds its"
+    " body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30 are better.",
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
@@ -31,6 +31,7 @@ _FLAGS = (
     ),
     ("tolerance", "PERCENT", "how much slower a window may be, where 10 rounds or more are measured (default: 13%%)"),
     ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%)"),
+    ("work-tolerance", "PERCENT", "how many more bytes or FLOPs an op may have than its baseline (default: 1%%)"),
     ("floor", "TIME", "what a window has to be slower by to count (default: 2 us)"),
     ("threads", "N", "how many threads ops may use where times are judged, or all (default: 1)"),
     ("processes", "N", "in how many processes to measure what is timed (default: 5 for a baseline, else 1)"),

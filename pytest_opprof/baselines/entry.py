@@ -42,9 +42,9 @@ class WindowBaseline:
 
     def allows(self, now: Mapping[str, CallRange]) -> bool:
         """Tell whether calls of *now* are no change."""
-        seen = {op: now[op].most if op in now else 0 for op in self.calls}
-        return now.keys() <= seen.keys() and all(
-            calls.lowest <= seen[op] <= calls.highest for op, calls in self.calls.items()
+        gone = CallRange(0, 0)
+        return now.keys() <= self.calls.keys() and all(
+            calls.in_range(now.get(op, gone)) for op, calls in self.calls.items()
         )
 
     def updated(self, now: WindowBaseline, machine: str, times_changed: bool) -> WindowBaseline:
@@ -57,7 +57,8 @@ class WindowBaseline:
         if not self.allows(now.calls):
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
-        return replace(self, times={**self.times, **now.times} if fresh else self.times, mismatched={})
+        calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
+        return replace(self, calls=calls, times={**self.times, **now.times} if fresh else self.times, mismatched={})
 
     def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
@@ -77,5 +78,6 @@ class Baselines:
 
 def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""
-    varying = {op: CallRange(least, most, varies=True) for op, (least, most) in window.vary.items()}
-    return WindowBaseline(window.calls | varying, {window.machine: window.processes} if window.processes else {})
+    calls = window.calls
+    varying = {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
+    return WindowBaseline(calls | varying, {window.machine: window.processes} if window.processes else {})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
-from ..profile.calls import CallRange
+from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
 from .entry import Baselines, WindowBaseline
@@ -24,7 +24,7 @@ from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
 from .paths import times_of
 
 if TYPE_CHECKING:
-    from .file_types import CallsFile, KeptCalls, KeptTimes, TimesFile
+    from .file_types import CallsFile, KeptTimes, KeptWindow, TimesFile
 
 _Kind = TypeVar("_Kind")
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
@@ -44,9 +44,12 @@ def load(path: Path) -> Baselines:
     calls = _decoded(path, document, CallsFile)
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
-            for op, plain in kept.calls.items():
-                if (counted := _calls(plain)).least > counted.most:
-                    raise _broken(path, f"[{test!r}][{window!r}]['calls'][{op!r}]: the range is empty")
+            for field in ("calls", "bytes", "flops"):
+                for op, plain in getattr(kept, field).items():
+                    if (counted := _range(plain)).least > counted.most:
+                        raise _broken(path, f"[{test!r}][{window!r}][{field!r}][{op!r}]: the range is empty")
+            if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - kept.calls.keys():
+                raise _broken(path, f"[{test!r}][{window!r}]: {min(unknown)!r} has work, but no calls")
     if own_times is not None:
         unused = [f"{path.name} is of an older schema, and has times itself; an update replaces both"]
         return _joined(path, calls, _checked_times(path, own_times), unused if beside.exists() else [])
@@ -105,13 +108,13 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
             machines = times.times.get(test, {}).get(window, {}) if times else {}
-            own = digest(to_builtins(kept.calls))
+            own = digest(_counted(to_builtins(kept)))
             of_these = {machine: each for machine, each in machines.items() if each.calls_digest == own}
             for machine, each in of_these.items():
                 if unknown := each.ops_us.keys() - kept.calls.keys() - {OUTSIDE}:
                     raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} is timed, but has no calls")
             tests.setdefault(test, {})[window] = WindowBaseline(
-                {op: _calls(plain) for op, plain in kept.calls.items()},
+                {op: _calls(kept, op) for op in kept.calls},
                 {machine: tuple(_runs(each)) for machine, each in of_these.items()},
                 {machine: each for machine, each in machines.items() if machine not in of_these},
             )
@@ -161,28 +164,53 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     from msgspec import to_builtins
 
     from ..profile.environment_json import EnvironmentJson
-    from .file_types import CallsFile, KeptWindow, TimesFile
+    from .file_types import CallsFile, KeptWindow, TimesFile, Varying
 
     environment = EnvironmentJson.of(baselines.environment)
     calls: dict[str, dict[str, KeptWindow]] = {}
     times: dict[str, dict[str, dict[str, KeptTimes]]] = {}
     for test, windows in baselines.tests.items():
         for window, entry in windows.items():
-            kept = KeptWindow({op: _kept_calls(each) for op, each in entry.calls.items()})
+            kept = KeptWindow(
+                {op: _kept(each, Varying) for op, each in entry.calls.items()},
+                {op: _kept_dtypes(each) for op, each in entry.calls.items() if each.dtypes},
+                _amounts(entry, "bytes"),
+                _amounts(entry, "flops"),
+            )
             calls.setdefault(test, {})[window] = kept
-            own = digest(to_builtins(kept.calls)) if entry.times else ""
+            own = digest(_counted(to_builtins(kept))) if entry.times else ""
             machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
             if machines := {**entry.mismatched, **machines}:
                 times.setdefault(test, {})[window] = machines
     return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times)
 
 
-def _kept_calls(calls: CallRange) -> KeptCalls:
+def _kept(each: Range, varying: Any) -> Any:
+    """Return a range as the file has it; *varying* is the type of one that differs from process to process."""
+    if each.varies:
+        return varying([each.least, each.most])
+    return each.most if each.least == each.most else [each.least, each.most]
+
+
+def _kept_dtypes(calls: CallRange) -> Any:
     from .file_types import Varying
 
-    if calls.varies:
-        return Varying([calls.least, calls.most])
-    return calls.most if calls.least == calls.most else [calls.least, calls.most]
+    if len(calls.dtypes) == 1 and not calls.some_vary:
+        return next(iter(calls.dtypes))
+    return {name: _kept(each, Varying) for name, each in calls.dtypes.items()}
+
+
+def _amounts(entry: WindowBaseline, field: str) -> dict[str, Any]:
+    """Return the bytes or FLOPs of each op, where there are some and they are known."""
+    from .file_types import VaryingAmount
+
+    amounts: dict[str, Range | None] = {op: getattr(calls, field) for op, calls in entry.calls.items()}
+    return {op: _kept(each, VaryingAmount) for op, each in amounts.items() if each is not None and each.most}
+
+
+def _counted(window: dict[str, Any]) -> Any:
+    """Return what the times of a *window* are of, as JSON has it: its calls alone, as before dtypes were kept."""
+    return window["calls"] if window.keys() == {"calls"} else window
 
 
 def _kept_times(runs: Sequence[ProcessTimes], calls_digest: str) -> KeptTimes:
@@ -215,11 +243,25 @@ def _pretty(value: object, indent: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
 
 
-def _calls(kept: KeptCalls) -> CallRange:
+def _range(kept: Any) -> Range:
     if isinstance(kept, int):
-        return CallRange(kept, kept)
+        return Range(kept, kept)
     least, most = kept if isinstance(kept, list) else kept.varies
-    return CallRange(least, most, varies=not isinstance(kept, list))
+    return Range(least, most, varies=not isinstance(kept, list))
+
+
+def _calls(window: KeptWindow, op: str) -> CallRange:
+    """Return the calls of *op*, with their work as far as the file has it."""
+    calls, dtypes = _range(window.calls[op]), window.dtypes.get(op, {})
+    by_dtype = {dtypes: calls} if isinstance(dtypes, str) else {name: _range(each) for name, each in dtypes.items()}
+    return CallRange(
+        calls.least,
+        calls.most,
+        calls.varies,
+        by_dtype,
+        _range(window.bytes[op]) if op in window.bytes else None,
+        _range(window.flops[op]) if op in window.flops else None,
+    )
 
 
 def _runs(kept: KeptTimes) -> Iterator[ProcessTimes]:

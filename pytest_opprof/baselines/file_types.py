@@ -28,15 +28,32 @@ class Varying(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 KeptCalls = _Count | _Range | Varying
+_Amount = Annotated[int, Meta(ge=1, le=10**18)]
+_Amounts = Annotated[list[Annotated[int, Meta(ge=0, le=10**18)]], Meta(min_length=2, max_length=2)]
 
 
-class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True):
+class VaryingAmount(Struct, frozen=True, forbid_unknown_fields=True):
+    """The least and the most, where processes differ."""
+
+    varies: _Amounts
+
+
+KeptAmount = _Amount | _Amounts | VaryingAmount
+
+
+class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one window of a test did in one round."""
 
     calls: Annotated[
         dict[str, KeptCalls],
         Meta(description="By op: its calls; [fewest, most] where rounds differ, varies where processes do."),
     ]
+    dtypes: Annotated[
+        dict[str, str | dict[str, KeptCalls]],
+        Meta(description="By op: what all of its calls read and write, or its calls by that; absent where not known."),
+    ] = {}
+    bytes: Annotated[dict[str, KeptAmount], Meta(description="By op: bytes read and written.")] = {}
+    flops: Annotated[dict[str, KeptAmount], Meta(description="By op: floating-point operations.")] = {}
 
 
 class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ from ..profile.calls import in_all
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
 from ..results.run_result import TestRecord
-from ..results.window_result import WindowResult, titled
+from ..results.window_result import Varies, WindowResult, titled
 from ..units import plural
 from ..verdict.noise import clean_processes, is_steady
 from ..verdict.stored_rule import STORED_RULE
@@ -66,7 +66,7 @@ class Recording:
         if windows and processes > 1:
             self._measure(windows, range(2, processes + 1), processes)
         for test in tests:
-            vary: dict[str, tuple[int, int]] = {}
+            vary: dict[str, Varies] = {}
             for window in (window for window in windows if window.test is test):
                 vary |= window.keep_calls_that_vary()
                 known = window.result.vary or self._is_broken or is_timed(window.result)
@@ -183,22 +183,30 @@ class _Window:
         else:
             self.keep([*self.result.processes, *after])
 
-    def keep_calls_that_vary(self) -> dict[str, tuple[int, int]]:
-        """Keep, and return, the fewest and the most calls of the ops whose calls differ between processes."""
+    def keep_calls_that_vary(self) -> dict[str, Varies]:
+        """Keep, and return, what differs between processes of the calls of each op, and of their work."""
         calls = in_all([entry.calls for entry in self._seen])
-        vary = self.result.vary | {op: (each.least, each.most) for op, each in calls.items() if each.varies}
+        vary = self.result.vary | {op: Varies.of(each) for op, each in calls.items() if each.some_vary}
         self.test.windows[self._index] = replace(self.result, vary=vary)
         if vary:
             self.lost = "its calls vary from run to run"
         return vary
 
 
-def _said_to_vary(test: TestRecord, vary: Mapping[str, tuple[int, int]]) -> str:
-    ops = [f"{op} {least}..{most}" for op, (least, most) in sorted(vary.items())]
+def _said_to_vary(test: TestRecord, vary: Mapping[str, Varies]) -> str:
+    ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = ", times are not" if any(map(is_timed, test.windows)) else ""
     why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed what is random"
     return f"{test.id}: calls vary from run to run: {', '.join(ops[:3])}{more}. Ranges are kept{timed} ({why})"
+
+
+def _what_varies(of_op: Varies) -> str:
+    if of_op.calls:
+        return "..".join(map(str, of_op.calls))
+    if of_op.dtypes:
+        return f"in {', '.join(of_op.dtypes)}"
+    return "in bytes" if of_op.bytes else "in FLOPs"
 
 
 def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:

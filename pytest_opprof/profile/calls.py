@@ -1,9 +1,9 @@
-"""Calls of each op in a window: the fewest and the most of a round, and of several processes."""
+"""Calls of each op in a window, and their work: the least and the most of a round, and of several processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRange:
-    """Calls in one round: the fewest and the most of all rounds."""
+class Range:
+    """A number in one round: the least and the most of all rounds."""
 
     least: int
     most: int
     varies: bool = False
-    """Whether they differed from process to process: then the range is only what was seen of it."""
+    """Whether it differed from process to process: then the range is only what was seen of it."""
 
     @property
     def lowest(self) -> int:
-        """The fewest calls in the worst round that are no change."""
+        """The least in the worst round that is no change."""
         return max(2 * self.least - self.most, 0) if self.varies else self.most
 
     @property
     def highest(self) -> int:
-        """The most calls that are no change: of calls that vary, as far beyond what was seen as that is wide.
+        """The most that is no change: of what varies, as far beyond what was seen as that is wide.
 
         A fourth draw is above three others in 25 of 100 cases, and so far above them in 6 (of a normal distribution).
         """
@@ -35,17 +35,92 @@ class CallRange:
     def __str__(self) -> str:
         return f"{self.most}" if self.least == self.most else f"{self.least}..{self.most}"
 
+    @classmethod
+    def of(cls, by_round: Sequence[int]) -> Range:
+        """Return the range of the numbers of all rounds."""
+        return cls(min(by_round), max(by_round))
+
+
+@dataclass(frozen=True, slots=True)
+class CallRange(Range):
+    """Calls of an op in one round, and what they worked on where that is known."""
+
+    dtypes: Mapping[str, Range] = field(default_factory=dict)
+    """Calls by dtypes: ``float32``, ``float32->bfloat16``; empty where not known."""
+    bytes: Range | None = None
+    """Bytes read and written."""
+    flops: Range | None = None
+
+    @property
+    def told(self) -> str:
+        """Its dtypes in short; empty where they are not known."""
+        return ", ".join(self.dtypes) if len(self.dtypes) < 3 else f"{len(self.dtypes)} kinds of dtypes"
+
+    @property
+    def some_vary(self) -> bool:
+        """Whether any of it differed from process to process."""
+        every = (self, self.bytes, self.flops, *self.dtypes.values())
+        return any(each is not None and each.varies for each in every)
+
+    def in_range(self, now: CallRange) -> bool:
+        """Tell whether *now* is no change of this. What only one of them knows is none."""
+        pairs = [(self, now), (self.bytes, now.bytes), (self.flops, now.flops)]
+        if self.dtypes and now.dtypes:
+            every = {*self.dtypes, *now.dtypes}
+            pairs += [(self.dtypes.get(each, _NONE), now.dtypes.get(each, _NONE)) for each in every]
+        return all(
+            before is None or after is None or before.lowest <= after.most <= before.highest for before, after in pairs
+        )
+
+    def completed(self, now: CallRange) -> CallRange:
+        """Return it with what *now* knows beyond it."""
+        if self.bytes and self.flops and self.dtypes:
+            return self
+        return replace(
+            self, dtypes=self.dtypes or now.dtypes, bytes=self.bytes or now.bytes, flops=self.flops or now.flops
+        )
+
+
+_NONE = Range(0, 0)
+
 
 def in_all(processes: Sequence[Mapping[str, CallRange]]) -> dict[str, CallRange]:
     """Return the calls of each op in all *processes*; they vary where the most of a round is not the same in each."""
+
+    def joined(ranges: Sequence[Range]) -> Range:
+        varies = len({each.most for each in ranges}) > 1
+        return Range(min(each.least for each in ranges), max(each.most for each in ranges), varies)
+
+    def known(ranges: Sequence[Range | None]) -> Range | None:
+        return joined([each for each in ranges if each]) if all(ranges) else None
+
     found = {}
     for op in dict.fromkeys(op for calls in processes for op in calls):
-        calls = [each.get(op, CallRange(0, 0)) for each in processes]
-        varies = len({each.most for each in calls}) > 1
-        found[op] = CallRange(min(each.least for each in calls), max(each.most for each in calls), varies)
+        every = [each.get(op, CallRange(0, 0, bytes=_NONE, flops=_NONE)) for each in processes]
+        calls = joined(every)
+        ran = [each for each in every if each.most]
+        dtypes = {name for each in ran for name in each.dtypes} if all(each.dtypes for each in ran) else set()
+        found[op] = CallRange(
+            calls.least,
+            calls.most,
+            calls.varies,
+            {name: joined([each.dtypes.get(name, _NONE) for each in every]) for name in sorted(dtypes)},
+            known([each.bytes for each in every]),
+            known([each.flops for each in every]),
+        )
     return found
 
 
 def calls_of(profile: OpProfile) -> dict[str, CallRange]:
-    """Return the calls of each op."""
-    return {stats.op: CallRange(stats.fewest_calls, stats.most_calls) for stats in profile.ops}
+    """Return the calls of each op, and what they worked on."""
+    by_dtype = profile.calls_by_dtype
+    return {
+        stats.op: CallRange(
+            stats.fewest_calls,
+            stats.most_calls,
+            dtypes={dtypes: Range.of(calls) for dtypes, calls in by_dtype.get(stats.op, {}).items()},
+            bytes=Range.of(stats.bytes) if stats.bytes else None,
+            flops=Range.of(stats.flops) if stats.flops else None,
+        )
+        for stats in profile.ops
+    }

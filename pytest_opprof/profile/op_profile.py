@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import errors
 from ..errors import UsageError
 from ..ops import cuda_calls, names
-from ..ops.dtypes import NAMES, dtype
+from ..ops.dtypes import NAMES, dtype, is_dtype
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
@@ -70,8 +70,15 @@ class OpStats:
         return min(self.device_ns, default=0) if self.device_ns else 0
 
 
-_OF_DTYPE = re.compile(r"(?P<op>.+)\[(?P<dtypes>[A-Za-z*][\w:*?]+(?:\s*->\s*[\w:*?]+)?|\*\s*->\s*[\w:*?]+)\]", re.ASCII)
-"""``MatMul[float64]``, ``Cast[*->float64]``; not ``aten::[ab]mm``."""
+_OF_DTYPE = re.compile(r"(?P<op>.+)\[(?P<dtypes>[A-Za-z*][\w*?]{2,}|[\w*?]+\s*->\s*[\w*?]+)\]", re.ASCII)
+"""``MatMul[float64]``, ``Cast[*->float64]``."""
+
+
+def _of_dtype(name: str) -> re.Match[str] | None:
+    """Return the op and the dtypes of a *name* that has some; ``aten::[ab]mm`` and ``aten::m[mul]`` have none."""
+    match = _OF_DTYPE.fullmatch(name)
+    is_told = match and (re.search(r"[\d*?>]", match["dtypes"]) or is_dtype(match["dtypes"]))
+    return match if is_told else None
 
 
 def _knows_nothing(name: str) -> bool:
@@ -178,7 +185,7 @@ class OpProfile:
         Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile, for an
         unknown dtype, and where the dtypes of a call are not known.
         """
-        if name not in self.op_names and name not in self.raw_names and (match := _OF_DTYPE.fullmatch(name)):
+        if name not in self.op_names and name not in self.raw_names and (match := _of_dtype(name)):
             return self._of_dtype(name, match["op"], match["dtypes"], aliases, known)
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)

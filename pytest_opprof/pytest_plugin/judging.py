@@ -176,7 +176,7 @@ class Judging:
             if base.times:
                 here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
                 return unjudged(here, runs)
-        if any(calls.varies for calls in base.calls.values()):
+        if any(calls.some_vary for calls in base.calls.values()):
             return unjudged("its calls vary from run to run", runs)
         if self._settings.noise == "ignore":
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
@@ -303,7 +303,7 @@ def is_open(windows: Sequence[JudgedWindow]) -> bool:
 
 def _fails_already(windows: Sequence[JudgedWindow]) -> bool:
     """Tell whether one fails whatever its times are: then nobody waits for a verdict on them."""
-    return any(window.budget or window.more_calls for window in windows)
+    return any(window.budget or window.does_more for window in windows)
 
 
 def _unsettled(window: JudgedWindow) -> bool:

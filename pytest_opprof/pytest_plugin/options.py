@@ -52,7 +52,7 @@ def _settings(config: pytest.Config) -> Settings:
 
 
 _SETTINGS = pytest.StashKey[Settings]()
-LIMITS = ("tolerance", "op_tolerance", "floor")
+LIMITS = ("tolerance", "op_tolerance", "work_tolerance", "floor")
 
 
 def _value(config: pytest.Config, name: str) -> Any:

@@ -60,9 +60,14 @@ def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
 def _headers(window: JudgedWindow) -> list[str]:
     if window.diff is None:
         return ["op", "calls", "device time", "share", "verdict"]
+    work = ["work (base -> now)"] if _shows_work(window.diff) else []
     if window.diff.total.base_ns is None:
-        return ["op", "calls (base -> now)", "device time", "verdict"]
-    return ["op", "calls (base -> now)", "device time (base -> now)", "change", "verdict"]
+        return ["op", "calls (base -> now)", *work, "device time", "verdict"]
+    return ["op", "calls (base -> now)", *work, "device time (base -> now)", "change", "verdict"]
+
+
+def _shows_work(diff: Diff) -> bool:
+    return any(row.work.text for row in diff.rows)
 
 
 def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
@@ -71,7 +76,10 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
     if window.diff:
         diff_rows = sorted(window.diff.rows, key=lambda row: row.op not in over)
         timed = window.diff.total.base_ns is not None
-        return [(_diff_row(row, row.op in over, timed), row.op in over or row.verdict.is_change) for row in diff_rows]
+        work = _shows_work(window.diff)
+        return [
+            (_diff_row(row, row.op in over, timed, work), row.op in over or row.verdict.is_change) for row in diff_rows
+        ]
     total = window.numbers.fastest_ns
     ops = sorted(window.numbers.stats, key=lambda stats: stats.op not in over)
     return [
@@ -89,14 +97,15 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
     ]
 
 
-def _diff_row(row: Row, over: bool, timed: bool) -> list[str]:
-    """Return the cells of a row; *timed*: whether there are times to compare with."""
+def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
+    """Return the cells of a row; *timed* and *work*: whether there are times to compare with, and changes of work."""
     became = row.verdict.value if row.verdict.is_change else row.why
     said = ", ".join(filter(None, ["over budget" if over else "", became]))
     times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
     return [
         row.op,
         "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
+        *([row.work.text or (row.now_calls.told if row.now_calls else "")] if work else []),
         *times,
         said or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]

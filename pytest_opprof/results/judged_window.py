@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
-from ..verdict.compare import Diff
+from ..verdict.compare import DOES_MORE, Diff
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
@@ -61,6 +61,12 @@ class JudgedWindow:
     def more_calls(self) -> list[str]:
         """The ops with more calls than in the baseline, where that was neither accepted nor excused."""
         return self.diff.more_calls if self.diff and not (self.accepted or self.excused) else []
+
+    @property
+    def does_more(self) -> bool:
+        """Whether it does more than in its baseline, which is known without its times."""
+        unexplained = not (self.accepted or self.excused)
+        return self.diff is not None and unexplained and self.diff.verdict in DOES_MORE
 
     @property
     def regressions(self) -> list[Finding]:

@@ -21,6 +21,8 @@ Status = Literal[
     "ok",
     "over budget",
     "more calls",
+    "wider dtypes",
+    "more work",
     "slower",
     "not measured",
     "no baseline",
@@ -31,6 +33,9 @@ Status = Literal[
 _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.NEW: "more calls",
     Verdict.MORE: "more calls",
+    Verdict.WIDER: "wider dtypes",
+    Verdict.OTHER_LAYOUT: "more work",
+    Verdict.MORE_WORK: "more work",
     Verdict.SLOWER: "slower",
     Verdict.UNSEEN: "not measured",
     Verdict.NOISY: "too noisy",
@@ -38,10 +43,14 @@ _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.FEWER: "improved",
     Verdict.GONE: "improved",
     Verdict.FASTER: "improved",
+    Verdict.NARROWER: "improved",
+    Verdict.LESS_WORK: "improved",
 }
 WORDS: Mapping[Status, str] = {
     "over budget": "over budget",
     "more calls": "with more calls",
+    "wider dtypes": "with wider dtypes",
+    "more work": "with more work",
     "slower": "slower",
     "not measured": "not measured",
     "no baseline": "without baseline",
@@ -159,6 +168,7 @@ def _with_totals(document: dict[str, Any]) -> dict[str, Any]:
     for test, plain in zip(msgspec.convert(document, _Run1).tests, document["tests"]):
         for window, fields in zip(test.windows, plain["windows"]):
             fields["processes"] = fields.pop("runs", [])  # what they were called
+            fields["vary"] = {op: {"calls": seen} for op, seen in fields.get("vary", {}).items()}
             fields["total"] = msgspec.to_builtins(total_of(list(window.ops.values()), window.rounds))
     return {**document, "schema": 2}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..profile.calls import CallRange
+from ..profile.calls import CallRange, Range
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
@@ -22,18 +22,63 @@ Count = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
 PerRound = tuple[Count, ...]
 
 
-class OpResult(Struct, frozen=True, forbid_unknown_fields=True):
+class OpResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The numbers of an op, one a round; null where the backend does not know."""
 
     calls: PerRound
     device_ns: Annotated[PerRound | None, Meta(description="Self time on the device.")]
     bytes: Annotated[PerRound | None, Meta(description="Bytes read and written.")]
     flops: PerRound | None
+    dtypes: Annotated[dict[str, PerRound], Meta(description="Calls by dtypes; empty where they are not known.")] = {}
 
     @classmethod
-    def of(cls, stats: OpStats) -> OpResult:
+    def of(cls, stats: OpStats, dtypes: Mapping[str, PerRound] | None = None) -> OpResult:
         """Return *stats* without its name."""
-        return cls(stats.calls, stats.device_ns, stats.bytes, stats.flops)
+        return cls(stats.calls, stats.device_ns, stats.bytes, stats.flops, dict(dtypes or {}))
+
+    @property
+    def calls_range(self) -> CallRange:
+        """The least and the most of a round."""
+        return CallRange(
+            min(self.calls),
+            max(self.calls),
+            dtypes={dtypes: Range.of(calls) for dtypes, calls in self.dtypes.items()},
+            bytes=Range.of(self.bytes) if self.bytes else None,
+            flops=Range.of(self.flops) if self.flops else None,
+        )
+
+
+_Seen = tuple[Count, Count]
+
+
+class Varies(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What of an op differed between the processes that measured it: the least and the most."""
+
+    calls: _Seen | None = None
+    bytes: _Seen | None = None
+    flops: _Seen | None = None
+    dtypes: Annotated[dict[str, _Seen], Meta(description="Calls by dtypes.")] = {}
+
+    @classmethod
+    def of(cls, calls: CallRange) -> Varies:
+        """Return what varies of *calls*."""
+
+        def seen(each: Range | None) -> _Seen | None:
+            return (each.least, each.most) if each is not None and each.varies else None
+
+        dtypes = {name: (each.least, each.most) for name, each in calls.dtypes.items() if each.varies}
+        return cls(seen(calls), seen(calls.bytes), seen(calls.flops), dtypes)
+
+    def applied(self, calls: CallRange) -> CallRange:
+        """Return *calls* with what varies as ranges."""
+        by_dtype = {name: Range(*seen, varies=True) for name, seen in self.dtypes.items()}
+        return CallRange(
+            *(self.calls or (calls.least, calls.most)),
+            varies=self.calls is not None,
+            dtypes={**calls.dtypes, **by_dtype},
+            bytes=Range(*self.bytes, varies=True) if self.bytes else calls.bytes,
+            flops=Range(*self.flops, varies=True) if self.flops else calls.flops,
+        )
 
 
 class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +115,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             peak_memory_bytes=profile.peak_memory,
             allocations=profile.allocations,
             busy_ns=profile.busy_ns,
-            ops={stats.op: OpResult.of(stats) for stats in profile.ops},
+            ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
             remarks=tuple(_of_rounds(profile)),
@@ -88,8 +133,8 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def calls(self) -> dict[str, CallRange]:
-        """The calls of each op."""
-        return {op: CallRange(min(each.calls), max(each.calls)) for op, each in self.ops.items()}
+        """The calls of each op, and what they worked on."""
+        return {op: each.calls_range for op, each in self.ops.items()}
 
 
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,8 +149,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")
     ]
     vary: Annotated[
-        dict[str, tuple[Count, Count]],
-        Meta(description="The ops whose calls differed between the processes that measured them: fewest and most."),
+        dict[str, Varies], Meta(description="The ops that differed between the processes that measured them.")
     ] = {}
     processes: Annotated[
         tuple[ProcessTimes, ...],
@@ -118,6 +162,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
+            columns += [(f"op {op!r}", column) for column in each.dtypes.values()]
         for run in self.processes:
             columns += [("a process", run.total_ns), *((f"op {op!r}", times) for op, times in run.ops_ns.items())]
             columns += [("a process", column) for column in (run.wait_ns, run.yardstick_ns) if column]

@@ -12,6 +12,7 @@ from ..units import format_change, format_interval, format_ns, format_range, for
 from .findings import Finding
 from .tolerances import Tolerances, is_vague
 from .verdicts import Times, TimingVerdict, Verdict
+from .work import NOTHING, Work, compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Row:
     """In a word or two, why its time gets no verdict although it changed, or may have, by more than its tolerance."""
     change: str = "-"
     """How much its time changed, as people read it; in pairs with the interval."""
+    work: Work = NOTHING
+    """What became of its dtypes, bytes and FLOPs."""
 
     @property
     def times(self) -> str:
@@ -145,6 +148,8 @@ class Diff:
                 return f"calls{of}: none, {row.base_calls} in {self.than}"
             case Verdict.MORE | Verdict.FEWER:
                 return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
+            case row.work.verdict:
+                return row.work.line
             case _:
                 limit = self.tolerances.tolerance if row is self.total else self.tolerances.of(row.op)
                 return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
@@ -162,6 +167,8 @@ class Diff:
         if row.verdict is Verdict.SLOWER:
             what = row.op if row is not self.total else "time"
             return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
+        if row.verdict is row.work.verdict:
+            return f"{row.op} {row.work.text}"
         return f"{row.op} {row.base_calls or 0} -> {row.now_calls}"
 
     def _change(self, row: Row) -> str:
@@ -170,13 +177,21 @@ class Diff:
         return f"{what}: {row.times}"
 
 
+DOES_MORE = (Verdict.NEW, Verdict.MORE, Verdict.WIDER, Verdict.OTHER_LAYOUT, Verdict.MORE_WORK)
+"""What is known without measuring times, and fails a test."""
 _WORST_FIRST = (
     Verdict.NEW,
     Verdict.MORE,
+    Verdict.WIDER,
+    Verdict.OTHER_LAYOUT,
+    Verdict.MORE_WORK,
     Verdict.SLOWER,
     Verdict.NOISY,
     Verdict.GONE,
     Verdict.FEWER,
+    Verdict.NARROWER,
+    Verdict.LESS_WORK,
+    Verdict.OTHER_DTYPES,
     Verdict.FASTER,
     Verdict.INCOMPARABLE,
 )
@@ -198,7 +213,12 @@ def compare(
     # What lost in counts is not blamed for its time as well.
     rows = []
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
-        verdict, why = _by_calls(base.get(op), now.get(op)), ""
+        verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
+        if op in base and op in now and not verdict.is_regression:
+            work = compared(op, base[op], now[op], tolerances.work)
+            # Fewer calls do less: only what they are of is a change by itself.
+            of_its_own = verdict is Verdict.OK or work.verdict in (Verdict.WIDER, Verdict.OTHER_LAYOUT)
+            verdict = work.verdict if of_its_own and work.verdict is not Verdict.OK else verdict
         if verdict is Verdict.OK:
             one_sided = (before.ns(op) is None) is not (after.ns(op) is None)
             otherwise = timing.verdict if unjudged else Verdict.OK
@@ -206,7 +226,7 @@ def compare(
             why = "" if op in timing.ops else tolerances.excuse(op, before, after, timing.intervals.get(op))
         why = "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
-        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change))
+        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
@@ -231,9 +251,9 @@ def compare_counts_first(
     tolerances: Tolerances,
     top: int = 0,
 ) -> Diff:
-    """Compare as `compare` does, but call nothing slower where there are more calls, which take more time anyway."""
+    """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
     diff = compare(base, now, timing, tolerances, top)
-    if diff.verdict not in (Verdict.NEW, Verdict.MORE) or timing.why:
+    if diff.verdict not in DOES_MORE or timing.why:
         return diff
     shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
     return compare(base, now, shown, tolerances, top)

@@ -27,6 +27,8 @@ class Tolerances:
     """An op's change below this share of the whole window's time is noise of the window."""
     of_op: Mapping[str, float] = field(default_factory=dict)
     """The tolerance of some ops, where it is not `op_tolerance`."""
+    work: float = 0.01
+    """Of the bytes and FLOPs of an op, which have no noise: shapes may be padded a little differently."""
 
     def verdict(self, base_ns: float, now_ns: float) -> Verdict:
         """Judge the time of a whole window."""
@@ -59,7 +61,7 @@ class Tolerances:
         return self.of_op.get(op, self.op_tolerance)
 
     def with_given(self, given: Mapping[str, Any], what: Callable[[str], str]) -> Tolerances:
-        """Return these with the ``tolerance``, ``op_tolerance`` and ``floor`` that are *given*, as people write them.
+        """Return these with the ``tolerance``, ``op_tolerance``, ``work_tolerance`` and ``floor`` that are *given*.
 
         A wider tolerance of the whole is one of each op, too. *what* names a key in the error, a UsageError.
         """
@@ -69,6 +71,8 @@ class Tolerances:
             tolerances = replace(tolerances, tolerance=tolerance, op_tolerance=max(tolerance, tolerances.op_tolerance))
         if given.get("floor") is not None:
             tolerances = replace(tolerances, floor_ns=parse_duration(given["floor"], what("floor")))
+        if given.get("work_tolerance") is not None:
+            tolerances = replace(tolerances, work=parse_share(given["work_tolerance"], what("work_tolerance")))
         match given.get("op_tolerance"):
             case None:
                 return tolerances

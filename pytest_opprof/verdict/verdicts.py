@@ -18,6 +18,12 @@ class Verdict(Enum):
     FEWER = "fewer calls"
     NEW = "new"
     GONE = "gone"
+    WIDER = "wider dtypes"
+    NARROWER = "narrower dtypes"
+    OTHER_LAYOUT = "other layout"
+    OTHER_DTYPES = "other dtypes"
+    MORE_WORK = "more work"
+    LESS_WORK = "less work"
     INCOMPARABLE = "not compared"
     NO_BASELINE = "no baseline"
     UNSEEN = "not seen"
@@ -25,12 +31,26 @@ class Verdict(Enum):
     @property
     def is_regression(self) -> bool:
         """Whether it fails a test."""
-        return self in (Verdict.SLOWER, Verdict.MORE, Verdict.NEW)
+        return self in (
+            Verdict.SLOWER,
+            Verdict.MORE,
+            Verdict.NEW,
+            Verdict.WIDER,
+            Verdict.OTHER_LAYOUT,
+            Verdict.MORE_WORK,
+        )
 
     @property
     def is_improvement(self) -> bool:
-        """Whether the baseline should follow."""
-        return self in (Verdict.FASTER, Verdict.FEWER, Verdict.GONE)
+        """Whether the baseline should follow: it is better, or other without being worse."""
+        return self in (
+            Verdict.FASTER,
+            Verdict.FEWER,
+            Verdict.GONE,
+            Verdict.NARROWER,
+            Verdict.OTHER_DTYPES,
+            Verdict.LESS_WORK,
+        )
 
     @property
     def is_change(self) -> bool:

@@ -310,7 +310,7 @@ class TestDiff:
         assert run("diff", "b.json", "a.json")[0] == 0
 
     def test_an_op_split_over_places_is_summed(self, run: Run) -> None:
-        half = RECORDS[0]._replace(calls=1, device_ns=400_000)
+        half = RECORDS[0]._replace(calls=1, device_ns=400_000, computation=2e6)
         save("b.json", made(half._replace(place="AI_CORE"), half._replace(place="MIX_AIC"), *RECORDS[1:]))
         assert run("diff", "a.json", "b.json")[0] == 0
 

@@ -19,7 +19,7 @@ from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
-from pytest_opprof.results.window_result import BODY, WindowNumbers
+from pytest_opprof.results.window_result import BODY, Varies, WindowNumbers
 
 from ..conftest import profile_of
 
@@ -138,7 +138,7 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
     test = ran(rounds=1)
     found = record(lambda number, _: timed(Add={2: 3, 3: 7}[number], Mul=1))
     found.calls([test], 3)
-    assert test.windows[0].vary == {"Add": (1, 7), "Mul": (0, 1)}
+    assert test.windows[0].vary == {"Add": Varies((1, 7)), "Mul": Varies((0, 1))}
     what = "Add 1..7, Mul 0..1. Ranges are kept (seed what is random)"
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
 
@@ -185,7 +185,7 @@ def test_a_window_of_which_one_process_knows_more_is_told_by_it(record: Record) 
     test = ran(rounds=1)
     found = record(lambda number, _: Answer({}, "failed: it broke") if number == 2 else timed(Add=4))
     found.calls([test], 3)
-    assert test.windows[0].vary == {"Add": (1, 4)}
+    assert test.windows[0].vary == {"Add": Varies((1, 4))}
     assert "not known" not in "".join(found.lines)
 
 

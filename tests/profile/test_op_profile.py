@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.ops.names import Kind
+from pytest_opprof.ops.signature import Signature
 from pytest_opprof.profile.assembly import assemble, joined
 from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
@@ -324,3 +325,88 @@ def test_what_disturbed_any_part_of_a_window_disturbed_the_window() -> None:
     window = assemble([(part("a"), {0: 0}), (part(), {0: 0}), (part("b", "a"), {0: 1})], [1, 1])
     assert window.disturbed == joined([window, window]).disturbed == ("a", "b")
     assert joined([part(), part()]).disturbed == ()
+
+
+def _with_dtypes() -> OpProfile:
+    log = EventLog(Environment((("made", "1"),)))
+    single = Signature(("Float", "Float"), None, ((2, 3), (3, 4)))
+    scaled = Signature(("float32", "float64"), ("float32",), ((2, 3), ()), ((2, 3),))
+    for _ in range(2):
+        log.add(log.name("aten::mm", signature=single), 10, nbytes=72)
+    log.add(log.name("aten::mm", signature=Signature(("double", "double"))), 10, nbytes=144)
+    log.add(log.name("aten::mul", signature=scaled), 10)
+    log.add(log.name("aten::copy_", ("float32", "bfloat16")), 10)
+    log.add(log.name("Synchronize", signature=Signature((), ())), 10)
+    return log.freeze()
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [
+        ("MatMul[float64]", 1),
+        ("MatMul[float32]", 2),
+        ("MatMul[Float]", 2),
+        ("MatMul[bf16]", 0),
+        ("MatMul[float*]", 3),
+        ("aten::mm[float64]", 1),
+        ("aten::m*[float64]", 1),
+        ("Mul[float64]", 0),
+        ("Cast[float32->bfloat16]", 1),
+        ("Cast[* -> bfloat16]", 1),
+        ("Cast[*->float64]", 0),
+        ("Cast[bfloat16]", 1),
+        ("*[float64]", 1),
+        ("*[float32]", 4),
+        ("Relu[float64]", 0),
+    ],
+)
+def test_calls_can_be_asked_for_by_dtype(name: str, calls: int) -> None:
+    found = _with_dtypes().stats(name)
+    assert (found.op, found.calls, found.device_ns) == (name, (calls,), None)
+
+
+def test_a_dtype_that_nobody_knows_is_an_error_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown dtype 'flaot64': did you mean 'float64'\?"):
+        _with_dtypes().stats("MatMul[flaot64]")
+    with pytest.raises(UsageError, match=r"unknown op 'MatMil'"):
+        _with_dtypes().stats("MatMil[float64]")
+
+
+def test_dtypes_that_are_not_told_are_an_error_and_no_zero() -> None:
+    log = EventLog(Environment((("made", "1"),)))
+    log.add(log.name("aten::mm"), 10)
+    profile = log.freeze()
+    message = r"'MatMul\[float64\]' cannot be counted: made does not tell the dtypes of MatMul"
+    with pytest.raises(UsageError, match=message):
+        profile.stats("MatMul[float64]")
+    with pytest.raises(UsageError, match=r"does not tell the dtypes of MatMul"):
+        profile.stats("*[float64]")
+    assert profile.stats("Cast[float64]").calls == (0,)
+    assert profile.calls_by_dtype == {}
+
+
+def test_calls_are_told_apart_by_what_they_read_and_write() -> None:
+    assert _with_dtypes().calls_by_dtype == {
+        "MatMul": {"float32": (2,), "float64": (1,)},
+        "Mul": {"float32": (1,)},
+        "Cast": {"float32->bfloat16": (1,)},
+    }
+    assert _with_dtypes().stats("MatMul").bytes == (288,)
+
+
+def test_a_glob_with_a_set_of_letters_is_still_a_glob() -> None:
+    assert _with_dtypes().stats("aten::m[mx]").calls == (3,)
+
+
+def test_a_cast_of_one_number_inside_an_op_is_a_part_of_it() -> None:
+    log = EventLog(Environment((("made", "1"),)))
+    number = Signature(("float64",), ("float32",), ((),), ((),))
+    inside = log.name("aten::copy_", ("float64", "float32"), signature=number)
+    of_data = log.name(
+        "aten::copy_", ("float64", "float32"), signature=Signature(("float64",), ("float32",), ((3,),), ((3,),))
+    )
+    outer = log.add(log.name("aten::mul"), 10)
+    log.add(inside, 2, outer)
+    log.add(of_data, 2, outer)
+    log.add(inside, 2)
+    assert {stats.op: stats.calls for stats in log.freeze().ops} == {"Mul": (1,), "Cast": (2,)}

@@ -95,7 +95,7 @@ def test_the_help_has_every_flag_and_the_marks(pytester: pytest.Pytester) -> Non
         assert f"--{flag}" in text
     for flag in "opprof-tolerance opprof-top opprof-all opprof-strict opprof-json".split():
         assert f"--{flag}" in text
-    for flag in "opprof-op-tolerance opprof-floor opprof-threads opprof-processes opprof-noise".split():
+    for flag in "opprof-op-tolerance opprof-work-tolerance opprof-floor opprof-threads opprof-noise".split():
         assert f"--{flag}" in text
     marks = pytester.runpytest_inprocess("--markers", "-p", "no:asyncio").stdout.str()
     assert "@pytest.mark.op_budget(" in marks

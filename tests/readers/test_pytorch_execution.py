@@ -42,7 +42,7 @@ def test_ops_count_in_each_step_as_in_the_trace_of_the_profiler() -> None:
     assert trace.source == execution.TITLE
     assert (trace.steps, trace.environment.frameworks) == (("1", "2"), (("torch", ""),))
     assert counts(trace) == counts(profiled)
-    assert counts(trace)[0, "Cast"] == 20
+    assert counts(trace)[0, "Cast"] == 16  # four more are of a number that an op was given
 
 
 def test_casts_say_from_which_dtype_to_which_as_in_the_trace_of_the_profiler() -> None:
