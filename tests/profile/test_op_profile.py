@@ -366,7 +366,7 @@ def test_calls_can_be_asked_for_by_dtype(name: str, calls: int) -> None:
 
 
 def test_a_dtype_that_nobody_knows_is_an_error_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"unknown dtype 'flaot64': did you mean 'float64'\?"):
+    with pytest.raises(UsageError, match=r"unknown dtype 'flaot64': did you mean 'float64' or 'float16'\?"):
         _with_dtypes().stats("MatMul[flaot64]")
     with pytest.raises(UsageError, match=r"unknown op 'MatMil'"):
         _with_dtypes().stats("MatMil[float64]")

@@ -50,8 +50,8 @@ def test_dtypes_are_compared_by_the_width_of_what_changed(
 
 def test_more_work_is_more_than_the_tolerance_and_a_kibibyte() -> None:
     assert work(of({}, 100_000), of({}, 101_000)).verdict is Verdict.OK
-    assert work(of({}, 100_000), of({}, 102_000)).verdict is Verdict.OK  # less than 1 KiB of the tolerance of 1 %
-    assert work(of({}, 100_000), of({}, 103_000)).verdict is Verdict.MORE_WORK
+    assert work(of({}, 100_000), of({}, 101_100)).verdict is Verdict.MORE_WORK
+    assert work(of({}, 1_000_000), of({}, 1_010_000)).verdict is Verdict.OK
     assert work(of({}, 100), of({}, 900)).verdict is Verdict.OK
     assert work(of({}, 103_000), of({}, 100_000)).verdict is Verdict.LESS_WORK
     assert work(of({}, None), of({}, 10**9)).verdict is Verdict.OK

@@ -1,0 +1,220 @@
+"""What ops work on: budgets and baselines of dtypes, bytes and FLOPs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Suite = Callable[..., pytest.RunResult]
+HEAD = "import os, pytest\nfrom pytest_opprof.backends import fake\nnow = os.environ.get('NOW')\n"
+
+
+def test_a_budget_may_be_of_a_dtype(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget({"*[float64]": 0, "Cast[float32->bfloat16]": 1, "MatMul[bfloat16]": "2..3"})
+def test_a():
+    fake.launch("aten::mm", dtypes=("double",))
+    fake.launch("aten::mm", dtypes=("bfloat16",))
+    fake.launch("aten::copy_", dtypes=("float32", "bfloat16"))
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  calls of *[float64]: 1, over the budget of 0",
+            "  calls of MatMul[[]bfloat16[]]: 1, under the budget of 2..3",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*calls of Cast*")
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ('{"MatMul[flaot64]": 0}', "*unknown dtype 'flaot64': did you mean 'float64' or 'float16'[?]*"),
+        ('{"Relu[float64]": 0}', "*'Relu[[]float64[]]' cannot be counted: fake does not tell the dtypes of Relu*"),
+        ('{"MatMul[float32]": "1 ms"}', "*the limit on device time of MatMul[[]float32[]] (1 ms) cannot be checked*"),
+        ('bytes="1 MiB"', "*the limit on bytes moved (1 MiB) cannot be checked: fake does not measure it here*"),
+    ],
+)
+def test_what_cannot_be_counted_is_an_error_and_no_pass(
+    pytester: pytest.Pytester, suite: Suite, limit: str, message: str
+) -> None:
+    pytester.makepyfile(
+        HEAD
+        + f"""
+@pytest.mark.op_budget({limit})
+def test_a():
+    fake.launch("aten::mm", dtypes=("float32",))
+    fake.launch("Relu")
+"""
+    )
+    result = suite("--opprof")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([message])
+
+
+def test_bytes_and_flops_of_the_window_have_limits(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(bytes="1 KiB", flops="1 MFLOP", MatMul=[1, "1 GFLOP"])
+def test_a():
+    fake.launch("aten::mm", nbytes=4096, flops=2_000_000)
+"""
+    )
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(
+        ["  bytes moved: 4 KiB, over the budget of 1 KiB", "  FLOPs: 2 MFLOP, over the budget of 1 MFLOP"]
+    )
+
+
+WORK = (
+    HEAD
+    + """
+@pytest.mark.opprof
+def test_a():
+    fake.launch("aten::mm", dtypes=(DTYPE,), nbytes=NBYTES, flops=FLOPS)
+    fake.launch("Add", nbytes=64)
+"""
+)
+
+
+def of(dtype: str = "float32", nbytes: int = 10_000, flops: int = 50_000) -> str:
+    return WORK.replace("DTYPE", repr(dtype)).replace("NBYTES", str(nbytes)).replace("FLOPS", str(flops))
+
+
+@pytest.mark.parametrize(
+    ("changed", "lines"),
+    [
+        (
+            of("float64", 20_000),
+            [
+                "  dtypes of MatMul: float64, float32 in the baseline, bytes x2",
+                "MatMul  *float32 -> float64, bytes x2 *wider dtypes*",
+                "opprof: 1 test measured, 0 ok, 1 with wider dtypes*",
+            ],
+        ),
+        (
+            of(flops=200_000),
+            [
+                "  FLOPs of MatMul: 200 kFLOP, 50 kFLOP in the baseline (x4)",
+                "opprof: 1 test measured, 0 ok, 1 with more work*",
+            ],
+        ),
+        (of(nbytes=30_000), ["  bytes by MatMul: 29.3 KiB, 9.77 KiB in the baseline (x3)"]),
+    ],
+    ids=["wider", "flops", "bytes"],
+)
+def test_what_is_wider_or_more_fails_though_the_calls_are_the_same(
+    pytester: pytest.Pytester, suite: Suite, changed: str, lines: list[str]
+) -> None:
+    path = pytester.makepyfile(of())
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    path.write_text(changed)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(lines)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (of("float16", 5_000), "*dtypes of MatMul: float16, float32 in the baseline, bytes x0.5*"),
+        (of(flops=25_000), "*FLOPs of MatMul: 25 kFLOP, 50 kFLOP in the baseline (x0.5)*"),
+    ],
+)
+def test_what_is_narrower_or_less_passes_and_is_told(
+    pytester: pytest.Pytester, suite: Suite, changed: str, line: str
+) -> None:
+    path = pytester.makepyfile(of())
+    suite("--opprof-update")
+    path.write_text(changed)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([line])
+
+
+def test_a_tolerance_of_work_may_be_given(pytester: pytest.Pytester, suite: Suite) -> None:
+    path = pytester.makepyfile(of())
+    suite("--opprof-update")
+    path.write_text(of(flops=52_000))
+    suite("--opprof").assert_outcomes(failed=1)
+    suite("--opprof", "--opprof-work-tolerance=5%").assert_outcomes(passed=1)
+    suite("--opprof", "-o", "opprof_work_tolerance=5%").assert_outcomes(passed=1)
+
+
+def test_a_baseline_without_work_gets_it_by_an_update_and_keeps_all_else(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(of())
+    suite("--opprof-update")
+    (path,) = Path("baselines").glob("*/*.json")
+    whole = json.loads(path.read_text())
+    window = whole["tests"]["test_a"]["body"]
+    assert window["dtypes"] == {"MatMul": "float32"}
+    assert (window["bytes"], window["flops"]) == ({"Add": 64, "MatMul": 10_000}, {"MatMul": 50_000})
+    path.write_text(json.dumps({**whole, "tests": {"test_a": {"body": {"calls": window["calls"]}}}}))
+    suite("--opprof").assert_outcomes(passed=1)
+    suite("--opprof-update")
+    assert json.loads(path.read_text()) == whole
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ({"calls": {"MatMul": 1}, "bytes": {"Add": 5}}, "*'Add' has work, but no calls*"),
+        ({"calls": {"MatMul": 1}, "bytes": {"MatMul": [5, 4]}}, "*['bytes']['MatMul']: the range is empty*"),
+        ({"calls": {"MatMul": 1}, "dtypes": {"MatMul": 5}}, "*['dtypes']['MatMul']*"),
+    ],
+)
+def test_a_baseline_whose_work_makes_no_sense_is_one_error(
+    pytester: pytest.Pytester, suite: Suite, window: dict[str, object], message: str
+) -> None:
+    pytester.makepyfile(of())
+    suite("--opprof-update")
+    (path,) = Path("baselines").glob("*/*.json")
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({**whole, "tests": {"test_a": {"body": window}}}))
+    result = suite("--opprof")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([message.replace("[", "[[]").replace("[[]]", "[]]")])
+
+
+@pytest.mark.torch
+def test_a_model_that_lost_autocast_or_its_layout_fails(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        """
+import os, pytest, torch
+lost = os.environ.get("LOST")
+conv, x = torch.nn.Conv2d(4, 8, 3), torch.ones(2, 4, 9, 9)
+if lost != "layout":
+    conv, x = conv.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+
+@pytest.mark.opprof(backend="torch")
+def test_a():
+    with torch.autocast("cpu", torch.bfloat16, enabled=lost != "autocast"), torch.no_grad():
+        torch.relu(conv(x) * 2.0)
+"""
+    )
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    monkeypatch.setenv("LOST", "autocast")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  dtypes of Conv: float32*, bfloat16* in the baseline*"])
+    monkeypatch.setenv("LOST", "layout")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  dtypes of Conv: bfloat16, bfloat16 channels_last in the baseline*"])
