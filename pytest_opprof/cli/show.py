@@ -59,7 +59,12 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add("--type", action="append", default=[], metavar="OP", help="ops of this type, canonical or raw; repeatable")
     add("--input-dtype", default="", metavar="DTYPE", help="ops with an input of this dtype")
     add("--order-by", default="time", metavar="[+]COLUMN", help="from the largest; + from the smallest (default: time)")
-    add("--aggregate-by", choices=("type", "op"), help="one row for each raw type or canonical op")
+    add(
+        "--aggregate-by",
+        "--by",
+        choices=("type", "op", "dtype"),
+        help="one row for each raw type, for each canonical op, or for each of its dtypes (--type Cast --by dtype)",
+    )
     add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
     add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
     add("--min-time", metavar="TIME", help="ops of at least this time")

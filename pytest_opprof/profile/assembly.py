@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .columns import Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, together
-from .op_key import By, OpKey
+from .op_key import By, OpKey, with_dtypes
 from .op_profile import ALWAYS, MemoryUse, OpProfile
 
 
@@ -77,9 +77,9 @@ def assemble(
 
 
 def told_apart(profile: OpProfile, by: By) -> OpProfile:
-    """Return *profile* with an op for each name, where every call counts, or for each op on the same shapes.
+    """Return *profile* with an op for each name, where every call counts, or for each op on the same dtypes or shapes.
 
-    By shape (``Cast FLOAT->DT_BF16 [32,64]``) calls that are parts of others stand apart, so that the total stays the
+    By dtype (``Cast[float32->bfloat16]``) and by shape (``Cast FLOAT->DT_BF16 [32,64]``) calls that are parts of others stand apart, so that the total stays the
     same.
     """
     keys, columns = profile.keys, profile.columns
@@ -92,7 +92,10 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
     with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
     key = columns.key.copy()
     key[is_part] = len(keys) + number
-    shaped = [OpKey(f"{key.op} {key.signature}".rstrip(), *key[1:]) for key in keys]
+    called = [
+        with_dtypes(key.op, key.dtypes) if by == "dtype" else f"{key.op} {key.signature}".rstrip() for key in keys
+    ]
+    shaped = [key._replace(op=op) for key, op in zip(keys, called)]
     shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
     counted = np.where(is_part, columns.events, columns.counted)
     return replace(profile, keys=tuple(shaped), columns=replace(columns, key=key, counted=counted))

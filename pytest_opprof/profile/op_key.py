@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from ..ops.dtypes import dtype
 from ..ops.signature import Shape
 
-By = Literal["type", "name", "shape"]
-"""How ops are told apart: by canonical op, by name, or by op, dtypes, formats and shapes."""
+By = Literal["type", "name", "dtype", "shape"]
+"""How ops are told apart: by canonical op, by name, by op and dtypes, or by op, dtypes, formats and shapes."""
 
 
 class OpKey(NamedTuple):
@@ -71,6 +71,15 @@ class OpKey(NamedTuple):
         dtypes = _arrow(self.input_dtypes, self.output_dtypes)
         formats = _arrow(self.input_formats, self.output_formats)
         return " ".join(filter(None, [dtypes, formats, shapes]))
+
+
+def with_dtypes(op: str, dtypes: str | None) -> str:
+    """Return what to call the calls of *op* that have these *dtypes*, as budgets do.
+
+    >>> with_dtypes("Cast", "float32->bfloat16"), with_dtypes("Synchronize", "")
+    ('Cast[float32->bfloat16]', 'Synchronize')
+    """
+    return f"{op}[{dtypes}]" if dtypes else op
 
 
 def _arrow(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:

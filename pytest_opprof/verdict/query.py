@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..ops import dtypes, names
-from ..profile.saved import SavedOp, SavedProfile, Whole, communicates, op_of
+from ..profile.op_key import with_dtypes
+from ..profile.saved import SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
 from .question import COLUMNS, End, Line, Question, Side
 
 Row = TypeVar("Row")
@@ -92,7 +93,7 @@ def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
 
     Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
     """
-    if question.name is not None or not (question.types or question.aggregate_by == "op"):
+    if question.name is not None or not (question.types or question.aggregate_by in ("op", "dtype")):
         return records
     by_op = [not question.types or op_of(record) in question.types for record in records]
     calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
@@ -277,6 +278,8 @@ def _group_of(record: SavedOp, question: Question) -> str:
     if question.aggregate_by == "all":
         # Apart, as it is beside the total.
         return "communication" if _is_beside(record, question) else "all"
+    if question.aggregate_by == "dtype":
+        return with_dtypes(op_of(record), dtypes_of(record))
     return record.type if question.aggregate_by == "type" else op_of(record)
 
 
@@ -287,7 +290,7 @@ def _line(group: Sequence[SavedOp], question: Question) -> Line:
     memory = _aggregated(group, [record.memory for record in group], question)
     return Line(
         name=one and one.name,
-        op=_common(map(op_of, group)),
+        op=_group_of(group[0], question) if question.aggregate_by == "dtype" else _common(map(op_of, group)),
         type=_group_of(group[0], question) if question.aggregate_by == "all" else _common(r.type for r in group),
         id=(one and one.id) or None,
         calls=sum(record.calls for record in group),

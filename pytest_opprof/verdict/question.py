@@ -33,7 +33,8 @@ class Question:
     """One input at least has this dtype."""
     least_ns: float | None = None
     most_ns: float | None = None
-    aggregate_by: Literal["", "type", "op", "all"] = ""
+    aggregate_by: Literal["", "type", "op", "dtype", "all"] = ""
+    """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``."""
     aggregate: How = "sum"
     order_by: str = "time"
     ascending: bool = False

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ...ops import vocabulary
 from ...ops.dtypes import of_pytorch_event
 from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, is_made_by, meaning_as, role
+from ...ops.pytorch_work import COPIES, Work, arguments_of, work
 from ...ops.signature import Shape
-
-_COPIES = frozenset(vocabulary.CASTS["torch"].split())
 
 
 class Tensors(NamedTuple):
@@ -43,7 +41,7 @@ class Call:
     @cached_property
     def is_copy(self) -> bool:
         """Whether the op copies a tensor, so that it is a cast if the two dtypes differ."""
-        return self.name in _COPIES
+        return self.name in COPIES
 
     @cached_property
     def tensors(self) -> tuple[tuple[Shape | None, str], ...]:
@@ -68,6 +66,11 @@ class Call:
             dtypes[ends : 2 * ends or None],
             dtypes[:ends],
         )
+
+    @cached_property
+    def work(self) -> Work:
+        """What a call works on, and how much it does; nothing where shapes were not recorded."""
+        return work(self.name, arguments_of(_list(self.types), _list(self.dims)) if self.types else [])
 
     @cached_property
     def annotates(self) -> bool:

@@ -84,11 +84,16 @@ class Records:
     def _called(self, tree: Tree) -> list[_Row]:
         """Add the calls of a tree to their rows; return the row of each."""
         rows: list[_Row] = []
+        calls = [self._events.calls[number] for number in tree.calls]
+        for event, around in reversed([*enumerate(tree.parents)]):
+            # Autocast casts, and calls the op once more: that one does the work.
+            if around >= 0 and calls[around].name == calls[event].name and not calls[event].is_copy:
+                calls[around] = calls[event]
         for event, home in enumerate(tree.homes):
             if home != event:
                 rows.append(rows[home])
                 continue
-            call = self._events.calls[tree.calls[event]]
+            call = calls[event]
             owner = self._events.calls[tree.calls[tree.owners[event]]].meaning
             op = owner.op if owner else ""
             key = tree.step, call.name, call.tensors, op
@@ -178,13 +183,15 @@ class Records:
                 whole = self._times(row, row.whole_host, row.whole_device)
             elif row.whole_host.total:
                 whole = times._replace(host_ns=row.whole_host.total)
+            work = row.call.work if row.call and row.call.types and row.counted else None
             yield SavedOp(
                 name=row.name,
                 type=row.type,
                 step=row.step,
                 calls=row.calls,
                 **times._asdict(),
-                memory=row.nbytes or None,
+                memory=row.nbytes or (work.nbytes * row.counted if work and work.nbytes is not None else None),
+                computation=work.flops * row.counted if work and work.flops is not None else None,
                 **(row.call.inputs_and_outputs._asdict() if row.call else {}),
                 place=row.place,
                 op=row.op,
