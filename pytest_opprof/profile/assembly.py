@@ -79,8 +79,8 @@ def assemble(
 def told_apart(profile: OpProfile, by: By) -> OpProfile:
     """Return *profile* with an op for each name, where every call counts, or for each op on the same dtypes or shapes.
 
-    By dtype (``Cast[float32->bfloat16]``) and by shape (``Cast FLOAT->DT_BF16 [32,64]``) calls that are parts of others stand apart, so that the total stays the
-    same.
+    By dtype (``Cast[float32->bfloat16]``) and by shape (``Cast FLOAT->DT_BF16 [32,64]``) calls that are parts of others
+    stand apart, so that the total stays the same.
     """
     keys, columns = profile.keys, profile.columns
     if by == "type":
@@ -92,9 +92,8 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
     with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
     key = columns.key.copy()
     key[is_part] = len(keys) + number
-    called = [
-        with_dtypes(key.op, key.dtypes) if by == "dtype" else f"{key.op} {key.signature}".rstrip() for key in keys
-    ]
+    by_dtype = by == "dtype"
+    called = [with_dtypes(key.op, key.dtypes) if by_dtype else f"{key.op} {key.signature}".rstrip() for key in keys]
     shaped = [key._replace(op=op) for key, op in zip(keys, called)]
     shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
     counted = np.where(is_part, columns.events, columns.counted)

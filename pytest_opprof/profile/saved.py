@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops import names
 from ..ops.cuda_kernels import is_nccl
-from ..ops.signature import Shape, Signature
+from ..ops.signature import Shape
 from .environment import Environment
 from .op_key import By, OpKey
 
@@ -268,18 +268,7 @@ def op_of(record: SavedOp, aliases: Mapping[str, str] | None = None) -> str:
 
 def dtypes_of(record: SavedOp) -> str | None:
     """Return what *record* reads and writes, as `OpKey.dtypes` has it."""
-    return OpKey("", "", None, *_signature(record)).dtypes
-
-
-def _signature(record: SavedOp) -> Signature:
-    return Signature(
-        record.input_dtypes or None,
-        record.output_dtypes or None,
-        record.input_shapes,
-        record.output_shapes,
-        record.input_formats or None,
-        record.output_formats or None,
-    )
+    return _key(record, None, {}).dtypes
 
 
 def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]) -> OpKey:
@@ -289,4 +278,16 @@ def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[o
     names_of = known.get(alike)
     if names_of is None:
         names_of = known[alike] = op_of(record, aliases), names.stable(record.type)
-    return OpKey(*names_of, record.name, *_signature(record), record.place or None)
+    op, raw = names_of
+    return OpKey(
+        op,
+        raw,
+        record.name,
+        inputs or None,
+        outputs or None,
+        record.input_shapes,
+        record.output_shapes,
+        record.input_formats or None,
+        record.output_formats or None,
+        record.place or None,
+    )

@@ -127,6 +127,24 @@ def test_the_casts_that_are_shown_are_as_many_however_they_are_aggregated(by: An
     assert sum(line.time_ns or 0 for line in lines) == pytest.approx(cast.fastest_ns, abs=1)
 
 
+def test_ops_can_be_told_apart_by_their_dtypes() -> None:
+    trace = read(CPU)
+    casts = query.answer(trace, Question(types=("Cast",), aggregate_by="dtype"))
+    assert {line.op: line.calls for line in casts} == {"Cast[float32->bfloat16]": 18, "Cast[bfloat16->float32]": 15}
+    profile = trace.profile()
+    assert {line.op: line.calls for line in casts} == {
+        name: profile.stats(name).most_calls for name in ("Cast[float32->bfloat16]", "Cast[bfloat16->float32]")
+    }
+    assert {stats.op: stats.most_calls for stats in trace.profile(by="dtype").ops}["MatMul[bfloat16]"] == 9
+
+
+def test_a_call_under_autocast_is_of_the_dtype_that_it_computes_in() -> None:
+    matmul, conv = (read(CPU).profile().stats(op) for op in ("MatMul", "Conv"))
+    assert read(CPU).profile().stats("MatMul[float32]").most_calls == 0
+    assert read(CPU).profile().stats("Conv[bfloat16]").most_calls == conv.most_calls == 3
+    assert None not in (matmul.flops, matmul.bytes)
+
+
 def test_shapes_and_dtypes_are_those_of_the_tensors_among_the_inputs() -> None:
     convolution = next(record for record in read(CPU).records if record.name == "aten::mkldnn_convolution")
     assert convolution.input_shapes == ((4, 3, 16, 16), (8, 3, 3, 3), (8,))
