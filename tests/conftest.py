@@ -43,7 +43,12 @@ if HAS_TORCH:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # it imports what torch deprecates
         # These can be imported only once: they register ops and kinds of caches.
-        for module in ("torch._dynamo", "torch._inductor.runtime.autotune_cache", "torch._inductor.codecache"):
+        for module in (
+            "torch._dynamo",
+            "torch._functorch.aot_autograd",
+            "torch._inductor.runtime.autotune_cache",
+            "torch._inductor.codecache",
+        ):
             importlib.import_module(module)
 
 

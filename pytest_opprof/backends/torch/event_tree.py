@@ -97,9 +97,9 @@ class TreeReader:
                     continue
                 if what is not Role.ANNOTATION:
                     known = raws[raw] = self._raw(raw, what)
-            index = parent
+            index, children = parent, event.children
             if known is not None and known.looked_at[place]:
-                name, nbytes, flops = self._work(event, raw, known.kind)
+                name, nbytes, flops = self._work(event, raw, children, known.kind)
                 index = log.add(name, event.duration_time_ns, parent, interval, nbytes)
                 if flops is not None:
                     log.computed(index, flops)
@@ -107,7 +107,6 @@ class TreeReader:
                     place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
             elif known is not None:
                 index = log.add(known.name, event.duration_time_ns, parent, interval)
-            children = event.children
             if children:
                 stack.extend([(child, index, interval, place) for child in reversed(children)])
 
@@ -118,15 +117,15 @@ class TreeReader:
         counts = kind not in _NEVER_COUNT or raw in COPIES
         return _Raw(name, told, kind in _WORKERS, (counts, is_move, is_move or raw in HAVE_FLOPS))
 
-    def _work(self, event: Any, raw: str, kind: Kind | None) -> tuple[int, int, int | None]:
+    def _work(self, event: Any, raw: str, children: Sequence[Any], kind: Kind | None) -> tuple[int, int, int | None]:
         """Return the name of an event with what it works on, its bytes and its FLOPs."""
-        for child in event.children:
+        for child in children:
             if child.name == raw:  # autocast casts, and calls the op once more: that one does the work
                 event = child
         # The key is flat, and of what the event has as it is: to make one is what most of the time goes into.
-        tensor, key = self._tensor, list[object]([raw])
+        key: list[object] = [raw]
+        tensor, has_tensors = self._tensor, False
         inputs = getattr(event.extra_fields, "inputs", ())
-        has_tensors = False
         for value in inputs:
             if type(value) is tensor:
                 has_tensors = True
