@@ -71,8 +71,9 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
     if result is not None and tensors:
         large = [tensor for tensor in tensors if tensor.shape] or tensors
         outputs = ("bool",) if formulas.is_comparison(raw) else None
-        # Of mixed dtypes PyTorch computes in the widest.
-        item = 1 if outputs else max(item_bytes(tensor.dtype) or 0 for tensor in large)
+        # Of mixed dtypes PyTorch computes in the widest, in floats if there are some (the others are indices or masks).
+        floats = [tensor for tensor in large if tensor.dtype.startswith(("float", "bfloat", "complex"))]
+        item = 1 if outputs else max(item_bytes(tensor.dtype) or 0 for tensor in floats or large)
         nbytes += prod(result) * item
     if kind in (Kind.VIEW, Kind.ALLOCATION):
         nbytes = 0
