@@ -73,6 +73,8 @@ def dtype(raw: str) -> str:
     >>> dtype("DT_BF16"), dtype("Float32"), dtype("c10::Half"), dtype("tensor(double)"), dtype("f8E4M3FN")
     ('bfloat16', 'float32', 'float16', 'float64', 'float8_e4m3fn')
     """
+    if raw.startswith(("datetime64", "timedelta64")):
+        return raw  # their units are told apart by capitals: M is a month, m a minute
     plain = raw.strip().lower().removesuffix("_t")
     if match := _WRAPPED.fullmatch(plain):
         plain = match[1]

@@ -73,10 +73,10 @@ def _attention_grad(shapes: Shapes) -> tuple[Shape, int] | None:
 
 
 _PRODUCTS: Mapping[str, Callable[[Shapes], tuple[Shape, int] | None]] = {
-    **dict.fromkeys(["aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::dot", "aten::inner"], _two(0, 1)),
+    **dict.fromkeys(["aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::dot"], _two(0, 1)),
     **dict.fromkeys(["aten::_int_mm", "aten::_scaled_mm", "aten::vdot", "aten::chain_matmul"], _two(0, 1)),
     **dict.fromkeys(["aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"], _two(1, 2)),
-    **dict.fromkeys(["aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise"], _linear),
+    **dict.fromkeys(["aten::inner", "aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise"], _linear),
     **dict.fromkeys(
         [
             "aten::_scaled_dot_product_flash_attention_for_cpu",

@@ -75,6 +75,13 @@ def _flops(raw: str, op: str, given: Arrays, returned: Arrays, attributes: Attri
     if op in _LINALG and shapes and len(shapes[0]) >= 2:
         n = shapes[0][-1]
         right = prod(shapes[1][-1:]) if len(shapes) > 1 and len(shapes[1]) > 1 else 1
+        if raw.endswith("lstsq"):
+            return 2 * shapes[0][-2] * n * n
+        if raw.endswith(("solve_triangular", "cho_solve")):
+            return n * n * right * (2 if raw.endswith("cho_solve") else 1)
+        if op == "SVD" and len(result) > 1 and result[-1] < result[-2]:
+            m = result[-2]  # only as many columns of U as there are singular values
+            return round(prod(shapes[0][:-2]) * (6 * m * n * n + 20 * n**3))
         return round(prod(shapes[0][:-2]) * _LINALG[op](shapes[0][-2], n, right))
     if op not in _ELEMENT_OPS:
         return None

@@ -77,6 +77,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         nbytes += prod(result) * item
     if kind in (Kind.VIEW, Kind.ALLOCATION):
         nbytes = 0
+    if not tensors:
+        return Work(Signature(), (), 0 if kind in (Kind.VIEW, Kind.ALLOCATION) else None, flops)
     signature = Signature(
         tuple(tensor.dtype for tensor in tensors),
         outputs,

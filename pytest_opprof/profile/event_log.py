@@ -169,7 +169,7 @@ class EventLog:
             events=np.ones(len(self), np.int64),
             device_ns=self._self_ns(),
             bytes=np.array(self._bytes, np.int64),
-            flops=self._column(self._outermost_flops()) if self.knows_flops else None,
+            flops=self._owned(self._column(self._outermost_flops()), owner) if self.knows_flops else None,
         )
         on_device = None if self.on_device is None else of_events(self.on_device, columns.step, key)
         return replace(
@@ -220,6 +220,15 @@ class EventLog:
         column = np.full(len(self), ABSENT, np.int64)
         column[list(values)] = list(values.values())
         return column
+
+    def _owned(self, flops: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return FLOPs with those of parts given to the op that they are parts of, where it has none itself."""
+        parts = np.flatnonzero((flops != ABSENT) & (owner != np.arange(len(flops))))
+        parts = parts[flops[owner[parts]] == ABSENT]
+        flops[owner[parts]] = 0
+        np.add.at(flops, owner[parts], flops[parts])
+        flops[parts] = ABSENT
+        return flops
 
     def _outermost_flops(self) -> dict[int, int]:
         """Return FLOPs by event, without those already counted by an event around it."""

@@ -81,6 +81,10 @@ def _of_dtype(name: str) -> re.Match[str] | None:
     return match if is_told else None
 
 
+_PRODUCTS = frozenset("MatMul MatMulGrad Einsum Conv ConvGrad ConvTranspose Attention AttentionGrad".split())
+"""Ops that are nothing but FLOPs."""
+
+
 def _knows_nothing(name: str) -> bool:
     return False
 
@@ -233,19 +237,23 @@ class OpProfile:
         self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> OpStats:
         """Return the numbers of the calls of *op* that have some dtypes: ``float64``, ``float32->*``."""
+        weights = self.columns.counted
         if op == "*":
-            chosen = np.ones(len(self.columns), bool)
+            # To get memory is no work on it.
+            works = [names.meaning(raw).kind is not names.Kind.ALLOCATION for raw in self._by_raw[0]]
+            chosen = np.array(works, bool)[self._by_raw[1]]
         else:
             self.stats(op, aliases, known)  # says what is wrong with the name
             is_glob = any(character in op for character in "*?[")
             chosen = _events_of(self._by_op, lambda each: fnmatchcase(each, op) if is_glob else each == op)
             if not chosen.any():
                 chosen = _events_of(self._by_raw, lambda each: fnmatchcase(each, op) if is_glob else each == op)
+                weights = self.columns.events
         reads, arrow, writes = (part.strip() for part in dtypes.partition("->"))
         for each in filter(None, (reads, writes)):
             if not any(fnmatchcase(dtype, _spelled(each)) for dtype in NAMES):
                 raise errors.unknown(each, NAMES, "dtype")
-        chosen &= self.columns.counted > 0
+        chosen &= weights > 0
         asked = set(np.unique(self.columns.key[chosen]).tolist())
         if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].dtypes is None}):
             frameworks = " + ".join(framework for framework, _ in self.environment.frameworks)
@@ -255,7 +263,7 @@ class OpProfile:
             )
         matches = np.array([_is_of(self.keys[key], reads, arrow, writes) for key in range(len(self.keys))], bool)
         mask = chosen & matches[self.columns.key]
-        return replace(self._stats(name, mask), device_ns=None)
+        return replace(self._stats(name, mask, weights is self.columns.events), device_ns=None)
 
     def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
         def matches(name: str) -> bool:
@@ -272,12 +280,16 @@ class OpProfile:
         columns = self.columns
         weights = columns.events if every_event else columns.counted
         calls = mask & (weights > 0)
+        # Half of the FLOPs would pass a limit: those of a product whose shapes nobody told are not left out in silence.
+        products = mask & (columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
         return OpStats(
             name,
             self._per_step(calls, weights),
             self._sums(mask, columns.device_ns, *((mask, np.any) if partly else (calls, np.all))),
             self._sums(calls, columns.bytes, calls, np.all),
-            None if columns.flops is None else self._sums(mask, columns.flops, mask, np.any),
+            None
+            if columns.flops is None or (columns.flops[products] == ABSENT).any()
+            else self._sums(mask, columns.flops, mask, np.any),
         )
 
     def _sums(

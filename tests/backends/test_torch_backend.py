@@ -525,3 +525,41 @@ def test_a_window_inside_an_op_is_an_error_whether_or_not_there_are_ranges() -> 
         with recorder.open(outer), recorder.step(outer):
             Opens.apply(torch.ones(3))  # type: ignore[no-untyped-call]
     assert counts(lambda: X + X) == {"Add": 1}
+
+
+def test_what_an_op_makes_has_its_own_dtype_not_that_of_what_it_is_like() -> None:
+    profile = measure(lambda: (torch.zeros_like(X, dtype=torch.float64), torch.randn_like(X, dtype=torch.float64)))
+    assert profile.stats("*[float64]").calls == (2,)
+    assert profile.stats("*[float32]").calls == (0,)
+    assert measure(lambda: torch.zeros(3, dtype=torch.int32)).stats("ConstantOfShape[int32]").calls == (1,)
+
+
+def test_what_is_not_known_is_no_zero() -> None:
+    profile = measure(
+        lambda: (
+            torch.ones(3, 3) @ torch.ones(3, 3),
+            torch.addbmm(torch.ones(2, 2), torch.ones(3, 2, 4), torch.ones(3, 4, 2)),
+        )
+    )
+    assert profile.stats("MatMul").flops is None
+    assert profile.total.flops is None
+    assert measure(lambda: torch.eye(10)).total.bytes is None
+    with pytest.raises(UsageError, match=r"does not tell the dtypes of"):
+        measure(lambda: torch.eye(10, dtype=torch.float64)).stats("*[float64]")
+
+
+def test_a_raw_name_inside_an_op_is_asked_for_its_dtypes_in_vain_and_told_so() -> None:
+    profile = measure(lambda: torch.ones(3, 3) @ torch.ones(3, 3))
+    assert profile.stats("aten::mm").calls == (1,)
+    with pytest.raises(UsageError, match=r"'aten::mm\[float32\]' cannot be counted"):
+        profile.stats("aten::mm[float32]")
+
+
+def test_memory_that_is_only_got_is_of_no_dtype_that_matters() -> None:
+    assert measure(lambda: torch.empty(3, dtype=torch.float64)).stats("*[float64]").calls == (0,)
+
+
+def test_flops_of_what_is_inside_belong_to_the_op_that_has_none_itself() -> None:
+    profile = measure(lambda: torch.tensordot(torch.ones(4, 6), torch.ones(6, 5), 1))
+    assert profile.stats("MatMul").flops == (2 * 4 * 6 * 5,)
+    assert measure(lambda: torch.inner(torch.ones(4, 6), torch.ones(5, 6))).stats("MatMul").flops == (240,)

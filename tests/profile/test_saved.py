@@ -40,7 +40,7 @@ def test_what_the_source_does_not_know_stays_unknown() -> None:
     assert profile.host_ns == (-1, -1)
     assert profile.memory is None
     assert profile.stats("Cast").bytes is None
-    assert profile.stats("MatMul").flops == (7, 0)
+    assert profile.stats("MatMul").flops is None  # those of its calls in the second step are not known
 
 
 def test_ops_can_be_told_apart_by_name_and_by_shape() -> None:

@@ -32,7 +32,7 @@ def tensors_in(values: Any) -> tuple[Any, ...]:
         if isinstance(value, _HAVE_DTYPES):
             found.append(value.dtype)
             found.append(value.shape)
-        elif (type(value) is tuple or type(value) is list) and value and not isinstance(value[0], _NUMBERS):
+        elif isinstance(value, (tuple, list)) and value and not isinstance(value[0], _NUMBERS):
             found += tensors_in(value)
     return tuple(found)
 

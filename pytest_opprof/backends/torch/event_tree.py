@@ -142,13 +142,15 @@ class TreeReader:
         if raw in NEEDS_ATTRIBUTES:
             key.append(str(self._attributes(event)))
         case = tuple(key)
-        if not has_tensors:
+        is_like = raw.endswith("_like") or raw.startswith("aten::new_")
+        if is_like or not has_tensors:
             case = (*case, self._made(event))
         found = self._works.get(case)
         if found is None:
             arguments = [self._argument(value) for value in inputs]
-            if not any(arguments) and (made := self._made(event)):
-                arguments = [made]
+            if is_like or not any(arguments):
+                # It may make a tensor of another dtype than the one it is given.
+                arguments = [self._made(event)]
             attributes = self._attributes(event) if raw in NEEDS_ATTRIBUTES else ()
             done = work(raw, arguments, attributes)
             name = self.log.name(raw, done.dtypes, kind=kind, signature=done.signature)
@@ -163,8 +165,9 @@ class TreeReader:
         return None
 
     def _made(self, event: Any) -> Tensor | None:
-        """Return the tensor that an op without tensors made: the first that is written inside."""
-        for child in event.children:
+        """Return the tensor that an op made without reading one: the first that is written inside."""
+        children = event.children
+        for child in [each for each in children if each.name.endswith("_")] or children:
             for value in getattr(child.extra_fields, "inputs", ())[:1]:
                 if type(value) is self._tensor:
                     made = self._argument(value)
