@@ -15,11 +15,9 @@ from .dtypes import item_bytes
 from .names import meaning
 from .signature import Shape, Signature
 
+_TRANSFORMS = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()
 NEEDS_ATTRIBUTES = frozenset(
-    [
-        "numpy.einsum",
-        *(f"{home}.fft.{name}" for home in ("numpy", "scipy") for name in ("fft", "ifft", "rfft", "irfft")),
-    ]
+    ["numpy.einsum", *(f"{home}.fft.{name}" for home in ("numpy", "scipy") for name in _TRANSFORMS)]
 )
 """The ops whose FLOPs follow from more than shapes."""
 _UNKNOWN_BYTES = frozenset(["ndarray.__setitem__"])
@@ -126,6 +124,8 @@ def _fft_flops(raw: str, given: Sequence[Shape], result: Shape, attributes: Attr
         if not isinstance(axis, int) or not whole or not -len(whole) <= axis < len(whole):
             return None
         each = whole[axis]
+    elif len(args) > 2 or "axes" in kwargs:
+        return None
     else:
         each = prod(whole[-2:]) if name.endswith("2") else prod(whole)
     return round((2.5 if is_real else 5) * prod(whole) * log2(each)) if each > 1 else 0

@@ -74,7 +74,7 @@ _OF_DTYPE = re.compile(r"(?P<op>.+)\[(?P<dtypes>[A-Za-z*][\w*?]{2,}|[\w*?]+\s*->
 """``MatMul[float64]``, ``Cast[*->float64]``."""
 
 
-def _of_dtype(name: str) -> re.Match[str] | None:
+def has_dtypes(name: str) -> re.Match[str] | None:
     """Return the op and the dtypes of a *name* that has some; ``aten::[ab]mm`` and ``aten::m[mul]`` have none."""
     match = _OF_DTYPE.fullmatch(name)
     is_told = match and (re.search(r"[\d*?>]", match["dtypes"]) or is_dtype(match["dtypes"]))
@@ -189,7 +189,7 @@ class OpProfile:
         Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile, for an
         unknown dtype, and where the dtypes of a call are not known.
         """
-        if name not in self.op_names and name not in self.raw_names and (match := _of_dtype(name)):
+        if name not in self.op_names and name not in self.raw_names and (match := has_dtypes(name)):
             return self._of_dtype(name, match["op"], match["dtypes"], aliases, known)
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)
@@ -280,17 +280,24 @@ class OpProfile:
         columns = self.columns
         weights = columns.events if every_event else columns.counted
         calls = mask & (weights > 0)
-        # Half of the FLOPs would pass a limit: those of a product whose shapes nobody told are not left out in silence.
-        products = mask & (columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
         return OpStats(
             name,
             self._per_step(calls, weights),
             self._sums(mask, columns.device_ns, *((mask, np.any) if partly else (calls, np.all))),
             self._sums(calls, columns.bytes, calls, np.all),
-            None
-            if columns.flops is None or (columns.flops[products] == ABSENT).any()
-            else self._sums(mask, columns.flops, mask, np.any),
+            self._flops(mask),
         )
+
+    def _flops(self, mask: NDArray[np.bool_]) -> tuple[int, ...] | None:
+        """Return the FLOPs of the events in *mask*; None where those of a product are not known.
+
+        Half of the FLOPs would pass a limit in silence.
+        """
+        flops = self.columns.flops
+        if flops is None:
+            return None
+        products = mask & (self.columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
+        return None if (flops[products] == ABSENT).any() else self._sums(mask, flops, mask, np.any)
 
     def _sums(
         self,

@@ -12,7 +12,7 @@ from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
 from ..profile.columns import ABSENT
-from ..profile.op_profile import OpProfile, OpStats
+from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from .findings import Finding
 
 What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory", "allocations"]
@@ -224,6 +224,9 @@ def _parse(value: object) -> tuple[str, float | None, float | None]:
 def _names(key: str, value: object) -> tuple[str, ...]:
     some = isinstance(value, (list, tuple)) and (value or key == "only")
     if some and all(isinstance(name, str) and name for name in value):  # type: ignore[attr-defined]  # a sequence
+        if of_dtype := next((name for name in value if has_dtypes(name)), None):  # type: ignore[attr-defined]
+            limit = f"{{{of_dtype!r}: ...}}"
+            raise UsageError(f"op_budget({key}={value!r}): takes ops, whatever their dtypes; a limit is {limit}")
         return tuple(dict.fromkeys(value))  # type: ignore[call-overload]
     raise UsageError(f"op_budget({key}={value!r}): write a list of op names, such as {key}=['MatMul', 'Softmax']")
 

@@ -43,6 +43,7 @@ SQUARE = np.eye(8) * 3
         (np.fft.rfft, (np.ones((3, 16)),), "FFT", round(2.5 * 3 * 16 * 4)),
         (lambda x: np.fft.fft(x, axis=0), (np.ones((4, 3)),), "FFT", 5 * 12 * 2),
         (np.fft.fft2, (np.ones((4, 4)),), "FFT", 5 * 16 * 4),
+        (lambda x: np.fft.fft2(x, axes=(0, 1)), (np.ones((4, 4, 2)),), "FFT", None),
         (lambda a: a + a, (A,), "Add", 24),
         (lambda a: a.sum(axis=0), (A,), "ReduceSum", 24),
         (lambda a: a > 0, (A,), "Greater", None),
