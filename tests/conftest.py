@@ -50,6 +50,7 @@ if HAS_TORCH:
             "torch._inductor.codecache",
         ):
             importlib.import_module(module)
+        sys.modules["torch._dynamo"].list_backends()  # imports those that come with it
 
 
 SHARED = Path(__file__).parents[2] / "shared" / "profiles"
