@@ -191,16 +191,22 @@ class OpProfile:
         """
         if name not in self.op_names and name not in self.raw_names and (match := has_dtypes(name)):
             return self._of_dtype(name, match["op"], match["dtypes"], aliases, known)
+        return self._stats(name, *self._events(name, aliases, known))
+
+    def _events(
+        self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
+    ) -> tuple[NDArray[np.bool_], bool]:
+        """Return which events *name* means, and whether each of them counts, not only what counts as an op."""
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)
         # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
         if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
-            return self._stats(name, _events_of(self._by_op, name.__eq__))
+            return _events_of(self._by_op, name.__eq__), False
         if name in self.raw_names:
-            return self._stats(name, _events_of(self._by_raw, name.__eq__), every_event=True)
+            return _events_of(self._by_raw, name.__eq__), True
         if not names.is_known(name, aliases) and name not in known and not self.knows(name):
             raise errors.unknown(name, {*names.canonical_ops(), *self.op_names, *self.raw_names, *known})
-        return self._stats(name, np.zeros(len(self.columns), bool))
+        return np.zeros(len(self.columns), bool), False
 
     def top(self, k: int) -> tuple[OpStats, ...]:
         """Return the *k* most expensive ops by device time in their fastest step."""
@@ -237,43 +243,36 @@ class OpProfile:
         self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> OpStats:
         """Return the numbers of the calls of *op* that have some dtypes: ``float64``, ``float32->*``."""
-        weights = self.columns.counted
-        if op == "*":
-            # To get memory is no work on it.
-            works = [names.meaning(raw).kind is not names.Kind.ALLOCATION for raw in self._by_raw[0]]
-            chosen = np.array(works, bool)[self._by_raw[1]]
+        if op == "*":  # to get memory is no work on it
+            chosen = _events_of(self._by_raw, lambda raw: names.meaning(raw).kind is not names.Kind.ALLOCATION)
+            every_event = False
         else:
-            self.stats(op, aliases, known)  # says what is wrong with the name
-            is_glob = any(character in op for character in "*?[")
-            chosen = _events_of(self._by_op, lambda each: fnmatchcase(each, op) if is_glob else each == op)
-            if not chosen.any():
-                chosen = _events_of(self._by_raw, lambda each: fnmatchcase(each, op) if is_glob else each == op)
-                weights = self.columns.events
+            chosen, every_event = self._events(op, aliases, known)
         reads, arrow, writes = (part.strip() for part in dtypes.partition("->"))
         for each in filter(None, (reads, writes)):
             if not any(fnmatchcase(dtype, _spelled(each)) for dtype in NAMES):
                 raise errors.unknown(each, NAMES, "dtype")
-        chosen &= weights > 0
-        asked = set(np.unique(self.columns.key[chosen]).tolist())
+        chosen &= (self.columns.events if every_event else self.columns.counted) > 0
+        asked = np.unique(self.columns.key[chosen]).tolist()
         if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].dtypes is None}):
             frameworks = " + ".join(framework for framework, _ in self.environment.frameworks)
             raise UsageError(
                 f"{name!r} cannot be counted: {frameworks} does not tell the dtypes of {', '.join(unknown[:5])}"
                 f"{' and others' if len(unknown) > 5 else ''}. Name the ops that matter"
             )
-        matches = np.array([_is_of(self.keys[key], reads, arrow, writes) for key in range(len(self.keys))], bool)
-        mask = chosen & matches[self.columns.key]
-        return replace(self._stats(name, mask, weights is self.columns.events), device_ns=None)
+        matching = [key for key in asked if _is_of(self.keys[key], reads, arrow, writes)]
+        mask = chosen & np.isin(self.columns.key, matching)
+        return replace(self._stats(name, mask, every_event), device_ns=None)
 
-    def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> OpStats:
+    def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> tuple[NDArray[np.bool_], bool]:
         def matches(name: str) -> bool:
             return fnmatchcase(name, pattern)
 
         if any(map(matches, (*names.canonical_ops(), *aliases.values()))):
-            return self._stats(pattern, _events_of(self._by_op, matches))
+            return _events_of(self._by_op, matches), False
         if not any(map(matches, (*names.raw_names(), *aliases, *known, *self.raw_names))):
             raise UsageError(f"{pattern!r} matches no op: none of the vocabulary, and none that ran")
-        return self._stats(pattern, _events_of(self._by_raw, matches), every_event=True)
+        return _events_of(self._by_raw, matches), True
 
     def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False, partly: bool = False) -> OpStats:
         """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""

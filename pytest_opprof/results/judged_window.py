@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
-from ..verdict.compare import DOES_MORE, Diff
+from ..verdict.compare import Diff
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import DOES_MORE, Verdict
 from .window_result import WindowNumbers, WindowResult
 
 DEPENDS = "so that depends on what ran before"

@@ -11,7 +11,7 @@ from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .findings import Finding
 from .tolerances import Tolerances, is_vague
-from .verdicts import Times, TimingVerdict, Verdict
+from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
 
 
@@ -177,14 +177,8 @@ class Diff:
         return f"{what}: {row.times}"
 
 
-DOES_MORE = (Verdict.NEW, Verdict.MORE, Verdict.WIDER, Verdict.OTHER_LAYOUT, Verdict.MORE_WORK)
-"""What is known without measuring times, and fails a test."""
 _WORST_FIRST = (
-    Verdict.NEW,
-    Verdict.MORE,
-    Verdict.WIDER,
-    Verdict.OTHER_LAYOUT,
-    Verdict.MORE_WORK,
+    *DOES_MORE,
     Verdict.SLOWER,
     Verdict.NOISY,
     Verdict.GONE,

@@ -31,14 +31,7 @@ class Verdict(Enum):
     @property
     def is_regression(self) -> bool:
         """Whether it fails a test."""
-        return self in (
-            Verdict.SLOWER,
-            Verdict.MORE,
-            Verdict.NEW,
-            Verdict.WIDER,
-            Verdict.OTHER_LAYOUT,
-            Verdict.MORE_WORK,
-        )
+        return self is Verdict.SLOWER or self in DOES_MORE
 
     @property
     def is_improvement(self) -> bool:
@@ -56,6 +49,10 @@ class Verdict(Enum):
     def is_change(self) -> bool:
         """Whether something became of it, for worse or better."""
         return self.is_regression or self.is_improvement
+
+
+DOES_MORE = (Verdict.NEW, Verdict.MORE, Verdict.WIDER, Verdict.OTHER_LAYOUT, Verdict.MORE_WORK)
+"""What is known without measuring times, and fails a test; the worst first."""
 
 
 @dataclass(frozen=True, slots=True)

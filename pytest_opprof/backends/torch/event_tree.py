@@ -32,6 +32,9 @@ class _Raw(NamedTuple):
     """Whether what is inside is a part of it."""
     looked_at: tuple[bool, bool, bool]
     """By the place where an event is, whether it matters what it works on. To look takes 2 us."""
+    makes: bool
+    """Whether it makes a tensor, maybe of another dtype than the one it is given."""
+    needs_attributes: bool
 
 
 class TreeReader:
@@ -99,7 +102,7 @@ class TreeReader:
                     known = raws[raw] = self._raw(raw, what)
             index, children = parent, event.children
             if known is not None and known.looked_at[place]:
-                name, nbytes, flops = self._work(event, raw, children, known.kind)
+                name, nbytes, flops = self._work(event, raw, children, known)
                 index = log.add(name, event.duration_time_ns, parent, interval, nbytes)
                 if flops is not None:
                     log.computed(index, flops)
@@ -115,9 +118,11 @@ class TreeReader:
         name, kind = self.log.name(raw, kind=told), told or meaning(stable(raw)).kind
         is_move = kind is Kind.MOVE or raw in COPIES
         counts = kind not in _NEVER_COUNT or raw in COPIES
-        return _Raw(name, told, kind in _WORKERS, (counts, is_move, is_move or raw in HAVE_FLOPS))
+        looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
+        makes = raw.endswith("_like") or raw.startswith("aten::new_")
+        return _Raw(name, told, kind in _WORKERS, looked_at, makes, raw in NEEDS_ATTRIBUTES)
 
-    def _work(self, event: Any, raw: str, children: Sequence[Any], kind: Kind | None) -> tuple[int, int, int | None]:
+    def _work(self, event: Any, raw: str, children: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
         """Return the name of an event with what it works on, its bytes and its FLOPs."""
         for child in children:
             if child.name == raw:  # autocast casts, and calls the op once more: that one does the work
@@ -135,25 +140,25 @@ class TreeReader:
                 if 3 < len(sizes) < 6:
                     key.append(tuple(value.strides))
             elif type(value) is list:
-                has_tensors = has_tensors or bool(value)
-                key.append(tuple([(each.dtype, *each.sizes) for each in value if type(each) is tensor]))
+                tensors = tuple([(each.dtype, *each.sizes) for each in value if type(each) is tensor])
+                has_tensors = has_tensors or bool(tensors)
+                key.append(tensors)
             else:
                 key.append(None)
-        if raw in NEEDS_ATTRIBUTES:
-            key.append(str(self._attributes(event)))
+        attributes: Sequence[object] = ()
+        made: Tensor | None = None
+        if known.needs_attributes:
+            attributes = self._attributes(event)
+            key.append(str(attributes))
+        reads = has_tensors and not known.makes
+        if not reads:
+            made = self._made(event)
+            key.append(made)
         case = tuple(key)
-        is_like = raw.endswith("_like") or raw.startswith("aten::new_")
-        if is_like or not has_tensors:
-            case = (*case, self._made(event))
         found = self._works.get(case)
         if found is None:
-            arguments = [self._argument(value) for value in inputs]
-            if is_like or not any(arguments):
-                # It may make a tensor of another dtype than the one it is given.
-                arguments = [self._made(event)]
-            attributes = self._attributes(event) if raw in NEEDS_ATTRIBUTES else ()
-            done = work(raw, arguments, attributes)
-            name = self.log.name(raw, done.dtypes, kind=kind, signature=done.signature)
+            done = work(raw, [self._argument(value) for value in inputs] if reads else [made], attributes)
+            name = self.log.name(raw, done.dtypes, kind=known.kind, signature=done.signature)
             found = self._works[case] = name, ABSENT if done.nbytes is None else done.nbytes, done.flops
         return found
 
