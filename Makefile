@@ -17,6 +17,15 @@ demo: $(VENV)/installed
 test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
 	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 $(if $(filter no,$(SLOW)),-m "not slow") $(ARGS)
 
+# make test-jax, test-onnxruntime, test-mindspore: the tests of a framework that the others do without, in a venv of its own.
+test-%: .venv-%/installed
+	.venv-$*/bin/$(RUN) -m pytest -n auto --maxprocesses=4 -m $* $(ARGS) tests/backends tests/readers
+
+.venv-%/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/$(PIP) install --editable ".[test,test-$*]"
+	@touch $@
+
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -34,6 +34,13 @@ from pytest_opprof.verdict.stored_rule import Rule
 pytest_plugins = ["pytester"]
 hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("opprof")
+FRAMEWORKS = {
+    "torch": "torch is not installed (pip install torch==2.13.0)",
+    "jax": "jax is not installed (make test-jax)",
+    "onnxruntime": "onnxruntime is not installed (make test-onnxruntime)",
+    "mindspore": "mindspore is not installed (make test-mindspore)",
+}
+"""By mark: why a test that needs the framework does not run without it."""
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
 _MODULES = "pytest_plugin.session backends.numpy.backend backends.torch.cuda backends.cuda.events"
@@ -82,10 +89,11 @@ def _what_starts_a_process_is_marked(request: pytest.FixtureRequest) -> Iterator
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("torch") and not HAS_TORCH:
-        reason = "torch is not installed (pip install torch==2.13.0)"
-        # Continuous integration has it: there a skip would hide half of the product.
-        (pytest.fail if "OPPROF_REQUIRE_TORCH" in os.environ else pytest.skip)(reason)
+    for framework, reason in FRAMEWORKS.items():
+        if item.get_closest_marker(framework) and importlib.util.find_spec(framework) is None:
+            # Continuous integration has it: there a skip would hide what only it can show.
+            is_required = f"OPPROF_REQUIRE_{framework.upper()}" in os.environ
+            (pytest.fail if is_required else pytest.skip)(reason)
 
 
 @pytest.fixture
