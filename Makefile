@@ -21,6 +21,7 @@ test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
 test-%: .venv-%/installed
 	.venv-$*/bin/$(RUN) -m pytest -n auto --maxprocesses=4 -m $* $(ARGS) tests/backends tests/readers
 
+.PRECIOUS: .venv-%/installed
 .venv-%/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/$(PIP) install --editable ".[test,test-$*]"
