@@ -86,14 +86,17 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
     if by == "type":
         return profile
     if by == "name":
-        named = (OpKey(key.name or key.raw, *key[1:]) for key in keys)
+        named = (key._replace(op=key.name or key.raw) for key in keys)
         return replace(profile, keys=tuple(named), columns=replace(columns, counted=columns.events))
     is_part = columns.counted == 0
     with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
     key = columns.key.copy()
     key[is_part] = len(keys) + number
     by_dtype = by == "dtype"
-    called = [with_dtypes(key.op, key.dtypes) if by_dtype else f"{key.op} {key.signature}".rstrip() for key in keys]
+    called = [
+        with_dtypes(key.op, key.signature.dtypes) if by_dtype else f"{key.op} {key.signature.text}".rstrip()
+        for key in keys
+    ]
     shaped = [key._replace(op=op) for key, op in zip(keys, called)]
     shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
     counted = np.where(is_part, columns.events, columns.counted)

@@ -186,7 +186,7 @@ class EventLog:
         self, raws: Sequence[str], ops: Sequence[str], owner: NDArray[np.int64]
     ) -> tuple[list[OpKey], NDArray[np.int32]]:
         """Return the keys, and that of each event, which counts as the op of its *owner*."""
-        keys = [OpKey(op, raw, None, *name.signature_of()) for raw, op, name in zip(raws, ops, self._names)]
+        keys = [OpKey(op, raw, name.signature_of()) for raw, op, name in zip(raws, ops, self._names)]
         op_names, op_of_name = numbered(ops)
         name = np.array(self._name, np.int32)
         op = op_of_name[name[owner]]

@@ -15,6 +15,7 @@ from .. import errors
 from ..errors import UsageError
 from ..ops import cuda_calls, names
 from ..ops.dtypes import NAMES, dtype, is_dtype
+from ..ops.signature import Signature
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
@@ -226,8 +227,8 @@ class OpProfile:
 
     @cached_property
     def calls_by_dtype(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
-        """By op and by dtypes (`OpKey.dtypes`) the calls in each step, of ops of which the dtypes are known."""
-        groups, group_of_key = numbered([(key.op, key.dtypes) for key in self.keys])
+        """By op and by dtypes (`Signature.dtypes`) the calls in each step, of ops of which the dtypes are known."""
+        groups, group_of_key = numbered([(key.op, key.signature.dtypes) for key in self.keys])
         sums = np.zeros((len(groups), self.steps), np.int64)
         np.add.at(sums, (group_of_key[self.columns.key], self.columns.step), self.columns.counted)
         calls: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -254,13 +255,13 @@ class OpProfile:
                 raise errors.unknown(each, NAMES, "dtype")
         chosen &= (self.columns.events if every_event else self.columns.counted) > 0
         asked = np.unique(self.columns.key[chosen]).tolist()
-        if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].dtypes is None}):
+        if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].signature.dtypes is None}):
             frameworks = " + ".join(framework for framework, _ in self.environment.frameworks)
             raise UsageError(
                 f"{name!r} cannot be counted: {frameworks} does not tell the dtypes of {', '.join(unknown[:5])}"
                 f"{' and others' if len(unknown) > 5 else ''}. Name the ops that matter"
             )
-        matching = [key for key in asked if _is_of(self.keys[key], reads, arrow, writes)]
+        matching = [key for key in asked if _is_of(self.keys[key].signature, reads, arrow, writes)]
         mask = chosen & np.isin(self.columns.key, matching)
         return replace(self._stats(name, mask, every_event), device_ns=None)
 
@@ -327,15 +328,15 @@ def _spelled(dtype_or_glob: str) -> str:
     return dtype_or_glob if any(character in dtype_or_glob for character in "*?") else dtype(dtype_or_glob)
 
 
-def _is_of(key: OpKey, reads: str, arrow: str, writes: str) -> bool:
-    """Tell whether a call of the *key* has such dtypes."""
+def _is_of(signature: Signature, reads: str, arrow: str, writes: str) -> bool:
+    """Tell whether a call of the *signature* has such dtypes."""
 
     def has(dtypes: Sequence[str], wanted: str) -> bool:
         return any(fnmatchcase(each, _spelled(wanted)) for each in dtypes)
 
     if arrow:
-        return has(key.dtypes_in, reads) and has(key.dtypes_out or key.dtypes_in, writes)
-    return has((*key.dtypes_in, *key.dtypes_out), reads)
+        return has(signature.dtypes_in, reads) and has(signature.dtypes_out or signature.dtypes_in, writes)
+    return has((*signature.dtypes_in, *signature.dtypes_out), reads)
 
 
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
