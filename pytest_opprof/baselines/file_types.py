@@ -41,6 +41,9 @@ class VaryingAmount(Struct, frozen=True, forbid_unknown_fields=True):
 KeptAmount = _Amount | _Amounts | VaryingAmount
 
 
+KeptFact = Annotated[int, Meta(ge=0, le=10**18)] | _Amounts | VaryingAmount
+
+
 class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one window of a test did in one round."""
 
@@ -54,6 +57,10 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     ] = {}
     bytes: Annotated[dict[str, KeptAmount], Meta(description="By op: bytes read and written.")] = {}
     flops: Annotated[dict[str, KeptAmount], Meta(description="By op: floating-point operations.")] = {}
+    facts: Annotated[
+        dict[str, KeptFact],
+        Meta(description="Of the window as a whole: grad_nodes, peak_memory, held_memory, allocations."),
+    ] = {}
 
 
 class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):

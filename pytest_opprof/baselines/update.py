@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..measure.plan import Settings
@@ -40,7 +41,7 @@ class Updates:
 
     def _changes_calls(self, where: _Where, window: WindowResult) -> bool:
         base = self._store.entry(*where)
-        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window).calls))
+        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window)))
 
     def lacks_times(self, node_id: str, window: WindowResult) -> bool:
         """Tell whether the baseline of a window needs times that more processes have to give."""
@@ -90,7 +91,7 @@ class Updates:
         """Return the new baseline of a window, None if the old one stays."""
         base, now = self._store.entry(*where), entry_of(window)
         if not times or window.rounds < LEAST_ROUNDS:
-            now = WindowBaseline(now.calls)  # times of so few rounds are never judged
+            now = replace(now, times={})  # times of so few rounds are never judged
         if base is None:
             return now
         if self._settings.update == "new" and where not in self._new:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -68,6 +69,7 @@ def assemble(
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_busy_by_step(parts, len(host_ns)),
+        grad_nodes_by_step=_grad_nodes_by_step(parts, len(host_ns)),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
@@ -145,6 +147,20 @@ def _busy_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: i
             if step < steps:
                 sums[step] += busy_ns[interval]
     return tuple(sums) if known else None
+
+
+def _grad_nodes_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> Mapping[int, int] | None:
+    """Return the sums of those steps of which all intervals are known."""
+    told = [(profile.grad_nodes_by_step, numbers) for profile, numbers in parts]
+    sums, unknown = Counter[int](), set[int]()
+    for known, numbers in ((known, numbers) for known, numbers in told if known is not None):
+        for interval, step in numbers.items():
+            sums[step] += known.get(interval, 0)
+            if interval not in known:
+                unknown.add(step)
+    if all(known is None for known, _ in told):
+        return None
+    return {step: nodes for step, nodes in sums.items() if step < steps and step not in unknown}
 
 
 def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[MemoryUse, ...]:

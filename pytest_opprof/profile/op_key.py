@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from ..ops.signature import UNKNOWN, Signature
+from ..sites.chains import Frame
 
 By = Literal["type", "name", "dtype", "shape"]
 """How ops are told apart: by canonical op, by name, by op and dtypes, or by op, dtypes, formats and shapes."""
+
+
+class CallSite(NamedTuple):
+    """Where the program asked for an op."""
+
+    frames: tuple[Frame, ...]
+    """The lines on the way there, the innermost first; () where it was none of the user's."""
+    is_backward: bool = False
+    """Whether autograd asked for it, for what was computed there."""
 
 
 class OpKey(NamedTuple):
@@ -26,6 +36,7 @@ class OpKey(NamedTuple):
     """What the source calls this one op: a node of a graph."""
     place: str | None = None
     """Core type, stream or computing node."""
+    site: CallSite | None = None
 
 
 def with_dtypes(op: str, dtypes: str | None) -> str:

@@ -36,6 +36,9 @@ class JudgedWindow:
     excused: str = ""
     """Why more calls than in the baseline are no regression."""
 
+    sites_lost: str = ""
+    """Why it is not known which lines asked for ops, where that was to be found out."""
+
     @property
     def name(self) -> str:
         """The name of the window."""
@@ -75,6 +78,13 @@ class JudgedWindow:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
         return [*lost, *([] if self.excused else self.diff.findings())]
+
+    @property
+    def asked(self) -> list[str]:
+        """The ops, or names in a budget, of which the user will ask where they come from."""
+        limits = [each.op for each in self.budget if each.op and not each.is_about_time]
+        rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
+        return list(dict.fromkeys([*limits, *(row.op for row in rows if row.is_op and row.verdict in DOES_MORE)]))
 
     @property
     def remarks(self) -> list[str]:

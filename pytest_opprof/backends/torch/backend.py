@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
@@ -22,6 +24,7 @@ from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
 from .event_tree import TreeReader
 from .marks import check_all, mark
+from .sites import traced
 
 if TYPE_CHECKING:
     from ..cuda.nvml import Look
@@ -45,6 +48,7 @@ class TorchBackend(Backend):
     """
 
     name = "torch"
+    tells_sites = True
     hint = "torch must be imported at the top of the module"
 
     def __init__(self) -> None:
@@ -90,7 +94,19 @@ class TorchBackend(Backend):
             )
 
         on_gpu = _records_gpu()
-        log = EventLog(_environment(), on_mark=mark, knows=_is_known_on_gpu if on_gpu else _is_registered)
+        if options.memory is None:
+            options = replace(options, memory=not on_gpu)
+        knows = _is_known_on_gpu if on_gpu else _is_registered
+        number = getattr(torch.autograd, "_get_sequence_nr", None)
+        numbers: list[int] = []
+        """That of the next node of autograd in this thread, at each mark."""
+
+        def on_mark() -> None:
+            if number is not None:
+                numbers.append(number())
+            mark()
+
+        log = EventLog(_environment(), on_mark=on_mark, knows=knows, chains=options.chains)
         session = _session(options, on_gpu)
         if on_gpu:
             _wait()
@@ -101,7 +117,8 @@ class TorchBackend(Backend):
             if on_gpu:
                 self._spare_the_head()
                 mark()
-            yield log
+            with nullcontext() if options.chains is None else traced(options.chains, log):
+                yield log
             if on_gpu:
                 mark()
                 contexts = _wait()
@@ -112,6 +129,8 @@ class TorchBackend(Backend):
                 session.profiler.use_device = None
             # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
             session.stop()
+        if numbers:
+            log.grad_nodes = {mark: after - before for mark, (before, after) in enumerate(pairwise(numbers), start=1)}
         results = session.profiler.kineto_results if session.profiler else None
         session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
         if on_gpu:
@@ -247,4 +266,4 @@ def _read(results: Any, log: EventLog, options: Options) -> None:
         reader.find_marks_inside_ops(tree)
     check_all(len(reader.marks), log.interval)
     reader.walk(tree)
-    log.knows_flops, log.knows_memory = True, options.memory
+    log.knows_flops, log.knows_memory = True, bool(options.memory)

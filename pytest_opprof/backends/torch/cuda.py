@@ -73,7 +73,7 @@ def read(
         log.environment = Environment(frameworks, models, timing=options.timing)
         before, after = looks
         nvml.tell(log, before, after, used)
-    log.knows_flops, log.knows_memory = True, options.memory
+    log.knows_flops, log.knows_memory = True, bool(options.memory)
 
 
 def check_waited(session: Recorded, end: int) -> None:
@@ -95,6 +95,9 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     session = session.without(host.compiler_calls, [op for _, op in host.compiled])
     if left_out := kernels_before - len(session.activities):
         log.remark(compiler_kernels(left_out))
+    if log.grad_nodes is not None:
+        for _, op in host.compiled:
+            log.grad_nodes.pop(bisect_right(marks, op.start), None)  # tracing makes nodes, too
     calls = _calls(session.calls)
     activities = _waited(session.activities, calls) if blocking else session.activities
     on_device = bool(activities)
