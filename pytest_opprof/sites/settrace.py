@@ -39,7 +39,8 @@ class SettraceTracer(LineTracer):
         module = getattr(tracer, "__module__", kind.__module__)  # instances of types written in C have none
         if tracer is None or module.split(".")[0] == "coverage":
             return None
-        return f"{module}.{getattr(tracer, '__qualname__', kind.__qualname__)} traces this thread, as a debugger does; call sites beside it need Python 3.12 or newer"
+        name = f"{module}.{getattr(tracer, '__qualname__', kind.__qualname__)}"
+        return f"{name} traces this thread, as a debugger does; call sites beside it need Python 3.12 or newer"
 
     def _begin(self, frame: FrameType) -> None:
         self._before, self._until = sys.gettrace(), frame.f_code

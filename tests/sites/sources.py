@@ -14,7 +14,7 @@ def blocks(simple: list[str]) -> st.SearchStrategy[list[str]]:
     def nested(inner: st.SearchStrategy[list[str]]) -> st.SearchStrategy[list[str]]:
         block = inner.map(lambda lines: [f"    {line}" for line in lines])
         return st.one_of(
-            st.lists(inner, min_size=1, max_size=3).map(lambda blocks: sum(blocks, [])),
+            st.lists(inner, min_size=1, max_size=3).map(lambda blocks: [line for block in blocks for line in block]),
             st.tuples(block, block, block).map(
                 lambda b: ["try:", *b[0], "except ValueError:", *b[1], "finally:", *b[2]]
             ),

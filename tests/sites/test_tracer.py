@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +14,8 @@ from .sources import sources
 
 
 @pytest.fixture(scope="module")
-def rewritten() -> Iterator[ModuleType]:
-    yield truth.rewritten(cases)
+def rewritten() -> ModuleType:
+    return truth.rewritten(cases)
 
 
 NOT_TRACED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 lines: list[int] = []
@@ -21,7 +21,7 @@ class On:
     def __enter__(self) -> None:
         lines.append(self.line)
 
-    def __exit__(self, *error: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         lines.pop()
 
 
@@ -30,48 +30,34 @@ def _on(line: int, expression: Callable[[], Any]) -> Any:
         return expression()
 
 
+_EXPRESSIONS = ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript
+
+
 class _Rewritten(ast.NodeTransformer):
-    """Wraps expressions and assignments inside of functions; not around a yield or await, where others run."""
+    """Wraps expressions and assignments inside of functions; not around a yield, where others run."""
 
     depth = 0
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.decorator_list = [self.visit(each) for each in node.decorator_list]
-        self.depth += 1
-        node.body = [self.visit(each) for each in node.body]
-        self.depth -= 1
-        return node
-
-    def _expression(self, node: Any) -> Any:
-        # CPython has a method call on the line of the method's name, all else where the expression begins.
-        is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        line = node.func.end_lineno if is_method else node.lineno
-        is_left_out = not self.depth or _waits(node)
-        node = self.generic_visit(node)
-        if is_left_out:
-            return node
-        wrapped: Any = ast.parse(f"__on__({line}, lambda: 0)", mode="eval").body
-        wrapped.args[1].body = node
-        return ast.copy_location(wrapped, node)
-
-    def _statement(self, node: Any) -> Any:
-        is_left_out = not self.depth or _waits(node)
-        node = self.generic_visit(node)
-        if is_left_out:
-            return node
-        block: Any = ast.parse(f"with __On__({node.lineno}): 0").body[0]
-        block.body = [node]
-        return ast.copy_location(block, node)
-
-    visit_Call = visit_BinOp = visit_UnaryOp = visit_Compare = _expression
-    visit_Assign = visit_AugAssign = _statement
-
-    def visit_Subscript(self, node: ast.Subscript) -> Any:
-        return self._expression(node) if isinstance(node.ctx, ast.Load) else self.generic_visit(node)
-
-
-def _waits(node: ast.AST) -> bool:
-    return any(isinstance(each, ast.Yield | ast.YieldFrom | ast.Await) for each in ast.walk(node))
+    def visit(self, node: ast.AST) -> Any:
+        is_function = isinstance(node, ast.FunctionDef)
+        is_left_out = not self.depth or any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node))
+        self.depth += is_function
+        inside: Any = self.generic_visit(node)
+        self.depth -= is_function
+        if is_left_out or isinstance(getattr(node, "ctx", None), ast.Store):
+            return inside
+        if isinstance(inside, _EXPRESSIONS):
+            # CPython has a method call on the line of the method's name, all else where the expression begins.
+            is_method = isinstance(inside, ast.Call) and isinstance(inside.func, ast.Attribute)
+            line = inside.func.end_lineno if is_method else inside.lineno
+            wrapped: Any = ast.parse(f"__on__({line}, lambda: 0)", mode="eval").body
+            wrapped.args[1].body = inside
+            return ast.copy_location(wrapped, inside)
+        if isinstance(inside, ast.Assign | ast.AugAssign):
+            block: Any = ast.parse(f"with __On__({inside.lineno}): 0").body[0]
+            block.body = [inside]
+            return ast.copy_location(block, inside)
+        return inside
 
 
 def rewritten(module: ModuleType) -> ModuleType:
