@@ -50,6 +50,6 @@ def site_calls(
     found = []
     for (site, dtypes), calls in profile.sites(name, aliases, known).items():
         seen = shown.site(site.frames if site else ())
-        lines = tuple(SourceLine(*line) for line in seen.lines)
-        found.append(SiteCalls(calls, lines, seen.via, dtypes, site is not None and site.is_backward))
+        lines = [SourceLine(*line[:4]) for line in (seen, *seen.callers) if line.file]
+        found.append(SiteCalls(calls, tuple(lines), seen.via, dtypes, site is not None and site.is_backward))
     return tuple(found)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...profile.event_log import EventLog
 from ...sites.chains import Chains
+from ...sites.line_tracer import MOST_MARKS
 from ...sites.tracer import Tracer
 
 SITE = "opprof::site "
@@ -48,7 +49,11 @@ def traced(chains: Chains, log: EventLog) -> Iterator[None]:
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark("which lines asked for ops is known for the beginning only: too many lines ran")
+            log.remark(
+                f"which lines asked for ops is known for the first {MOST_MARKS:,} lines that ran, not after them"
+            )
+        if tracer.replaced:
+            log.remark("which lines asked for ops may be wrong: something else traced lines (sys.settrace)")
 
 
 class _Node(NamedTuple):
