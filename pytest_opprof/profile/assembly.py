@@ -69,6 +69,7 @@ def assemble(
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_busy_by_step(parts, len(host_ns)),
+        fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
         grad_nodes_by_step=_grad_nodes_by_step(parts, len(host_ns)),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
@@ -126,6 +127,11 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         columns=columns,
         on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
+        fact_sites=tuple(
+            (fact, int(numbers[interval]), site)
+            for fact, interval, site in profile.fact_sites
+            if 0 <= numbers[interval] < number_of_steps
+        ),
     )
 
 

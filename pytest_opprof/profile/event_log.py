@@ -85,6 +85,7 @@ class EventLog:
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
         self._sites: dict[int, int] = {}
+        self._fact_sites: list[tuple[str, int, int, bool]] = []
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
         self._remarks: list[tuple[int, str]] = []
@@ -157,6 +158,10 @@ class EventLog:
         """
         self._sites[event] = -1 - node if is_backward else node
 
+    def fact_at(self, fact: str, interval: int, node: int, is_backward: bool) -> None:
+        """Say where one of ``grad_nodes`` or ``allocations`` comes from, as for `asked_at`."""
+        self._fact_sites.append((fact, interval, node, is_backward))
+
     def compiling(self, event: int, ns: int) -> None:
         """Say that *ns* of *event* went into compiling, which is work of the host, and of no op."""
         self._compiling.append((event, ns))
@@ -194,6 +199,11 @@ class EventLog:
             knows=self.knows,
             busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
             grad_nodes_by_step=self.grad_nodes,
+            fact_sites=tuple(
+                (fact, interval, CallSite(self.chains.frames(node), is_backward))
+                for fact, interval, node, is_backward in self._fact_sites
+                if self.chains is not None
+            ),
             remarks=tuple(self._remarks),
             disturbed=tuple(self.disturbed),
             unseen=tuple(self.unseen),

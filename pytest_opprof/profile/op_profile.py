@@ -112,6 +112,8 @@ class OpProfile:
     """How long devices were busy in each step, where ops that overlap count once; None where not known."""
     grad_nodes_by_step: Mapping[int, int] | None = None
     """How many ops autograd recorded for a backward pass, in the steps of which that is known."""
+    fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
+    """Where each of ``grad_nodes`` and ``allocations`` comes from, with its step; empty where nobody wanted to know."""
     on_device: Kernels | None = None
     """What `kernels` counts."""
     wait_ns: tuple[int, ...] = ()
@@ -234,8 +236,13 @@ class OpProfile:
     ) -> Mapping[tuple[CallSite | None, str], int]:
         """Return the calls of *name* (as for `stats`) in its worst step, by where they were asked for and by dtypes.
 
-        They are in the order of the program. The site is None where nothing told it.
+        They are in the order of the program. *name* may be ``grad_nodes`` or ``allocations``, too. The site is None
+        where nothing told it.
         """
+        if name in ("grad_nodes", "allocations"):
+            steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
+            worst = max(steps, key=steps.__getitem__, default=0)
+            return Counter((site, "") for fact, step, site in self.fact_sites if (fact, step) == (name, worst))
         match = None if name in self.op_names or name in self.raw_names else has_dtypes(name)
         if match:
             mask, every_event = self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known)

@@ -32,6 +32,7 @@ from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, OpSites, WindowNumbers
 from ..sites.shown import Shown
 from ..verdict.compare import compare_counts_first, excuse, unseen
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
@@ -168,7 +169,7 @@ class Judging:
 
     def _sites(self, profile: OpProfile, plan: TestPlan) -> OpSites:
         """Return which lines asked for each op, and for what a budget limits."""
-        names = [*(stats.op for stats in profile.ops), *plan.budget.ops]
+        names = [*(stats.op for stats in profile.ops), *plan.budget.ops, GRAD_NODES, ALLOCATIONS]
         aliases = self._settings.aliases
         # The limits were checked before: each name means something, but the dtypes of some ops may not be known.
         return {name: found for name in names if (found := site_calls(profile, name, self._shown, aliases, names))}

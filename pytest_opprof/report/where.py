@@ -10,6 +10,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
 from ..units import plural
 from ..verdict.compare import Row
+from ..verdict.facts import FACTS
 
 _LINES = 5
 """So many lines are shown, unless all are."""
@@ -31,7 +32,7 @@ class _Place(NamedTuple):
 def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     """Return the lines that asked for each op that fails a *window*; *more* says how to see those left out."""
     if window.asked and window.sites_lost:
-        return ["", f"which lines ask for {', '.join(window.asked)} is not known: {window.sites_lost}"]
+        return ["", f"which lines ask for {', '.join(map(_called, window.asked))} is not known: {window.sites_lost}"]
     rows = {row.op: row for row in (window.diff.rows if window.diff else ())}
     asked = {op: sites for op in window.asked if (sites := window.numbers.sites.get(op))}
     if len(asked) > _SINGLE_OPS and not every_line:
@@ -49,16 +50,19 @@ def _of_all(asked: Mapping[str, Sequence[SiteCalls]], more: str) -> Iterator[str
     yield "where they come from:"
     for place, ops in found[:_LINES]:
         yield f"  {place}"
-        yield f"      {', '.join(f'{op} {calls}' for op, calls in ops.items())}"
+        yield f"      {', '.join(f'{_called(op)} {calls}' for op, calls in ops.items())}"
     if len(found) > _LINES:
         yield f"... and {plural(len(found) - _LINES, 'more line')} ({more})"
 
 
 def _of_op(op: str, sites: Sequence[SiteCalls], row: Row | None, every_line: bool, more: str) -> Iterator[str]:
     calls = sum(site.calls for site in sites)
-    base = f", {row.base_calls or 'none'} in the baseline" if row and row.base_calls != row.now_calls else ""
-    again = f"; {row.now_calls} when it failed" if row and row.now_calls and row.now_calls.most != calls else ""
-    yield f"where {op} comes from ({plural(calls, 'call')}{base}{again}):"
+    if op in FACTS:
+        yield f"where {_called(op)} come from ({calls}):"
+    else:
+        base = f", {row.base_calls or 'none'} in the baseline" if row and row.base_calls != row.now_calls else ""
+        again = f"; {row.now_calls} when it failed" if row and row.now_calls and row.now_calls.most != calls else ""
+        yield f"where {op} comes from ({plural(calls, 'call')}{base}{again}):"
     grown = set(_by_place(_grown(sites, row)))
     by_place = _by_place(sites)
     number = {place: sum(site.calls for site in here) for place, here in by_place.items()}
@@ -74,6 +78,10 @@ def _of_op(op: str, sites: Sequence[SiteCalls], row: Row | None, every_line: boo
         yield f"{number[place]:6}  {place}" + (f"  ({'; '.join(notes)})" if notes else "")
     if len(shown) < len(found):
         yield f"... and {plural(len(found) - len(shown), 'more line')} ({more})"
+
+
+def _called(op: str) -> str:
+    return FACTS[op].text if op in FACTS else op
 
 
 def _by_place(sites: Sequence[SiteCalls]) -> dict[_Place, list[SiteCalls]]:

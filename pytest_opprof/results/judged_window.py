@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
+from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.compare import Diff
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
@@ -81,10 +83,12 @@ class JudgedWindow:
 
     @property
     def asked(self) -> list[str]:
-        """The ops, or names in a budget, of which the user will ask where they come from."""
-        limits = [each.op for each in self.budget if each.op and not each.is_about_time]
+        """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
+        limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
-        return list(dict.fromkeys([*limits, *(row.op for row in rows if row.is_op and row.verdict in DOES_MORE)]))
+        asked = [*limits, *(row.op for row in rows if row.verdict in DOES_MORE)]
+        asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY) else name for name in asked]
+        return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
 
     @property
     def remarks(self) -> list[str]:

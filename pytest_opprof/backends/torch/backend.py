@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -140,7 +140,7 @@ class TorchBackend(Backend):
             return
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
-        _read(results, log, options)
+        _read(results, log, options, numbers)
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast on the CPU."""
@@ -258,9 +258,11 @@ def _look() -> dict[int, Look]:
     return nvml.look(cuda_driver.opened())
 
 
-def _read(results: Any, log: EventLog, options: Options) -> None:
+def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int]) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = TreeReader(log, options, results.events if results else tuple)
+    if numbers:
+        reader.grad_numbers = numbers[0], numbers[-1]
     reader.find_marks(tree)
     if log.range_marks and len(reader.marks) != log.interval:
         reader.find_marks_inside_ops(tree)

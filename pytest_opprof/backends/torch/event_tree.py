@@ -51,6 +51,8 @@ class TreeReader:
         self._tensor = _TensorMetadata
         self._works: dict[tuple[object, ...], tuple[int, int, int | None]] = {}
         self.options = options
+        self.grad_numbers = 0, 0
+        """That of autograd's first node in the recording, and the one after its last."""
         self.marks: list[int] = []
         self.cuts_ops = False
         """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
@@ -92,10 +94,12 @@ class TreeReader:
                 interval = bisect_right(self.marks, event.start_time_ns)
             if with_memory and event.tag == self._allocation:
                 log.allocated(event.extra_fields.alloc_size, interval)
+                if sites is not None and event.extra_fields.alloc_size > 0:
+                    sites.allocated(interval)
                 continue
             raw = event.name
             if sites is not None:
-                sites.comes_to(raw, event)
+                sites.comes_to(raw, event, interval)
             known = raws.get(raw)
             if known is None:
                 what = self._role(event)
@@ -118,6 +122,9 @@ class TreeReader:
                 sites.asked(index)
             if children:
                 stack.extend([(child, index, interval, place) for child in reversed(children)])
+
+        if sites is not None:
+            sites.end(*self.grad_numbers)
 
     def _raw(self, raw: str, what: Role) -> _Raw:
         told = KINDS.get(what)

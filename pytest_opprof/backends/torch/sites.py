@@ -76,8 +76,10 @@ class Sites:
         self._nodes: list[_Node] = []
         self._forward: dict[int, tuple[int, bool]] = {}
         """By sequence number: the line of the last op that has it made the node that will have it."""
+        self._interval: dict[int, int] = {}
+        """By sequence number: the interval of that op."""
 
-    def comes_to(self, raw: str, event: Any) -> None:
+    def comes_to(self, raw: str, event: Any, interval: int) -> None:
         """Say that *event* is next, which is called *raw*."""
         if raw.startswith(SITE):
             self._now = int(raw[len(SITE) :])
@@ -91,11 +93,21 @@ class Sites:
             site, is_backward = self._forward.get(number, self._here)
             self._nodes.append(_Node(event.end_time_ns, site, is_backward or number in self._forward, self._now))
         elif number >= 0:
-            self._forward[number] = self._here
+            self._forward[number], self._interval[number] = self._here, interval
 
     def asked(self, index: int) -> None:
         """Say that the event is in the log, at *index*."""
         self._log.asked_at(index, *self._here)
+
+    def end(self, first: int, after_last: int) -> None:
+        """Say that this was all, and which numbers the nodes have that were made."""
+        for number in range(first, after_last):
+            if number in self._forward:
+                self._log.fact_at("grad_nodes", self._interval[number], *self._forward[number])
+
+    def allocated(self, interval: int) -> None:
+        """Say that memory is allocated now."""
+        self._log.fact_at("allocations", interval, *self._here)
 
     @property
     def _here(self) -> tuple[int, bool]:
