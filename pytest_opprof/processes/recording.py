@@ -12,7 +12,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.load import Watch
 from ..measure.plan import Settings
-from ..profile.calls import in_all
+from ..profile.calls import facts_in_all, in_all
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
 from ..results.run_result import TestRecord
@@ -187,13 +187,8 @@ class _Window:
         """Keep, and return, what differs between processes of the calls of each op, and of their work."""
         calls = in_all([entry.calls for entry in self._seen])
         vary = self.result.vary | {op: Varies.of(each) for op, each in calls.items() if each.some_vary}
-        facts = {name: [entry.facts.get(name) for entry in self._seen] for name in self.result.facts}
-        seen = {name: [each for each in every if each] for name, every in facts.items()}
-        facts_vary = {
-            name: (min(each.least for each in every), max(each.most for each in every))
-            for name, every in seen.items()
-            if len({each.most for each in every}) > 1
-        }
+        facts = facts_in_all([entry.facts for entry in self._seen])
+        facts_vary = {name: (each.least, each.most) for name, each in facts.items() if each.varies}
         self.test.windows[self._index] = replace(self.result, vary=vary, facts_vary=facts_vary)
         if vary:
             self.lost = "its calls vary from run to run"

@@ -29,7 +29,7 @@ from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
-from ..results.window_result import BODY, OpSites, WindowNumbers
+from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.shown import Shown
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES
@@ -167,7 +167,7 @@ class Judging:
         missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
         return replace(report, no_baseline=missing)
 
-    def _sites(self, profile: OpProfile, plan: TestPlan) -> OpSites:
+    def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return which lines asked for each op, and for what a budget limits."""
         names = [*(stats.op for stats in profile.ops), *plan.budget.ops, GRAD_NODES, ALLOCATIONS]
         aliases = self._settings.aliases
@@ -328,7 +328,7 @@ def _is_alike(window: JudgedWindow, again: OpProfile) -> bool:
     }
 
 
-def _with_sites(window: JudgedWindow, sites: Mapping[str, OpSites], why: str = "") -> JudgedWindow:
+def _with_sites(window: JudgedWindow, sites: Mapping[str, SitesByOp], why: str = "") -> JudgedWindow:
     """Return the report of a window with the *sites* by window; *why* there may be none."""
     found = sites.get(window.name)
     if not found:
