@@ -214,9 +214,9 @@ class Judging:
 
         *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
         """
-        if self._apart or not any(map(_lacks_sites, windows)):
+        if self._apart or not any(window.asked for window in windows):
             return windows
-        if again is not None:
+        if again is not None and any(map(_lacks_sites, windows)):
             plan, others = plan_of(item), _profiles(again())
             # A later round may do less than one before it: then a process looks where nothing ran before.
             alike = {window.name for window in windows if (now := others.get(window.name)) and _is_alike(window, now)}
@@ -227,7 +227,11 @@ class Judging:
             sites = dict(looks[0].sites) if looks else {}
             why = why or (looks[0].why if looks else "")
             windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
-        return windows
+        return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
+
+    def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
+        kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
+        return replace(window, base_sites_lost=kept) if isinstance(kept, str) else replace(window, base_sites=kept)
 
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
