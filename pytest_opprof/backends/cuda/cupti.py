@@ -138,6 +138,7 @@ class Cupti:
         self._untaken = False
         dropped = self._dropped()
         if dropped or self._overflowed:
+            self._filled.clear()
             raise BackendError(
                 f"CUPTI dropped {dropped or 'some'} records: more than fit into"
                 f" {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB, or into this machine's memory. Measure less in one window:"

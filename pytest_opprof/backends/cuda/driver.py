@@ -165,19 +165,22 @@ class _Waiter:
     def _run(self) -> None:
         while True:
             self._actions.get()()
-            self.idle.append(self)
 
     def start(self, action: Callable[[], None]) -> Future[None]:
         """Let it run *action*; return what tells when that is done."""
         done = Future[None]()
 
         def run() -> None:
+            failed: BaseException | None = None
             try:
                 action()
             except BaseException as error:
-                done.set_exception(error)
-            else:
+                failed = error
+            self.idle.append(self)  # before it is told: who is told may want the thread at once
+            if failed is None:
                 done.set_result(None)
+            else:
+                done.set_exception(failed)
 
         self._actions.put(run)
         return done
