@@ -20,7 +20,6 @@ from ...machine.nsight import NSYS
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
-from .owner import torch_records
 
 if TYPE_CHECKING:
     from .activity import Calls, Work
@@ -185,6 +184,24 @@ _BACKEND = CudaBackend()
 def backend() -> CudaBackend:
     """Return the backend (the entry point calls this). There is one, as there is one CUPTI."""
     return _BACKEND
+
+
+def torch_records() -> bool:
+    """Tell whether torch is imported, and its profiler records GPUs here: CUPTI serves one profiler a process.
+
+    It does in a build for CUDA with CUPTI that finds a GPU, from PyTorch 2.10 on: earlier ones do not say how many
+    bytes a copy has.
+    """
+    torch: Any = sys.modules.get("torch")
+    if getattr(getattr(torch, "version", None), "cuda", None) is None:
+        return False
+    if not hasattr(getattr(getattr(torch, "autograd", None), "_KinetoEvent", None), "metadata_json"):
+        return False
+    from . import driver as cuda_driver
+
+    if driver := cuda_driver.opened():
+        driver.remember_devices()
+    return bool(torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities())
 
 
 def _occupied() -> str | None:

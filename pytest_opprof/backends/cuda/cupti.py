@@ -208,7 +208,6 @@ class Cupti:
         """Disable what is enabled, and flush; in another thread, so that a deadlock in CUPTI ends with an error."""
 
         def end() -> None:
-            self._stuck = True
             try:
                 while self._enabled:
                     self._library.cuptiActivityDisable(self._enabled.pop())
@@ -216,6 +215,7 @@ class Cupti:
             finally:
                 self._stuck = False
 
+        self._stuck = True
         within(PATIENCE_S, end, "CUPTI does not return from the end of a window; libcupti 13.0 Update 1 may help")
 
     def _dropped(self) -> int:

@@ -186,7 +186,7 @@ def _is_known_on_gpu(name: str) -> bool:
 
 
 def _records_gpu() -> bool:
-    from ..cuda.owner import torch_records
+    from ..cuda.backend import torch_records
 
     return torch_records()
 
