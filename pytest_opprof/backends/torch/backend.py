@@ -292,7 +292,7 @@ def _look() -> dict[int, Look]:
     return nvml.look(cuda_driver.opened())
 
 
-def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int]) -> None:
+def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int] = ()) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = TreeReader(log, options, results.events if results else tuple)
     if numbers:
