@@ -30,6 +30,7 @@ from ..report import failure
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
+from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES
@@ -231,7 +232,14 @@ class Judging:
 
     def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
         kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
-        return replace(window, base_sites_lost=kept) if isinstance(kept, str) else replace(window, base_sites=kept)
+        if isinstance(kept, str):
+            return replace(window, base_sites_lost=kept)
+        known = {**base.calls, **base.facts}
+        for op in window.asked:
+            if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
+                why = f"the lines that are kept are of other calls of {op}; pytest --opprof-update records them again"
+                return replace(window, base_sites_lost=why)
+        return replace(window, base_sites=kept)
 
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
