@@ -29,7 +29,7 @@ COMPARISONS: Mapping[str, str] = {
     "GE": "GreaterOrEqual",
 }
 """The canonical op of a compare, by its direction."""
-CAST, COPY = "convert", "copy"
+CAST, SORT = "convert", "sort"
 _IN_REGIONS = frozenset(["parameter", "constant", "convert", "bitcast", "tuple", "get-tuple-element"])
 _NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
 

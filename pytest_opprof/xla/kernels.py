@@ -17,6 +17,7 @@ from .hlo_module import Array, Frame, HloModule, Instruction
 
 MOST_OPS = 100_000
 """Ops of one kernel. Only a loop can have more; each takes 0.1 KB each time the kernel runs."""
+_LOOP = "while"
 
 
 class Op(NamedTuple):
@@ -33,15 +34,20 @@ class Op(NamedTuple):
     frames: tuple[Frame, ...]
     """Where it comes from, the innermost line first; empty for what XLA added."""
 
+    @property
+    def is_number_cast(self) -> bool:
+        """Whether it casts one number, as ``x + 1`` does with the 1: in a kernel of others that is a part of them."""
+        return self.raw == hlo_ops.CAST and self.signature.is_scalar
+
 
 class Kernel(NamedTuple):
     """What XLA runs as one."""
 
     name: str
-    """Without numbers: ``add_multiply_fusion``, ``wrapped_convert``, ``dot``."""
+    """Without numbers: ``add_multiply_fusion``, ``wrapped_convert``, ``dot``; ``while`` for a small loop."""
     ops: tuple[Op, ...]
     alone: int | None
-    """The index of the op that has all of the time, the others being views; None where several share it."""
+    """The index of the op that has all of the time, the others being its parts; None where several share it."""
     signature: Signature
     nbytes: int | None
     frames: tuple[Frame, ...]
@@ -69,7 +75,7 @@ def kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None:
     guesses: set[str] = set()
     ops = tuple(_limited(_ops(module, instruction, siblings, guesses), module))
     inputs, outputs = _inputs(instruction, siblings), instruction.outputs
-    plain = hlo_ops.plain_name(name) if opcode in ("fusion", "call") else opcode
+    plain = _LOOP if opcode == "call" else hlo_ops.plain_name(name) if opcode == "fusion" else opcode
     frames = module.frames(instruction)
     return Kernel(
         plain, ops, _alone(ops), _signature(inputs, outputs), _bytes(inputs + outputs), frames, tuple(sorted(guesses))
@@ -180,5 +186,10 @@ def _flops(instruction: Instruction, inputs: tuple[Array, ...]) -> int | None:
 def _alone(ops: tuple[Op, ...]) -> int | None:
     if len(ops) == 1:
         return 0
-    working = [index for index, op in enumerate(ops) if names.meaning(op.raw).kind is not names.Kind.VIEW]
+    working = [index for index, op in enumerate(ops) if not _is_part(op)]
     return working[0] if len(working) == 1 else None
+
+
+def _is_part(op: Op) -> bool:
+    """Tell whether an op is a part of those beside it."""
+    return op.is_number_cast or names.meaning(op.raw).kind is names.Kind.VIEW

@@ -9,14 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ...errors import BackendError
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
-from .fence import Fence
-from .programs import Programs
+from .fence import FUNCTION, Fence
+from .programs import Programs, is_started
 
 _INSTALL = "jax is not installed: pip install jax"
 _ON_CPU = "cpu"
@@ -24,14 +23,17 @@ _ON_GPU = frozenset(["gpu", "cuda", "rocm"])
 
 
 class JaxBackend(Backend):
-    """Collects the kernels that XLA runs on the CPU, the ops in them, and what it compiles; of all threads."""
+    """Collects the kernels that XLA runs on the CPU, the ops in them, and what it compiles; of all threads.
+
+    It starts no client of JAX's: that would take memory of a GPU. A test may be the first to use JAX.
+    """
 
     name = "jax"
-    hint = "JAX must have made an array or run something before the test: import what does at the top of the module"
+    hint = "JAX runs on the CPU here (JAX_PLATFORMS=cpu); on a GPU the cuda backend records it"
 
     def __init__(self) -> None:
         self._fence: Fence | None = None
-        self._programs = Programs(None)
+        self._programs = Programs()
         self._recording = False
 
     def unavailable(self) -> str | None:
@@ -41,9 +43,8 @@ class JaxBackend(Backend):
         return None if find_spec("jax") else _INSTALL
 
     def in_use(self) -> bool:
-        """Tell whether JAX has made arrays in this process, and not on a GPU: importing it starts nothing."""
-        bridge: Any = sys.modules.get("jax._src.xla_bridge")
-        return bridge is not None and bridge.backends_are_initialized() and _platform() not in _ON_GPU
+        """Tell whether something imported JAX, which does not run on a GPU."""
+        return "jax._src.xla_bridge" in sys.modules and not (is_started() and _platform() in _ON_GPU)
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -55,46 +56,56 @@ class JaxBackend(Backend):
         import jax
         import jaxlib
 
-        from . import session
-        from .events import COMPILE, KERNEL, PROGRAM, fill
+        from .events import COMPILE, KERNEL, PROGRAM, Compiled, fill
         from .recording import MARK, Recording
+        from .session import Session, others_refused
 
         if self._recording:
             raise BackendError("the jax backend is recording already; it cannot be nested")
-        if (platform := _platform()) != _ON_CPU:
-            where = "; the cuda backend records it" if platform in _ON_GPU else ""
-            raise BackendError(f"JAX runs on {platform} here, and the jax backend sees its CPU only{where}")
-        fence = self._ready()
 
         def mark() -> None:
             if log.interval in log.range_marks:  # a step begins and ends after `settle`
-                fence.wait()
+                self.settle()
             with jax.profiler.TraceAnnotation(MARK):
                 pass
 
+        def made(ns: int, function: str) -> None:
+            if function != FUNCTION:
+                compiled.append(Compiled(log.interval, ns, function))
+
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
         log = EventLog(Environment(versions), mark, lambda name: name in (COMPILE, KERNEL, PROGRAM))
-        compiled: list[tuple[int, int]] = []
-        fence.wait()
-        with self._programs.held(lambda ns: compiled.append((log.interval, ns))), session.others_refused():
-            live = session.Session()
+        compiled: list[Compiled] = []
+        self.settle()
+        with self._programs.held(made), others_refused():
+            session = Session()
             self._recording = True
             try:
                 yield log
-                fence.wait()
-                fence.wait()
+                self.settle()
+                self.settle()
             finally:
                 # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
                 self._recording = False
-                data = live.stop()
-            recording = Recording.of(data)
-            recording.check(log.interval, fence)
-            fill(log, recording, self._programs, compiled)
+                data = session.stop()
+            if self._fence:
+                recording = Recording.of(data)
+                recording.check(log.interval, self._fence)
+                fill(log, recording, self._programs, compiled)
 
     def settle(self) -> None:
-        """Wait until all is done that this thread called."""
-        if self._fence:
-            self._fence.wait()
+        """Wait until all is done that this thread called. Raises BackendError where JAX does not run on the CPU."""
+        if not is_started():
+            return
+        import jax
+
+        devices = jax.local_devices()
+        if (platform := _platform()) != _ON_CPU:
+            where = "; the cuda backend records it" if platform in _ON_GPU else ""
+            raise BackendError(f"JAX runs on {platform} here, and the jax backend sees its CPU only{where}")
+        if self._fence is None or self._fence.devices != devices:
+            self._fence = Fence(devices)
+        self._fence.wait()
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast: two programs of one kernel each."""
@@ -107,24 +118,6 @@ class JaxBackend(Backend):
             _profiler,
             first_use="import jax; jax.numpy.zeros(1)",
         )
-
-    def _ready(self) -> Fence:
-        """Return the fence of the devices that JAX has now. Raises BackendError where compiling is not seen."""
-        import jax
-
-        devices = jax.local_devices()
-        client = devices[0].client
-        if self._fence is None or self._programs.client is not client:
-            self._programs = Programs(client)
-            seen: list[int] = []
-            with self._programs.held(seen.append):
-                self._fence = Fence(devices)
-            if len(seen) < self._fence.calls:
-                from .recording import KNOWN
-
-                self._fence = None
-                raise BackendError(f"jax {jax.__version__} does not tell what it compiles as {KNOWN} do")
-        return self._fence
 
 
 _BACKEND = JaxBackend()

@@ -1,8 +1,8 @@
 """From kernels that ran to the events of a log.
 
-A kernel that is one op (with views, at most) is an event of that op. Any other is an event under its own name, which
-has the time, and the ops in it are events inside that have none. Besides, each kernel is one `KERNEL`, each call of a
-program one `PROGRAM`, both without a time.
+A kernel that is one op (and views) is an event of that op. Any other is an event under its own name, which
+has the time and reads and writes memory, and the ops in it are events inside that have and do not. Besides, each kernel
+is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
 """
 
 from __future__ import annotations
@@ -16,16 +16,27 @@ import numpy as np
 
 from ...errors import BackendError
 from ...ops.names import Kind
+from ...ops.signature import Signature
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ...xla.hlo_module import HloModule
+from ...xla.hlo_ops import SORT
 from ...xla.kernels import Kernel, Op, TooManyOpsError, kernel
 from .fence import MODULE
 from .programs import Program, Programs
 from .recording import Execution, Ran, Recording
 
 COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
-_SORT = "sort"
+_NOTHING = Signature((), (), (), ())
+
+
+class Compiled(NamedTuple):
+    """A program that was made."""
+
+    interval: int
+    ns: int
+    function: str
+    """``jit(f)``."""
 
 
 class _Rows(NamedTuple):
@@ -41,19 +52,21 @@ class _Rows(NamedTuple):
     """Row and FLOPs."""
 
 
-def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[tuple[int, int]]) -> None:
-    """Add the events of a checked *recording* to *log*, and what was *compiled*: interval and ns.
+def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[Compiled]) -> None:
+    """Add the events of a checked *recording* to *log*, and what was *compiled*.
 
     Raises BackendError for a program that is not known any more, and for one whose ops cannot be counted.
     """
     log.knows_flops = True
+    called, compiles = _marker(log, PROGRAM), log.name(COMPILE, kind=Kind.WRAPPER, signature=_NOTHING)
     for call in recording.calls:
         if not recording.is_in_fence(call):
-            log.add(log.name(PROGRAM, op=PROGRAM), ABSENT, interval=bisect_right(recording.marks, call.start))
-    for interval, ns in compiled:
+            log.add(called, ABSENT, -1, bisect_right(recording.marks, call.start), nbytes=0)
+    for interval, ns, function in compiled:
         # It counts by its name, and is no op of the program: which test is the first to use a function depends on the
         # tests before it.
-        log.add(log.name(COMPILE, kind=Kind.WRAPPER), ns, interval=interval)
+        log.add(compiles, ns, interval=interval)
+        log.remark(f"JAX compiled {function}", interval)
     ran = [each for each in recording.ran if each.execution.program.name != MODULE]
     names: defaultdict[Program, set[str]] = defaultdict(set)
     for each in ran:
@@ -79,14 +92,15 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
 def _rows(log: EventLog, found: Kernel | None) -> _Rows | None:
     if found is None:
         return None
-    names, parents = [log.name(KERNEL, op=KERNEL)], [-1]
+    names, parents = [_marker(log, KERNEL)], [-1]
     ops = list(found.ops)
     if found.alone is None:
         names.append(log.name(found.name, op=found.name, signature=found.signature))
     else:
         names.append(_name(log, ops.pop(found.alone)))
     parents.append(-1)
-    names += [_name(log, op) for op in ops]
+    # A cast of a number counts by its name only.
+    names += [_name(log, op, Kind.WRAPPER if op.is_number_cast else None) for op in ops]
     parents += [1] * len(ops)
     in_order = ops if found.alone is None else [found.ops[found.alone], *ops]
     first = len(names) - len(in_order)
@@ -94,8 +108,12 @@ def _rows(log: EventLog, found: Kernel | None) -> _Rows | None:
     return _Rows(names, parents, 1, ABSENT if found.nbytes is None else found.nbytes, flops)
 
 
-def _name(log: EventLog, op: Op) -> int:
-    return log.name(op.raw, op=op.op, signature=op.signature)
+def _marker(log: EventLog, name: str) -> int:
+    return log.name(name, op=name, signature=_NOTHING)
+
+
+def _name(log: EventLog, op: Op, kind: Kind | None = None) -> int:
+    return log.name(op.raw, op=op.op, kind=kind, signature=op.signature)
 
 
 def _append(
@@ -115,7 +133,7 @@ def _append(
         own = [ABSENT] * count
         own[found.timed] = each.ns
         duration += own
-        size = [ABSENT] * count
+        size = [0] * count
         size[found.timed] = found.nbytes
         nbytes += size
         interval += [bisect_right(marks, each.start)] * count
@@ -134,7 +152,7 @@ def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran
     others: list[Ran] = []
     for each in ran:
         instruction, _ = modules[each.execution.program].by_name[each.name]
-        (sorts[each.execution, each.name] if instruction.opcode == _SORT else others).append(each)
+        (sorts[each.execution, each.name] if instruction.opcode == SORT else others).append(each)
     if not sorts:
         return others
     times = Counter((each.execution, each.name) for each in others)

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import BackendError
+from .programs import compiling
 
-MODULE = "jit_opprof_fence"
-"""The name of its programs."""
+MODULE, FUNCTION = "jit_opprof_fence", "jit(opprof_fence)"
+"""The name of its programs, in profiles and where JAX tells what it compiles."""
+KNOWN = "jax 0.7.2 to 0.10.2"
+"""The versions that all of this backend was tried with."""
 ANNOTATION = "opprof::fence"
 """The event around each."""
 
@@ -23,6 +26,7 @@ class Fence:
     """A program on each device, and one over all of them if there are several. Compiled once."""
 
     def __init__(self, devices: Sequence[Any]) -> None:
+        """Compile. Raises BackendError where JAX does not tell that it compiled."""
         import jax
         import numpy as np
         from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
@@ -34,11 +38,15 @@ class Fence:
         if len(devices) > 1:
             places.insert(0, NamedSharding(Mesh(np.array(devices), ("all",)), PartitionSpec("all")))
         self._programs = []
-        with jax.disable_jit(False), jax.transfer_guard("allow"):
+        made: list[str] = []
+        with compiling(lambda ns, function: made.append(function)), jax.disable_jit(False), jax.transfer_guard("allow"):
             for place in places:
                 x = jax.device_put(np.zeros(len(devices), np.float32), place)
                 # Compiled ahead, so that nothing that the user sets (a mesh, guards, checks) changes the call.
                 self._programs.append((jax.jit(opprof_fence).lower(x).compile(), x))
+        if made != [FUNCTION] * len(places):
+            raise BackendError(f"jax {jax.__version__} does not tell what it compiles as {KNOWN} do, but {made}")
+        self.devices = devices
         self.calls = len(places)
         """How many programs it calls."""
         self.executions = len(devices) * (1 + (len(devices) > 1))

@@ -26,6 +26,8 @@ _COMPILES = "backend_compile"
 """How the name of the function begins that makes an executable, unless it is loaded from a file."""
 _NEWEST = 8
 """How many executables are looked at when one was made: other threads may have made some at the same time."""
+Made = Callable[[int, str], None]
+"""Is told how many ns it took to make an executable, and of what: ``jit(f)``."""
 
 
 class Program(NamedTuple):
@@ -38,27 +40,23 @@ class Program(NamedTuple):
 class Programs:
     """The programs of a client. Those that were looked up once are known as long as the process runs."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
+    def __init__(self) -> None:
         self._compiled: dict[int, HloModule] = {}
         self._held: list[Any] = []
 
     @contextmanager
-    def held(self, made: Callable[[int], None]) -> Iterator[None]:
-        """Hold all executables until the context ends; call *made*, with the ns it took, for each that is made."""
-        import jax
+    def held(self, made: Made) -> Iterator[None]:
+        """Hold all executables until the context ends; call *made* for each that is made."""
 
-        def listen(event: str, duration_secs: float, **about: object) -> None:
-            if event == _COMPILED:
-                self._held[:0] = self.client.live_executables()[:_NEWEST]  # the newest is the first
-                made(round(duration_secs * 1e9))
+        def hold(ns: int, function: str) -> None:
+            self._held[:0] = _client().live_executables()[:_NEWEST]  # the newest is the first
+            made(ns, function)
 
-        self._held = self.client.live_executables()
-        jax.monitoring.register_event_duration_secs_listener(listen)
+        self._held = _client().live_executables() if is_started() else []
         try:
-            yield
+            with compiling(hold):
+                yield
         finally:
-            _unregister(listen)
             self._held = []
 
     def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, HloModule]:
@@ -106,6 +104,37 @@ class Programs:
         return {name: list(modules.values()) for name, modules in found.items()}
 
 
+@contextmanager
+def compiling(made: Made) -> Iterator[None]:
+    """Call *made* for each executable that is made until the context ends."""
+    import jax
+
+    def listen(event: str, duration_secs: float, **about: object) -> None:
+        if event == _COMPILED:
+            made(round(duration_secs * 1e9), str(about.get("fun_name", "a program")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield
+    finally:
+        unregister = getattr(jax.monitoring, "unregister_event_duration_listener", None)
+        if unregister is None:  # jax 0.7
+            unregister = sys.modules["jax._src.monitoring"]._unregister_event_duration_listener_by_callback
+        unregister(listen)
+
+
+def is_started() -> bool:
+    """Tell whether JAX has a client: importing it starts none, and to ask for its devices would."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(bridge.backends_are_initialized())
+
+
+def _client() -> Any:
+    import jax
+
+    return jax.local_devices()[0].client
+
+
 def _modules(executable: Any) -> list[HloModule]:
     return [HloModule(each.as_serialized_hlo_module_proto()) for each in executable.hlo_modules()]
 
@@ -123,12 +152,3 @@ def _contents(module: HloModule, names: Collection[str]) -> list[object]:
         each = kernel(module, name, names)
         found.append(each and each._replace(frames=(), ops=tuple(op._replace(frames=()) for op in each.ops)))
     return found
-
-
-def _unregister(listener: Callable[..., None]) -> None:
-    import jax
-
-    unregister = getattr(jax.monitoring, "unregister_event_duration_listener", None)
-    if unregister is None:  # jax 0.7
-        unregister = sys.modules["jax._src.monitoring"]._unregister_event_duration_listener_by_callback
-    unregister(listener)

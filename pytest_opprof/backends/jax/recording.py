@@ -20,21 +20,19 @@ from typing import NamedTuple
 from ...errors import BackendError
 from ...protobuf import Broken
 from ...xla.xspace import Event, planes
-from .fence import ANNOTATION, MODULE, Fence
+from .fence import ANNOTATION, KNOWN, MODULE, Fence
 from .programs import Program
 
 MARK = "opprof::mark"
-KNOWN = "jax 0.7.2 to 0.10.2"
-"""The versions with which all of this was seen."""
 _HOST = "/host:CPU"
 _STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "num_addressable_devices", "_p", "_c")
 _END = "end: "
 _WORTH = re.compile(rf"[\w.\-]+|{_END}.*|opprof::.*|.*::Execute.*")
 """Names of events that may be of use; of the others there are ten for each call."""
-_ON_ONE = re.compile(r"\w+::ExecuteHelperOnSingleDevice")
-_ON_SEVERAL = re.compile(r"\w+::Execute \(.*\)")
-_CALL = re.compile(r"\w+::Execute")
-_OF_CALL = re.compile(r"\w+::ExecuteHelper")
+_ON_ONE = re.compile(r"\w+Executable::ExecuteHelperOnSingleDevice")
+_ON_SEVERAL = re.compile(r"\w+Executable::Execute \(.*\)")
+_CALL = re.compile(r"\w+Executable::Execute")
+_OF_CALL = re.compile(r"\w+Executable::ExecuteHelper")
 _DONE = re.compile(r"ThunkExecutor::Execute \(.*\)")
 
 
@@ -136,8 +134,9 @@ class Recording:
         asked, done = bisect_left(self.asked, end), bisect_left(self.done, end)
         if asked > done:
             raise BackendError(
-                f"{asked - done} of {asked} programs that were called did not end in the window: another thread called"
-                " them and did not wait (jax.block_until_ready there), or the call raised an error"
+                f"{asked - done} of {asked - (waits - 1) * fence.executions} programs that were called did not end in"
+                " the window: another thread called them and did not wait (jax.block_until_ready there), or the call"
+                " raised an error"
             )
         if asked < done:
             raise BackendError(

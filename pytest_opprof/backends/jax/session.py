@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from ...errors import BackendError
-from .recording import KNOWN
+from .fence import KNOWN
 
 _HOST_EVENTS = 2
 """The level at which XLA records its kernels."""
@@ -60,6 +60,7 @@ def others_refused() -> Iterator[None]:
     import jax
 
     def refuse(*arguments: object, **options: object) -> NoReturn:
+        __tracebackhide__ = True
         raise BackendError(_OURS)
 
     modules = [jax.profiler, sys.modules["jax._src.profiler"]]
