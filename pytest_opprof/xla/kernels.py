@@ -36,7 +36,7 @@ class Op(NamedTuple):
 
     @property
     def is_number_cast(self) -> bool:
-        """Whether it casts one number, as ``x + 1`` does with the 1: in a kernel of others that is a part of them."""
+        """Whether it casts one number, as ``x + 1`` does with the 1: beside other ops that is a part of them."""
         return self.raw == hlo_ops.CAST and self.signature.is_scalar
 
 

@@ -75,7 +75,8 @@ def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iter
     rows: dict[tuple[Program, str], _Rows | None] = {}
     for program, module in modules.items():
         for name in names[program]:
-            rows[program, name] = _rows(log, _kernel(log, module, name, names[program]))
+            found = _kernel(log, module, name, names[program])
+            rows[program, name] = found and _rows(log, found, is_all=len(names[program]) == 1)
     _append(log, _calls(ran, modules), rows, recording.marks)
 
 
@@ -89,18 +90,16 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
     return found
 
 
-def _rows(log: EventLog, found: Kernel | None) -> _Rows | None:
-    if found is None:
-        return None
+def _rows(log: EventLog, found: Kernel, is_all: bool) -> _Rows:
+    """Return the rows of a kernel, which *is_all* that its program ran, or not."""
     names, parents = [_marker(log, KERNEL)], [-1]
     ops = list(found.ops)
     if found.alone is None:
         names.append(log.name(found.name, op=found.name, signature=found.signature))
     else:
-        names.append(_name(log, ops.pop(found.alone)))
+        names.append(_name(log, ops.pop(found.alone), is_part=not is_all))
     parents.append(-1)
-    # A cast of a number counts by its name only.
-    names += [_name(log, op, Kind.WRAPPER if op.is_number_cast else None) for op in ops]
+    names += [_name(log, op, is_part=True) for op in ops]
     parents += [1] * len(ops)
     in_order = ops if found.alone is None else [found.ops[found.alone], *ops]
     first = len(names) - len(in_order)
@@ -112,7 +111,9 @@ def _marker(log: EventLog, name: str) -> int:
     return log.name(name, op=name, signature=_NOTHING)
 
 
-def _name(log: EventLog, op: Op, kind: Kind | None = None) -> int:
+def _name(log: EventLog, op: Op, is_part: bool) -> int:
+    """Return the name of an op, which *is_part* of more: there a cast of a number counts by its raw name only."""
+    kind = Kind.WRAPPER if is_part and op.is_number_cast else None
     return log.name(op.raw, op=op.op, kind=kind, signature=op.signature)
 
 

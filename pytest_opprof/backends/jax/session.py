@@ -26,7 +26,7 @@ class Session:
     """The profiler, recording."""
 
     def __init__(self) -> None:
-        """Start. Raises BackendError if another session runs, or if this version of JAX has none in memory."""
+        """Start. Raises BackendError if this version of JAX has no session in memory."""
         import jax
 
         options: Any = jax.profiler.ProfileOptions()
@@ -41,17 +41,20 @@ class Session:
             raise BackendError(
                 f"jax {jax.__version__} has another profiler than {KNOWN}, which are known ({error})"
             ) from None
+
+    def stop(self) -> bytes:
+        """Stop, and return what was recorded: an XSpace. Raises BackendError if another session ran all the time."""
+        import jax
+
+        try:
+            return bytes(self._session.stop())
         except jax.errors.JaxRuntimeError as error:
             if "ALREADY_EXISTS" not in str(error):
                 raise
             raise BackendError(
-                "a session of JAX's profiler is already running in this process, which has one at a time. Stop it"
-                " before this test (jax.profiler.stop_trace), or leave the test out of opprof"
+                "a session of JAX's profiler was running before, and a process has one at a time. Stop it before this"
+                " test (jax.profiler.stop_trace), or leave the test out of opprof"
             ) from None
-
-    def stop(self) -> bytes:
-        """Stop, and return what was recorded: an XSpace."""
-        return bytes(self._session.stop())
 
 
 @contextmanager
