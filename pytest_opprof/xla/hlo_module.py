@@ -4,8 +4,8 @@ Fields of ``hlo.proto`` and ``xla_data.proto`` of openxla/xla. Module: name 1, c
 entry_computation_id 6, stack_frame_index 17. Computation: name 1, instructions 2, id 5. Instruction: name 1, opcode 2,
 shape 3, metadata 7, convolution_dimension_numbers 16, custom_call_target 28, dot_dimension_numbers 30, id 35,
 operand_ids 36, called_computation_ids 38 (of a loop the body, then the condition), backend_config 43,
-comparison_direction 63. Shape: element_type 2, dimensions 3, tuple_shapes 4. OpMetadata: op_name 2, source_file 3,
-source_line 4, stack_frame_id 15.
+comparison_direction 63, frontend_attributes 68. Shape: element_type 2, dimensions 3, tuple_shapes 4. OpMetadata:
+op_name 2, source_file 3, source_line 4, stack_frame_id 15.
 Seen: jax 0.7.0 to 0.10.2, CPU.
 """
 
@@ -28,8 +28,10 @@ _DTYPES = dict(
 """As HLO's text spells them, by number."""
 _NO_ARRAYS = frozenset(["invalid", "tuple", "opaque", "token", "buffer"])
 _TRIPS = re.compile(rb'"known_trip_count":\{"n":"(\d{1,18})"')
+_SMALL = b"xla_cpu_small_call\x12\x04true"
+"""An entry of frontend_attributes."""
 _MOST_CONFIG = 1 << 16
-"""Bytes of a backend_config that are looked at."""
+"""Bytes of attributes that are looked at."""
 _MOST_FRAMES = 1000
 _Row = TypeVar("_Row")
 
@@ -75,6 +77,8 @@ class Instruction(NamedTuple):
     """The dimension of a convolution's kernel that has the output's features."""
     trips: int | None
     """How often the body of a loop runs, where XLA knows it."""
+    is_kernel: bool
+    """Whether a call is compiled into one kernel: a small loop."""
 
 
 class HloModule:
@@ -180,6 +184,7 @@ class HloModule:
             tuple(number for each in contracted if each.number == 1 for number in numbers(data, each)),
             self._numbers(own[16]).get(4, 0) if 16 in own else 0,
             self._trips(own.get(43)) if opcode == "while" else None,
+            opcode == "call" and self._is_small(own.get(68)),
         )
 
     def _arrays(self, shape: Field | None) -> tuple[Array, ...]:
@@ -195,6 +200,11 @@ class HloModule:
             elif each.number == 4:
                 elements += self._arrays(each)
         return tuple(elements) if dtype in _NO_ARRAYS else (Array(dtype, tuple(dimensions)),)
+
+    def _is_small(self, attributes: Field | None) -> bool:
+        if attributes is None or attributes.wire != BYTES:
+            return False
+        return _SMALL in bytes(self._data[attributes.start : min(attributes.end, attributes.start + _MOST_CONFIG)])
 
     def _trips(self, config: Field | None) -> int | None:
         if config is None or config.wire != BYTES:

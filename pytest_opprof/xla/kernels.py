@@ -7,8 +7,10 @@ fusion, and in a loop that XLA compiled into one kernel, has no events: it is fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from math import prod
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from ..ops import dtypes, names
 from ..ops.signature import Signature
@@ -18,6 +20,9 @@ from .hlo_module import Array, Frame, HloModule, Instruction
 MOST_OPS = 100_000
 """Ops of one kernel. Only a loop can have more; each takes 0.1 KB each time the kernel runs."""
 _LOOP = "while"
+_CALL = "a call"
+"""A guess: one of a kind that is not known yet."""
+_seen: WeakKeyDictionary[HloModule, dict[str, Kernel | None]] = WeakKeyDictionary()
 
 
 class Op(NamedTuple):
@@ -65,14 +70,27 @@ def kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None:
     *ran* are the names of all that ran in the program. Raises KeyError where the program has no such instruction, and
     TooManyOpsError.
     """
+    seen = _seen.setdefault(module, {})
+    if name not in seen:
+        found = _kernel(module, name, ran)
+        if found and _CALL in found.guesses:
+            return found  # it depends on what ran
+        seen[name] = found
+    return seen[name]
+
+
+def _kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None:
     instruction, computation = module.by_name[name]
     siblings = module.computations[computation]
     opcode = instruction.opcode
-    if opcode == "call" and not any(each in ran for each in _names(module, instruction.called)):
-        pass  # a small loop, compiled into one kernel
+    guesses: set[str] = set()
+    if opcode == "call":
+        if not instruction.is_kernel:
+            if any(each in ran for each in _names(module, instruction.called)):
+                return None
+            guesses.add(_CALL)
     elif opcode != "fusion" and not hlo_ops.is_op(opcode):
         return None
-    guesses: set[str] = set()
     ops = tuple(_limited(_ops(module, instruction, siblings, guesses), module))
     inputs, outputs = _inputs(instruction, siblings), instruction.outputs
     plain = _LOOP if opcode == "call" else hlo_ops.plain_name(name) if opcode == "fusion" else opcode
@@ -165,11 +183,16 @@ def _signature(inputs: Iterable[Array], outputs: Iterable[Array]) -> Signature:
 def _bytes(arrays: Iterable[Array]) -> int | None:
     total = 0
     for array in arrays:
-        size = dtypes.item_bytes(dtypes.dtype(array.dtype))
+        size = _item_bytes(array.dtype)
         if size is None:
             return None
         total += size * prod(array.shape)
     return total
+
+
+@cache
+def _item_bytes(dtype: str) -> int | None:
+    return dtypes.item_bytes(dtypes.dtype(dtype))
 
 
 def _flops(instruction: Instruction, inputs: tuple[Array, ...]) -> int | None:

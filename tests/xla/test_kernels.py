@@ -34,9 +34,6 @@ def test_a_loop_in_one_kernel_has_its_ops_as_often_as_it_runs(version: str) -> N
     (loop,) = (each for each in of_entry(module).values() if each.name == "while")
     assert Counter(op.raw for op in loop.ops)["dot"] == 3
     assert (loop.alone, loop.guesses) == (None, ())
-    (name,) = (each.name for each, _ in module.by_name.values() if each.opcode == "call")
-    inner = {each.name for each, _ in module.by_name.values()}
-    assert kernel(module, name, inner) is None, "what it calls has events of its own"
 
 
 def module(*computations: bytes) -> HloModule:
@@ -122,27 +119,42 @@ def test_an_op_and_views_are_that_op_and_two_ops_are_a_fusion() -> None:
     assert (second.name, second.alone, [op.raw for op in second.ops][-2:]) == ("f", None, ["add", "tanh"])
 
 
-def test_what_is_not_known_to_run_once_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def called(*instructions: bytes) -> Kernel | None:
-        call = made(3, "c", "call", 1, calls=(2,))
-        body = computation(4, made(40, "p", "parameter"), made(41, "n", "negate", 40))
-        return kernel(
-            module(computation(1, made(1, "a", "parameter"), call), computation(2, *instructions), body), "c", {"c"}
-        )
+SMALL = field(68, field(1, field(1, "xla_cpu_small_call") + field(2, "true")))
+SIX_TIMES = field(43, '{"known_trip_count":{"n":"6"}}')
 
-    known = field(43, '{"known_trip_count":{"n":"6"}}')
-    found = called(made(20, "w", "while", 1, calls=(4, 4), more=known))
+
+def of_call(*instructions: bytes, attributes: bytes = SMALL, ran: str = "") -> Kernel | None:
+    """Return the kernel of a call of these instructions, which may run a body with the one op ``n``."""
+    call = made(3, "c", "call", 1, calls=(2,), more=attributes)
+    body = computation(4, made(40, "p", "parameter"), made(41, "n", "negate", 40))
+    of_entry = computation(1, made(1, "a", "parameter"), call)
+    return kernel(module(of_entry, computation(2, *instructions), body), "c", {"c", ran})
+
+
+def test_a_small_loop_runs_its_body_as_often_as_xla_knows_and_else_once() -> None:
+    found = of_call(made(20, "w", "while", 1, calls=(4, 4), more=SIX_TIMES))
     assert found is not None
     assert ([op.raw for op in found.ops], found.guesses) == (["negate"] * 6, ())
-    found = called(made(20, "w", "while", 1, calls=(4, 4)), made(21, "i", "conditional", 1, calls=(4, 4)))
+    found = of_call(made(20, "w", "while", 1, calls=(4, 4)), made(21, "i", "conditional", 1, calls=(4, 4)))
     assert found is not None
     assert ([op.raw for op in found.ops], found.guesses) == (
         ["negate"] * 3,
         ("each branch of a condition", "the body of a loop"),
     )
+
+
+def test_a_small_loop_is_no_longer_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "MOST_OPS", 5)
     with pytest.raises(kernels.TooManyOpsError, match="a loop of jit_f runs more than 5 ops in one kernel"):
-        called(made(20, "w", "while", 1, calls=(4, 4), more=known))
+        of_call(made(20, "w", "while", 1, calls=(4, 4), more=SIX_TIMES))
+
+
+def test_any_other_call_has_events_inside_and_one_that_has_none_is_a_guess() -> None:
+    fused = made(20, "f", "fusion", 1, calls=(4,))
+    assert of_call(fused, attributes=b"", ran="n") is None
+    found = of_call(fused, attributes=b"", ran="other")
+    assert found is not None
+    assert ([op.raw for op in found.ops], found.guesses) == (["negate"], ("a call",))
 
 
 def test_a_convolution_multiplies_each_output_with_the_kernel_of_its_feature() -> None:

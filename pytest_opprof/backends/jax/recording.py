@@ -27,7 +27,7 @@ MARK = "opprof::mark"
 _HOST = "/host:CPU"
 _STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "num_addressable_devices", "_p", "_c")
 _END = "end: "
-_WORTH = re.compile(rf"[\w.\-]+|{_END}.*|opprof::.*|.*::Execute.*")
+_WORTH = re.compile(rf"[\w.\-]+|{_END}.*|opprof::.*|\w+::Execute(?:Helper\w*)?(?: \(.*\))?")
 """Names of events that may be of use; of the others there are ten for each call."""
 _ON_ONE = re.compile(r"\w+Executable::ExecuteHelperOnSingleDevice")
 _ON_SEVERAL = re.compile(r"\w+Executable::Execute \(.*\)")
