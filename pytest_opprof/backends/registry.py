@@ -20,6 +20,7 @@ _BUILTIN = {
         "numpy": "numpy.backend",
         "torch": "torch.backend",
         "cuda": "cuda.backend",
+        "jax": "jax.backend",
         "fake": "fake",
     }.items()
 }
