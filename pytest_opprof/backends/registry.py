@@ -20,6 +20,7 @@ _BUILTIN = {
         "numpy": "numpy.backend",
         "torch": "torch.backend",
         "cuda": "cuda.backend",
+        "onnxruntime": "onnxruntime.backend",
         "fake": "fake",
     }.items()
 }
