@@ -196,6 +196,26 @@ def random() -> bytes:
     )
 
 
+def upper(beside: bool = False) -> bytes:
+    """Return a custom op of onnxruntime_extensions, and an op on floats *beside* it."""
+    from onnx import helper as h
+
+    nodes = [
+        h.make_node("StringUpper", ["x"], ["u"], "upper", domain="ai.onnx.contrib"),
+        h.make_node("Identity", ["u"], ["y"], "same"),
+    ]
+    if beside:
+        nodes.append(h.make_node("Sin", ["W"], ["s"], "sine"))
+    return model(
+        nodes,
+        {"W": weights(64)} if beside else {},
+        shape=["N"],
+        dtype="STRING",
+        outputs=["y", "s"] if beside else ["y"],
+        domains=["ai.onnx.contrib"],
+    )
+
+
 MODELS = {
     "mlp": mlp,
     "half": half,

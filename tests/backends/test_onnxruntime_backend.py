@@ -17,7 +17,8 @@ import pytest
 
 from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.onnxruntime.backend import OnnxRuntimeBackend, backend
-from pytest_opprof.backends.onnxruntime.runs import OPTIONS_OF, folder
+from pytest_opprof.backends.onnxruntime.files import folder
+from pytest_opprof.backends.onnxruntime.runs import OPTIONS_OF
 from pytest_opprof.cli import main
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.recorder import Recorder
@@ -62,7 +63,17 @@ def raw_calls(profile: OpProfile) -> Counter[str]:
     return Counter(calls(told_apart(profile, "name")))
 
 
+EXPORTED = Path(__file__).parents[1] / "data" / "onnxruntime-cpu" / "exported.onnx"
+"""A model that PyTorch exported."""
+
+
+def content_of(name: str) -> bytes:
+    return EXPORTED.read_bytes() if name == "exported" else MODELS[name]()
+
+
 def batch_of(name: str) -> Any:
+    if name == "exported":
+        return models.weights(2, 5, 16)
     return PICTURES if name == "convolutions" else BATCH
 
 
@@ -92,9 +103,9 @@ def saved(ort: Any, content: bytes, level: str, path: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, "exported"])
 def test_counts_are_those_of_the_graph_that_was_saved(ort: Any, tmp_path: Path, name: str, level: str) -> None:
-    content = MODELS[name]()
+    content = content_of(name)
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     session = ort.InferenceSession(content, options, providers=CPU)
@@ -428,6 +439,39 @@ def test_weights_that_sessions_share_are_those_of_the_copy(ort: Any) -> None:
     assert calls(measure(lambda: session.run(None, {"x": BATCH}))) == {"MatMul": 2, "Softmax": 1}
 
 
+def custom_ops(ort: Any, content: bytes | Path) -> Any:
+    library = pytest.importorskip("onnxruntime_extensions").get_library_path()
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(library)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(content, options, providers=CPU)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    return session
+
+
+def test_custom_ops_are_known_to_the_copy(ort: Any) -> None:
+    session = custom_ops(ort, models.upper())
+    profile = measure(lambda: session.run(None, {"x": np.array(["a", "b"])}))
+    assert calls(profile) == {"StringUpper": 1, "Identity": 1}
+    given = session._sess_options_initial
+    assert (given.enable_profiling, given.graph_optimization_level) == (
+        False,
+        ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    )
+
+
+def test_custom_ops_of_a_model_with_weights_in_other_files_are_an_error(ort: Any, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load_from_string(models.upper(beside=True))
+    onnx.save(model, str(tmp_path / "m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=0)
+    session = custom_ops(ort, tmp_path / "m.onnx")
+    with pytest.raises(
+        BackendError, match=r"m\.onnx cannot be copied: .*StringUpper.* is not a registered function/op"
+    ):
+        measure(lambda: session.run(None, {"x": np.array(["a", "b"])}))
+
+
 def test_a_session_that_keeps_no_model_is_an_error(ort: Any) -> None:
     session = ort.InferenceSession(models.mlp(), providers=CPU)
     session._model_bytes = None
@@ -481,6 +525,17 @@ def test_windows_of_one_process_show_one_table_and_keep_no_memory(ort: Any) -> N
     gc.collect()
     handles = [each for each in gc.get_objects() if isinstance(each, ort.InferenceSession)]
     assert handles == [session]
+
+
+def test_making_a_copy_is_no_time_of_the_program(ort: Any) -> None:
+    session = ort.InferenceSession(models.mlp(), providers=CPU)
+    paused = []
+    with backend().collect(Options()) as log:
+        for _ in range(3):
+            log.mark()
+            session.run(None, {"x": BATCH})
+            paused.append(log.paused_ns)
+    assert 0 < paused[0] == paused[1] == paused[2]
 
 
 def test_marks_between_runs_tell_them_apart(ort: Any) -> None:

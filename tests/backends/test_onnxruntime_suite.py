@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends.onnxruntime.runs import folder
+from pytest_opprof.backends.onnxruntime.files import folder
 
 pytestmark = [pytest.mark.onnxruntime, pytest.mark.processes, pytest.mark.slow]
 
@@ -189,7 +189,7 @@ def test_ctrl_c_in_a_session_leaves_nothing_behind(run: Run, pytester: pytest.Py
     pytester.makepyfile(
         test_interrupted="""
 import models, onnxruntime, os, pytest, signal
-from pytest_opprof.backends.onnxruntime.runs import folder
+from pytest_opprof.backends.onnxruntime.files import folder
 
 @pytest.mark.opprof
 def test_interrupted():

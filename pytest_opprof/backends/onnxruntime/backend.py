@@ -83,7 +83,7 @@ class OnnxRuntimeBackend(Backend):
             knows=_is_registered,
         )
         log.knows_flops = True
-        runs = self._runs = Runs(lambda: log.interval, self._threads, self._compared)
+        runs = self._runs = Runs(log, self._threads, self._compared)
         try:
             with runs.replaced():
                 yield log

@@ -91,10 +91,11 @@ def _profile(options: Any, prefix: str, threads: int) -> None:
 
 
 def _made(session: InferenceSession, options: Any) -> InferenceSession:
-    import onnxruntime
+    # Not from onnxruntime: there a program may have put its own.
+    from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
 
     settings = session.get_provider_options()
-    return onnxruntime.InferenceSession(
+    return InferenceSession(
         session._model_path or session._model_bytes,
         options,
         providers=[(name, settings.get(name, {})) for name in session.get_providers()],

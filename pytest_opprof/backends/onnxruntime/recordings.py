@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import inf
+from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import BackendError
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from ...ops.onnxruntime_json import Arguments, Event
 
 
+_SINCE_1970 = 10**18
+"""Nanoseconds: 2001. A time that is less is not one since 1970, as it is on Linux."""
+
+
 class Recording(NamedTuple):
     """The profile of one session, or of one run."""
 
@@ -35,6 +41,19 @@ class Recording(NamedTuple):
     begin_ns: int | None
     """What time it was where the times of its events are 0, since 1970; None: all of it belongs to *interval*."""
     interval: int = 0
+
+
+def recorded(path: str, model: str, begin_ns: int | None, interval: int = 0) -> Recording:
+    """Return the profile that was written to *path*. Raises BackendError."""
+    if begin_ns is not None and not _SINCE_1970 < begin_ns <= time_ns():
+        raise BackendError(
+            f"ONNX Runtime's profile of {model} begins at {begin_ns} ns by a clock that is not the system's time, as it"
+            " is on Linux: opprof cannot tell what ran in which round here"
+        )
+    try:
+        return Recording(Path(path).read_bytes(), model, begin_ns, interval)
+    except OSError as error:
+        raise BackendError(f"ONNX Runtime's profile of {model} cannot be read: {error}") from None
 
 
 class _Node(NamedTuple):

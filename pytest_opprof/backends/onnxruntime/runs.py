@@ -7,23 +7,19 @@ session: checks of inputs and bindings, falling back to another provider.
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial, wraps
-from itertools import count
-from pathlib import Path
+from functools import partial, wraps
 from threading import Condition, RLock, get_ident
-from time import time_ns
+from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from ...errors import BackendError
+from ...profile.event_log import EventLog
 from .copies import described, profiled_copy, same, version
-from .recordings import Recording
+from .files import Files
+from .recordings import Recording, recorded
 
 OPTIONS_OF = {
     "run": 2,
@@ -36,9 +32,6 @@ OPTIONS_OF = {
 _COMPARED = ("run", "run_with_ort_values")
 """Those that return their results, and change nothing that they are given."""
 _CALLBACK = 2
-_NUMBERS = count()
-_SINCE_1970 = 10**18
-"""Nanoseconds: 2001. A time that is less is not one since 1970, as it is on Linux."""
 Handle = Any
 """What ONNX Runtime has of a session: onnxruntime.capi._pybind_state.InferenceSession."""
 Method = Callable[..., Any]
@@ -47,12 +40,13 @@ Method = Callable[..., Any]
 class Runs:
     """Profiles the runs of all sessions of this process, from `replaced` on. Safe to use from several threads."""
 
-    def __init__(self, interval: Callable[[], int], threads: int, compared: WeakKeyDictionary[Handle, object]) -> None:
-        """*interval* gives the number of the interval that is open; ops of copies use at most so many *threads*.
+    def __init__(self, log: EventLog, threads: int, compared: WeakKeyDictionary[Handle, object]) -> None:
+        """*log* is told how long this thread waits for copies; ops of these use at most so many *threads*.
 
         *compared* is of which version of its model a copy was seen to have the results of its session.
         """
-        self._interval = interval
+        self._log = log
+        self._thread = get_ident()
         self._threads = threads
         self._compared = compared
         self._lock = RLock()
@@ -73,7 +67,8 @@ class Runs:
         self._running: dict[object, int] = {}
         """The runs that have begun and not ended: which thread waits for each, 0 for none."""
         self._ends = Condition()
-        self._is_over = self._has_files = False
+        self._is_over = False
+        self._files = Files()
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
@@ -108,7 +103,7 @@ class Runs:
             self._is_over = True
         self.settle()
         for copy, model in self._made:
-            self._recordings.append(_recording(copy.end_profiling(), model, copy.get_profiling_start_time_ns()))
+            self._recordings.append(recorded(copy.end_profiling(), model, copy.get_profiling_start_time_ns()))
         self._recordings.extend(self._of_one_run())
         for model in self._profiled.values():
             self._problems.append(
@@ -125,8 +120,7 @@ class Runs:
         """Free the copies, and delete their files."""
         self._copies.clear()
         self._made.clear()
-        for file in os.scandir(folder(os.getpid())) if self._has_files else ():
-            os.unlink(file)
+        self._files.delete()
 
     def _known(self, name: str, original: Method) -> Method:
         """Return a method of sessions that says which session its handle belongs to."""
@@ -178,9 +172,9 @@ class Runs:
             return original(handle, *args)
         place = OPTIONS_OF[name]
         if args[place : place + 1] in ((), (None,)) and (options := _profiling_options()):
-            prefix, number = self._new_file()
+            prefix, number = self._files.new()
             options.profile_file_prefix = prefix
-            self._one_run[number] = described(session), self._interval()
+            self._one_run[number] = described(session), self._log.interval
             try:
                 return original(handle, *args[:place], options, *args[place + 1 :])
             except BaseException:
@@ -206,7 +200,8 @@ class Runs:
             if is_async not in copies:
                 threads = max(self._threads, 2) if is_async and self._threads else self._threads
                 try:
-                    copies[is_async] = profiled_copy(session, self._new_file()[0], threads)
+                    with self._pausing():
+                        copies[is_async] = profiled_copy(session, self._files.new()[0], threads)
                     self._made.append((copies[is_async], described(session)))
                 except BackendError as error:
                     copies[is_async] = None
@@ -215,7 +210,8 @@ class Runs:
 
     def _first(self, original: Method, handle: Handle, session: Any, copy: Any, args: tuple[Any, ...]) -> Any:
         """Run a session and its copy, once in a process, and compare what they return. Return that of the session."""
-        expected = original(handle, *args)
+        with self._pausing():
+            expected = original(handle, *args)
         try:
             found, why = original(copy._sess, *args), "does not give the same results"
         except Exception as error:
@@ -232,15 +228,23 @@ class Runs:
             self._compared[handle] = version(session)
         return expected
 
+    @contextmanager
+    def _pausing(self) -> Iterator[None]:
+        """Do something for which the program waits, and would not without us."""
+        begin = perf_counter_ns()
+        try:
+            yield
+        finally:
+            if get_ident() == self._thread:
+                self._log.paused_ns += perf_counter_ns() - begin
+
     def _of_one_run(self) -> Iterator[Recording]:
         """Yield the profiles of runs that were profiled by themselves."""
-        files: dict[str, list[str]] = {}
-        for file in os.scandir(folder(os.getpid())) if self._one_run else ():
-            files.setdefault(file.name.partition("_")[0], []).append(file.path)
+        files = self._files.by_number() if self._one_run else {}
         for number, (model, interval) in self._one_run.items():
             found = files.get(number, [])
             if len(found) == 1:
-                yield _recording(found[0], model, None, interval)
+                yield recorded(found[0], model, None, interval)
             else:
                 self._problem(f"ONNX Runtime wrote {len(found)} profiles of a run of {model}, not one")
 
@@ -254,34 +258,18 @@ class Runs:
                 if model is not None and path:
                     del self._profiled[handle]
                     self._ended.add(handle)
-                    self._recordings.append(_recording(path, model, handle.get_profiling_start_time_ns))
+                    try:
+                        self._recordings.append(recorded(path, model, handle.get_profiling_start_time_ns))
+                    except BackendError as error:
+                        self._problem(str(error))
             return path
 
         return end_profiling
-
-    def _new_file(self) -> tuple[str, str]:
-        """Return what the path of a new profile begins with, and the number in its name."""
-        self._has_files = True
-        number = str(next(_NUMBERS))
-        return os.path.join(folder(os.getpid()), f"{number}_"), number
 
     def _problem(self, text: str) -> None:
         with self._lock:
             if text not in self._problems:
                 self._problems.append(text)
-
-
-@cache
-def folder(process: int) -> str:
-    """Return the folder for the profiles of a process, which is deleted when it ends: that may take 5 ms."""
-    path = tempfile.mkdtemp(prefix="opprof-onnxruntime-")
-
-    def delete() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(path, ignore_errors=True)
-
-    atexit.register(delete)
-    return path
 
 
 def _with_callback(args: tuple[Any, ...], then: Callable[[], None]) -> tuple[Any, ...]:
@@ -310,16 +298,3 @@ def _profiling_options() -> Any:
     options = onnxruntime.RunOptions()
     options.enable_profiling = True
     return options
-
-
-def _recording(path: str, model: str, begin_ns: int | None, interval: int = 0) -> Recording:
-    """Read a profile that was written. Raises BackendError."""
-    if begin_ns is not None and not _SINCE_1970 < begin_ns <= time_ns():
-        raise BackendError(
-            f"ONNX Runtime's profile of {model} begins at {begin_ns} ns by a clock that is not the system's time, as it"
-            " is on Linux: opprof cannot tell what ran in which round here"
-        )
-    try:
-        return Recording(Path(path).read_bytes(), model, begin_ns, interval)
-    except OSError as error:
-        raise BackendError(f"ONNX Runtime's profile of {model} cannot be read: {error}") from None
