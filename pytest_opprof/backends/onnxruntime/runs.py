@@ -43,7 +43,7 @@ class Runs:
     def __init__(self, log: EventLog, threads: int, compared: WeakKeyDictionary[Handle, object]) -> None:
         """*log* is told how long this thread waits for copies; ops of these use at most so many *threads*.
 
-        *compared* is of which version of its model a copy was seen to have the results of its session.
+        *compared* has those whose copies gave the same results, each with the version of its model.
         """
         self._log = log
         self._thread = get_ident()
@@ -58,8 +58,8 @@ class Runs:
         """All copies, and what they are of: they outlive their sessions."""
         self._profiled: dict[Handle, str] = {}
         """What ran of the sessions that the program profiles itself."""
-        self._ended: WeakSet[Handle] = WeakSet()
-        """Those of them whose profiles it has ended."""
+        self._plain: WeakSet[Handle] = WeakSet()
+        """Those that it does not profile, or not any more."""
         self._one_run: dict[str, tuple[str, int]] = {}
         """By the number of its file: whose run was profiled by itself, and in which interval."""
         self._recordings: list[Recording] = []
@@ -139,9 +139,10 @@ class Runs:
         def run(handle: Handle, *args: Any, **kwargs: Any) -> Any:
             call, token = partial(original, **kwargs), object()
             with self._ends:
-                if self._is_over:
-                    return call(handle, *args)
-                self._running[token] = 0 if name == "run_async" else get_ident()
+                if not self._is_over:
+                    self._running[token] = 0 if name == "run_async" else get_ident()
+            if token not in self._running:
+                return call(handle, *args)
             if name != "run_async":
                 try:
                     return self._run(name, call, handle, args)
@@ -168,7 +169,7 @@ class Runs:
                 " its nodes were not recorded; call the methods of onnxruntime.InferenceSession"
             )
             return original(handle, *args)
-        if handle in self._profiled or (handle not in self._copies and self._profiles_itself(handle, session)):
+        if self._profiles_itself(handle, session):
             return original(handle, *args)
         place = OPTIONS_OF[name]
         if args[place : place + 1] in ((), (None,)) and (options := _profiling_options()):
@@ -188,10 +189,13 @@ class Runs:
         return original(copy._sess, *args)
 
     def _profiles_itself(self, handle: Handle, session: Any) -> bool:
-        if handle in self._ended or not handle.session_options.enable_profiling:
+        if handle in self._plain:
             return False
-        self._profiled[handle] = described(session)
-        return True
+        if handle.session_options.enable_profiling:
+            self._profiled[handle] = described(session)
+        else:
+            self._plain.add(handle)
+        return handle in self._profiled
 
     def _copy(self, handle: Handle, session: Any, is_async: bool) -> Any:
         """Return the copy of a session, made now if there is none; None where none can be made."""
@@ -257,7 +261,7 @@ class Runs:
                 model = self._profiled.get(handle)
                 if model is not None and path:
                     del self._profiled[handle]
-                    self._ended.add(handle)
+                    self._plain.add(handle)
                     try:
                         self._recordings.append(recorded(path, model, handle.get_profiling_start_time_ns))
                     except BackendError as error:
