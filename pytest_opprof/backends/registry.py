@@ -21,6 +21,7 @@ _BUILTIN = {
         "torch": "torch.backend",
         "cuda": "cuda.backend",
         "jax": "jax.backend",
+        "onnxruntime": "onnxruntime.backend",
         "fake": "fake",
     }.items()
 }
