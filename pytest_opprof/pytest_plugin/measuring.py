@@ -174,7 +174,9 @@ class Measuring:
         record, failure, cause = concluded(
             id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel
         )
-        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item))
+        frameworks = {name for window in windows for name, _ in window.environment.frameworks}
+        tells_sites = any(backend.tells_sites and backend.name in frameworks for backend in measurement.backends)
+        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item), tells_sites=tells_sites)
         if failure:
             raise Failed(failure, cause)
 

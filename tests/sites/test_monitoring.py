@@ -49,7 +49,7 @@ def test_it_names_the_tools_that_have_both_ids(tracer: Tracer, taken: list[int])
     for each in (3, 4):
         monitoring.use_tool_id(each, f"tool {each}")
         taken.append(each)
-    reason = "ids 3 and 4 of sys.monitoring are in use, by tool 4 and tool 3; call sites need one of them"
+    reason = "ids 3 and 4 of sys.monitoring are in use, by tool 3 and tool 4; call sites need one of them"
     assert unavailable() == reason
     with pytest.raises(BackendError, match=reason):
         tracer.start(sys._getframe())
