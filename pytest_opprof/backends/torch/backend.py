@@ -106,7 +106,7 @@ class TorchBackend(Backend):
         knows = _is_known_on_gpu if on_gpu else _is_registered
         number = getattr(torch.autograd, "_get_sequence_nr", None)
         numbers: list[int] = []
-        """That of the next node of autograd in this thread, at each mark."""
+        """That of the next node of autograd in this thread, at each mark and at the end."""
 
         def on_mark() -> None:
             if number is not None:
@@ -126,6 +126,8 @@ class TorchBackend(Backend):
                 mark()
             with nullcontext() if options.chains is None else traced(options.chains, log):
                 yield log
+            if numbers:
+                numbers.append(number())
             if on_gpu:
                 mark()
                 contexts = _wait()
