@@ -5,7 +5,7 @@ entry_computation_id 6, stack_frame_index 17. Computation: name 1, instructions 
 shape 3, metadata 7, convolution_dimension_numbers 16, custom_call_target 28, dot_dimension_numbers 30, id 35,
 operand_ids 36, called_computation_ids 38 (of a loop the body, then the condition), backend_config 43,
 comparison_direction 63, frontend_attributes 68. Shape: element_type 2, dimensions 3, tuple_shapes 4. OpMetadata:
-op_name 2, source_file 3, source_line 4, stack_frame_id 15.
+source_file 3, source_line 4, stack_frame_id 15.
 Seen: jax 0.7.0 to 0.10.2, CPU.
 """
 
@@ -61,8 +61,6 @@ class Instruction(NamedTuple):
     operands: tuple[int, ...]
     called: tuple[int, ...]
     """The ids of computations."""
-    op_name: str
-    """JAX's name of what it came from, ``jit(f)/while/body/add``; XLA leaves it out or takes another op's."""
     frame: int
     """Its place in the table of frames, from 1 on; 0 where there is none."""
     source: Frame | None
@@ -176,7 +174,6 @@ class HloModule:
             self._arrays(own.get(3)),
             tuple(operands),
             tuple(called),
-            text(data, metadata.get(2)),
             metadata[15].value if 15 in metadata else 0,
             source,
             text(data, own.get(28)),

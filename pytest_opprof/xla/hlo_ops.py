@@ -29,6 +29,14 @@ COMPARISONS: Mapping[str, str] = {
     "GE": "GreaterOrEqual",
 }
 """The canonical op of a compare, by its direction."""
+OTHERS = frozenset(
+    """all-gather all-reduce all-to-all bitcast-convert cbrt collective-broadcast collective-permute compare complex
+    count-leading-zeros custom-call dynamic-update-slice get-dimension-size imag infeed is-finite map outfeed
+    partition-id popcnt ragged-all-to-all real recv reduce reduce-precision reduce-scatter reduce-window replica-id
+    rng rng-bit-generator rng-get-and-update-state select-and-scatter send set-dimension-size stochastic-convert
+    triangular-solve""".split()
+)
+"""Opcodes that have no canonical op, or one that depends on more than the opcode."""
 CAST, SORT = "convert", "sort"
 _IN_REGIONS = frozenset(["parameter", "constant", "convert", "bitcast", "tuple", "get-tuple-element"])
 _NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")

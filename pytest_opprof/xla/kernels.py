@@ -20,6 +20,7 @@ from .hlo_module import Array, Frame, HloModule, Instruction
 MOST_OPS = 100_000
 """Ops of one kernel. Only a loop can have more; each takes 0.1 KB each time the kernel runs."""
 _LOOP = "while"
+_CALLS = ("call", "async-start")
 _CALL = "a call"
 """A guess: one of a kind that is not known yet."""
 _seen: WeakKeyDictionary[HloModule, dict[str, Kernel | None]] = WeakKeyDictionary()
@@ -33,9 +34,8 @@ class Op(NamedTuple):
     op: str
     """The canonical op where the opcode does not tell it; else empty."""
     signature: Signature
-    nbytes: int | None
-    """What it reads and writes, as large as the shapes say."""
     flops: int | None
+    """None for all but products and convolutions."""
     frames: tuple[Frame, ...]
     """Where it comes from, the innermost line first; empty for what XLA added."""
 
@@ -55,6 +55,7 @@ class Kernel(NamedTuple):
     """The index of the op that has all of the time, the others being its parts; None where several share it."""
     signature: Signature
     nbytes: int | None
+    """What it reads and writes, as large as the shapes say."""
     frames: tuple[Frame, ...]
     guesses: tuple[str, ...]
     """What it does an unknown number of times, and is counted once."""
@@ -84,7 +85,7 @@ def _kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None
     siblings = module.computations[computation]
     opcode = instruction.opcode
     guesses: set[str] = set()
-    if opcode == "call":
+    if opcode in _CALLS:
         if not instruction.is_kernel:
             if any(each in ran for each in _names(module, instruction.called)):
                 return None
@@ -93,7 +94,7 @@ def _kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None
         return None
     ops = tuple(_limited(_ops(module, instruction, siblings, guesses), module))
     inputs, outputs = _inputs(instruction, siblings), instruction.outputs
-    plain = _LOOP if opcode == "call" else hlo_ops.plain_name(name) if opcode == "fusion" else opcode
+    plain = _LOOP if instruction.is_kernel else hlo_ops.plain_name(name) if opcode == "fusion" else opcode
     frames = module.frames(instruction)
     return Kernel(
         plain, ops, _alone(ops), _signature(inputs, outputs), _bytes(inputs + outputs), frames, tuple(sorted(guesses))
@@ -119,8 +120,7 @@ def _ops(
     module: HloModule, instruction: Instruction, siblings: Mapping[int, Instruction], guesses: set[str]
 ) -> Iterator[Op]:
     """Yield the ops of an *instruction*; *siblings* are those of its computation."""
-    called = instruction.called
-    times = 1
+    called, times = instruction.called, 1
     match instruction.opcode:
         case "while":
             called = called[:1]  # without the condition, as XLA's own loops of known length
@@ -129,20 +129,19 @@ def _ops(
                 guesses.add("the body of a loop")
         case "conditional":
             guesses.add("each branch of a condition")
-        case "fusion" | "call" | "async-start":
-            pass
-        case opcode:
+        case opcode if opcode != "fusion" and opcode not in _CALLS:
             if hlo_ops.is_op(opcode):
                 yield _op(module, instruction, siblings)
             return
-    body = [
-        op
-        for inside in (module.computations.get(number, {}) for number in called)
-        for each in inside.values()
-        for op in _ops(module, each, inside, guesses)
-    ]
+    inside = (module.computations.get(number, {}) for number in called)
+    body = tuple(_limited((op for each in inside for op in _all_ops(module, each, guesses)), module))
     for _ in range(times if body else 0):
         yield from body
+
+
+def _all_ops(module: HloModule, computation: Mapping[int, Instruction], guesses: set[str]) -> Iterator[Op]:
+    for each in computation.values():
+        yield from _ops(module, each, computation, guesses)
 
 
 def _op(module: HloModule, instruction: Instruction, siblings: Mapping[int, Instruction]) -> Op:
@@ -159,7 +158,6 @@ def _op(module: HloModule, instruction: Instruction, siblings: Mapping[int, Inst
         raw,
         op,
         _signature(inputs, outputs),
-        _bytes(inputs + outputs),
         _flops(instruction, inputs),
         module.frames(instruction),
     )

@@ -29,7 +29,7 @@ class JaxBackend(Backend):
     """
 
     name = "jax"
-    hint = "JAX runs on the CPU here (JAX_PLATFORMS=cpu); on a GPU the cuda backend records it"
+    hint = "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)"
 
     def __init__(self) -> None:
         self._fence: Fence | None = None
@@ -56,7 +56,7 @@ class JaxBackend(Backend):
         import jax
         import jaxlib
 
-        from .events import COMPILE, KERNEL, PROGRAM, Compiled, fill
+        from .events import NAMES, Compiled, fill
         from .recording import MARK, Recording
         from .session import Session, others_refused
 
@@ -74,7 +74,7 @@ class JaxBackend(Backend):
                 compiled.append(Compiled(log.interval, ns, function))
 
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
-        log = EventLog(Environment(versions), mark, lambda name: name in (COMPILE, KERNEL, PROGRAM))
+        log = EventLog(Environment(versions), mark, NAMES.__contains__)
         compiled: list[Compiled] = []
         self.settle()
         with self._programs.held(made), others_refused():

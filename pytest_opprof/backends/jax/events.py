@@ -1,7 +1,7 @@
 """From kernels that ran to the events of a log.
 
-A kernel that is one op (and views) is an event of that op. Any other is an event under its own name, which
-has the time and reads and writes memory, and the ops in it are events inside that have and do not. Besides, each kernel
+A kernel that is one op (and views) is an event of that op. Any other is an event under its own name, which has the time
+and reads and writes memory; the ops in it are events inside that have no time and touch no memory. Besides, each kernel
 is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
 """
 
@@ -20,13 +20,15 @@ from ...ops.signature import Signature
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ...xla.hlo_module import HloModule
-from ...xla.hlo_ops import SORT
+from ...xla.hlo_ops import OTHERS, SORT
 from ...xla.kernels import Kernel, Op, TooManyOpsError, kernel
 from .fence import MODULE
 from .programs import Program, Programs
 from .recording import Execution, Ran, Recording
 
 COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
+NAMES = frozenset([COMPILE, PROGRAM, KERNEL]) | OTHERS
+"""Raw names that are no mistake where they did not run, and that `ops.tables` does not have."""
 _NOTHING = Signature((), (), (), ())
 
 
@@ -40,13 +42,9 @@ class Compiled(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The events of a kernel."""
+    """The events of a kernel: its marker, what has the time and the memory, and what is inside of that."""
 
     names: Sequence[int]
-    parents: Sequence[int]
-    """Indices among these rows; -1 for none."""
-    timed: int
-    """The row that has the time."""
     nbytes: int
     flops: Sequence[tuple[int, int]]
     """Row and FLOPs."""
@@ -92,19 +90,17 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
 
 def _rows(log: EventLog, found: Kernel, is_all: bool) -> _Rows:
     """Return the rows of a kernel, which *is_all* that its program ran, or not."""
-    names, parents = [_marker(log, KERNEL)], [-1]
-    ops = list(found.ops)
+    inside = list(found.ops)
     if found.alone is None:
-        names.append(log.name(found.name, op=found.name, signature=found.signature))
+        main = log.name(found.name, op=found.name, signature=found.signature)
+        in_order = [None, None, *inside]
     else:
-        names.append(_name(log, ops.pop(found.alone), is_part=not is_all))
-    parents.append(-1)
-    names += [_name(log, op, is_part=True) for op in ops]
-    parents += [1] * len(ops)
-    in_order = ops if found.alone is None else [found.ops[found.alone], *ops]
-    first = len(names) - len(in_order)
-    flops = [(first + index, op.flops) for index, op in enumerate(in_order) if op.flops is not None]
-    return _Rows(names, parents, 1, ABSENT if found.nbytes is None else found.nbytes, flops)
+        op = inside.pop(found.alone)
+        main = _name(log, op, is_part=not is_all)
+        in_order = [None, op, *inside]
+    names = [_marker(log, KERNEL), main, *(_name(log, op, is_part=True) for op in inside)]
+    flops = [(row, op.flops) for row, op in enumerate(in_order) if op and op.flops is not None]
+    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops)
 
 
 def _marker(log: EventLog, name: str) -> int:
@@ -127,17 +123,12 @@ def _append(
         found = rows[each.execution.program, each.name]
         if found is None:
             continue
-        base = len(log) + len(name)
-        count = len(found.names)
+        base, inside = len(log) + len(name), len(found.names) - 2
         name += found.names
-        parent += [base + row if row >= 0 else -1 for row in found.parents]
-        own = [ABSENT] * count
-        own[found.timed] = each.ns
-        duration += own
-        size = [0] * count
-        size[found.timed] = found.nbytes
-        nbytes += size
-        interval += [bisect_right(marks, each.start)] * count
+        parent += [-1, -1, *[base + 1] * inside]
+        duration += [ABSENT, each.ns, *[ABSENT] * inside]
+        nbytes += [0, found.nbytes, *[0] * inside]
+        interval += [bisect_right(marks, each.start)] * (2 + inside)
         flops += [(base + row, number) for row, number in found.flops]
     log.extend(*(np.array(column, np.int64) for column in (name, duration, parent, interval, nbytes)))
     for event, number in flops:

@@ -171,16 +171,17 @@ class Recording:
             by_thread.setdefault(each.span.thread, []).append(each)
         for (start, handed_over, _), name, execution, token in self._kernels:
             done, _, thread = self._ends.get(token, Span(handed_over, handed_over, 0))
-            if done <= handed_over:
-                yield Ran(start, handed_over - start, name, execution)
-                continue
             # The thread that finished it ran what depends on it before it said so.
             others, until = 0, handed_over
-            for each in by_thread.get(thread, ()):
-                if each.execution == execution and until <= each.span.start and each.span.end <= done:
-                    others += each.span.end - each.span.start
-                    until = each.span.end
-            yield Ran(start, done - start - others, name, execution)
+            if done > handed_over:
+                kernels = by_thread.get(thread, [])
+                for each in kernels[bisect_left(kernels, ((handed_over,),)) :]:
+                    if each.span.start >= done:
+                        break
+                    if each.execution == execution and until <= each.span.start and each.span.end <= done:
+                        others += each.span.end - each.span.start
+                        until = each.span.end
+            yield Ran(start, max(done, handed_over) - start - others, name, execution)
 
     def _executes(self, name: str, span: Span, devices: int) -> None:
         if _DONE.fullmatch(name):
