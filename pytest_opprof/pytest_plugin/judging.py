@@ -228,7 +228,7 @@ class Judging:
         if any(map(_lacks_sites, windows)):
             looks, why = self._looks_alone(item, "fails", 1, "to see which lines ask for its ops")
             sites = dict(looks[0].sites) if looks else {}
-            why = why or (looks[0].why if looks else "")
+            why = why or (looks[0].why if looks else "") or "what recorded them does not tell it"
             windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
 

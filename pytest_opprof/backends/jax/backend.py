@@ -29,6 +29,7 @@ class JaxBackend(Backend):
     """
 
     name = "jax"
+    tells_sites = True
     hint = "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)"
 
     def __init__(self) -> None:
@@ -74,7 +75,7 @@ class JaxBackend(Backend):
                 compiled.append(Compiled(log.interval, ns, function))
 
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
-        log = EventLog(Environment(versions), mark, NAMES.__contains__)
+        log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
         compiled: list[Compiled] = []
         self.settle()
         with self._programs.held(made), others_refused():

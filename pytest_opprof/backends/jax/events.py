@@ -7,6 +7,7 @@ is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,10 @@ from ...ops.names import Kind
 from ...ops.signature import Signature
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
+from ...sites.chains import Frame
+from ...sites.code import Kind as CodeKind
+from ...sites.code import kinds
+from ...xla.hlo_module import Frame as Place
 from ...xla.hlo_module import HloModule
 from ...xla.hlo_ops import OTHERS, SORT
 from ...xla.kernels import Kernel, Op, TooManyOpsError, kernel
@@ -29,6 +34,7 @@ from .recording import Execution, Ran, Recording
 COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
 NAMES = frozenset([COMPILE, PROGRAM, KERNEL]) | OTHERS
 """Raw names that are no mistake where they did not run, and that `ops.tables` does not have."""
+_NO_LETTER = re.compile(r"\W")
 _NOTHING = Signature((), (), (), ())
 
 
@@ -48,6 +54,8 @@ class _Rows(NamedTuple):
     nbytes: int
     flops: Sequence[tuple[int, int]]
     """Row and FLOPs."""
+    sites: Sequence[tuple[int, int]]
+    """Row and where the program asked for it, of those rows of which that is known."""
 
 
 def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[Compiled]) -> None:
@@ -74,7 +82,7 @@ def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iter
     for program, module in modules.items():
         for name in names[program]:
             found = _kernel(log, module, name, names[program])
-            rows[program, name] = found and _rows(log, found, is_all=len(names[program]) == 1)
+            rows[program, name] = found and _rows(log, found, module.name, is_all=len(names[program]) == 1)
     _append(log, _calls(ran, modules), rows, recording.marks)
 
 
@@ -88,8 +96,8 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
     return found
 
 
-def _rows(log: EventLog, found: Kernel, is_all: bool) -> _Rows:
-    """Return the rows of a kernel, which *is_all* that its program ran, or not."""
+def _rows(log: EventLog, found: Kernel, program: str, is_all: bool) -> _Rows:
+    """Return the rows of a kernel of a *program*, which *is_all* that it ran, or not."""
     inside = list(found.ops)
     if found.alone is None:
         main = log.name(found.name, op=found.name, signature=found.signature)
@@ -100,7 +108,21 @@ def _rows(log: EventLog, found: Kernel, is_all: bool) -> _Rows:
         in_order = [None, op, *inside]
     names = [_marker(log, KERNEL), main, *(_name(log, op, is_part=True) for op in inside)]
     flops = [(row, op.flops) for row, op in enumerate(in_order) if op and op.flops is not None]
-    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops)
+    lines = [_lines(each.frames, program) if each else () for each in (*in_order[:1], in_order[1] or found, *inside)]
+    sites = [] if log.chains is None else [(row, log.chains.of_lines(each)) for row, each in enumerate(lines) if each]
+    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops, sites)
+
+
+def _lines(frames: Sequence[Place], program: str) -> Sequence[Frame]:
+    """Return the lines of the user's that an instruction comes from: those inside of the function that was compiled.
+
+    JAX keeps one program for what is called at several lines, with the lines of the first call. Where no function of
+    the user's was compiled, as with a product that was not, they would all be wrong.
+    """
+    lines = [Frame(*each) for each in frames if kinds[each.file] is CodeKind.TRACED]
+    function = program.removeprefix("jit_")
+    names = [_NO_LETTER.sub("_", line.function.rpartition(".")[2]) for line in lines]
+    return lines[: names.index(function) + 1] if function in names else ()
 
 
 def _marker(log: EventLog, name: str) -> int:
@@ -118,7 +140,7 @@ def _append(
 ) -> None:
     """Append the rows of all that *ran*, each with its time, its interval and its place in the log."""
     name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
-    flops = []
+    flops, sites = [], []
     for each in ran:
         found = rows[each.execution.program, each.name]
         if found is None:
@@ -130,9 +152,12 @@ def _append(
         nbytes += [0, found.nbytes, *[0] * inside]
         interval += [bisect_right(marks, each.start)] * (2 + inside)
         flops += [(base + row, number) for row, number in found.flops]
+        sites += [(base + row, node) for row, node in found.sites]
     log.extend(*(np.array(column, np.int64) for column in (name, duration, parent, interval, nbytes)))
     for event, number in flops:
         log.computed(event, number)
+    for event, node in sites:
+        log.asked_at(event, node)
 
 
 def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran]:
