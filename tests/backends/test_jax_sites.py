@@ -42,7 +42,8 @@ def test_ops_of_a_compiled_function_have_the_lines_inside_of_it() -> None:
         return jnp.exp(x) @ x
 
     x = jnp.ones((8, 8))
-    profile = measured(lambda compiled=jax.jit(step): compiled(x).block_until_ready())
+    compiled = jax.jit(step)
+    profile = measured(lambda: compiled(x).block_until_ready())
     first = step.__code__.co_firstlineno
     assert ("half", half.__code__.co_firstlineno + 1) in [each[:2] for each in lines(profile, "Cast") if each]
     assert lines(profile, "Exp") == [("step", first + 2, 1)]
