@@ -518,6 +518,18 @@ def test_a_package_that_runs_sessions_in_cpp_is_told(monkeypatch: pytest.MonkeyP
     assert backend().blind() == "what onnxruntime_genai runs is not seen by opprof"
 
 
+def test_a_provider_that_only_launches_kernels_is_told(ort: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU's stands for one: nobody here has another."""
+    from pytest_opprof.backends.onnxruntime import backend as module
+
+    monkeypatch.setattr(module, "ASYNCHRONOUS", frozenset(CPU))
+    session = ort.InferenceSession(models.mlp(), providers=CPU)
+    profile = measure(lambda: session.run(None, {"x": BATCH}))
+    assert profile.environment.timing == "async"
+    ((_, said),) = profile.remarks
+    assert said == "nodes of CPUExecutionProvider are counted; they launch kernels, and have no times"
+
+
 def test_windows_of_one_process_show_one_table_and_keep_no_memory(ort: Any) -> None:
     session = ort.InferenceSession(models.mlp(), providers=CPU)
     tables = {tuple(sorted(calls(measure(lambda: session.run(None, {"x": BATCH}))).items())) for _ in range(50)}

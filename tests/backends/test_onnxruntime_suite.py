@@ -118,7 +118,7 @@ def test_baselines_are_written_pass_ten_times_and_fail_with_the_op(run: Run, pyt
         "cast in a loop": [
             "op regression: test_sessions.py::test_loop *onnxruntime*",
             "  calls of Cast: 28, 14 in the baseline",
-            "FAILED test_sessions.py::test_loop - Cast 14 -> 28*",
+            "FAILED test_sessions.py::test_loop - *Cast 14 -> 28*",
         ],
         "more nodes": [
             "op regression: *::test_half *",

@@ -92,9 +92,11 @@ class OnnxRuntimeBackend(Backend):
             self._runs = None
             runs.drop()
         providers = fill(log, recordings, marks)
-        if found := providers & ASYNCHRONOUS:
-            log.environment = replace(log.environment, device=device(providers), timing=options.timing)
-            log.remark(f"nodes of {', '.join(sorted(found))} are counted; they only launch kernels and have no times")
+        launching = providers & ASYNCHRONOUS
+        timing = options.timing if launching else ""
+        log.environment = replace(log.environment, device=device(providers), timing=timing)
+        if launching:
+            log.remark(f"nodes of {', '.join(sorted(launching))} are counted; they launch kernels, and have no times")
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast on the CPU."""

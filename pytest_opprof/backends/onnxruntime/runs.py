@@ -21,13 +21,7 @@ from .copies import described, profiled_copy, same, version
 from .files import Files
 from .recordings import Recording, recorded
 
-OPTIONS_OF = {
-    "run": 2,
-    "run_async": 4,
-    "run_with_ort_values": 2,
-    "run_with_iobinding": 1,
-    "run_with_ortvaluevector": 0,
-}
+OPTIONS_OF = {"run": 2, "run_async": 4, "run_with_ort_values": 2, "run_with_iobinding": 1, "run_with_ortvaluevector": 0}
 """The methods that run a session, and at which place they give ONNX Runtime the RunOptions."""
 _COMPARED = ("run", "run_with_ort_values")
 """Those that return their results, and change nothing that they are given."""
