@@ -18,7 +18,7 @@ from msgspec import convert
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.cpu_core import Core
-from ..results.window_result import OpSites
+from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .fresh import Measured
@@ -36,7 +36,7 @@ class Answer:
     """By window, what a baseline would keep."""
     why: str
     """What went wrong; empty if nothing did."""
-    sites: Mapping[str, OpSites] = field(default_factory=dict)
+    sites: Mapping[str, SitesByOp] = field(default_factory=dict)
     """By window, where it was asked for."""
 
 

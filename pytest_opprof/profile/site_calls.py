@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..sites.places import Calls, Place, Site, WindowSites
 from ..sites.shown import Shown
 from .op_profile import OpProfile
 
@@ -34,6 +35,18 @@ class SiteCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     via: Annotated[str, Meta(description="The line of a package that the line called, where that asked.")] = ""
     dtypes: str = ""
     is_backward: Annotated[bool, Meta(description="Autograd asked, for what the line computed.")] = False
+
+
+def kept_sites(by_op: Mapping[str, Sequence[SiteCalls]]) -> WindowSites:
+    """Return sites as baselines keep them: lines by what they say, whatever the dtypes."""
+    found: dict[str, dict[Site, Calls]] = {}
+    for op, sites in by_op.items():
+        kept = found.setdefault(op, {})
+        for each in sites:
+            chain = tuple(Place(line.file, line.function, line.text) for line in each.lines)
+            site = Site(chain, each.is_backward)
+            kept[site] = Calls.total([kept.get(site, Calls(0, 0)), Calls(each.calls, each.calls)])
+    return found
 
 
 def site_calls(

@@ -29,7 +29,8 @@ from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
-from ..results.window_result import BODY, OpSites, WindowNumbers
+from ..results.window_result import BODY, SitesByOp, WindowNumbers
+from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES
@@ -167,7 +168,7 @@ class Judging:
         missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
         return replace(report, no_baseline=missing)
 
-    def _sites(self, profile: OpProfile, plan: TestPlan) -> OpSites:
+    def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return which lines asked for each op, and for what a budget limits."""
         limited = plan.budget.ops
         names = [*(stats.op for stats in profile.ops), *limited, GRAD_NODES, ALLOCATIONS]
@@ -216,9 +217,9 @@ class Judging:
 
         *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
         """
-        if self._apart or not any(map(_lacks_sites, windows)):
+        if self._apart or not any(window.asked for window in windows):
             return windows
-        if again is not None:
+        if again is not None and any(map(_lacks_sites, windows)):
             plan, others = plan_of(item), _profiles(again())
             # A later round may do less than one before it: then a process looks where nothing ran before.
             alike = {window.name for window in windows if (now := others.get(window.name)) and _is_alike(window, now)}
@@ -229,7 +230,18 @@ class Judging:
             sites = dict(looks[0].sites) if looks else {}
             why = why or (looks[0].why if looks else "")
             windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
-        return windows
+        return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
+
+    def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
+        kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
+        if isinstance(kept, str):
+            return replace(window, base_sites_lost=kept)
+        known = {**base.calls, **base.facts}
+        for op in window.asked:
+            if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
+                why = f"the lines that are kept are of other calls of {op}; pytest --opprof-update records them again"
+                return replace(window, base_sites_lost=why)
+        return replace(window, base_sites=kept)
 
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
@@ -330,7 +342,7 @@ def _is_alike(window: JudgedWindow, again: OpProfile) -> bool:
     }
 
 
-def _with_sites(window: JudgedWindow, sites: Mapping[str, OpSites], why: str = "") -> JudgedWindow:
+def _with_sites(window: JudgedWindow, sites: Mapping[str, SitesByOp], why: str = "") -> JudgedWindow:
     """Return the report of a window with the *sites* by window; *why* there may be none."""
     found = sites.get(window.name)
     if not found:

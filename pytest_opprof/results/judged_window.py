@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
+from ..sites.places import WindowSites
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.compare import Diff
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
@@ -38,6 +39,10 @@ class JudgedWindow:
     excused: str = ""
     """Why more calls than in the baseline are no regression."""
 
+    base_sites: WindowSites | None = None
+    """Which lines asked for ops in what it is compared with; None where that is not known."""
+    base_sites_lost: str = ""
+    """Why it is not, where that was looked for."""
     sites_lost: str = ""
     """Why it is not known which lines asked for ops, where that was to be found out."""
 

@@ -85,6 +85,8 @@ class TestRecord(TestResult, kw_only=True):
 
     file: str = ""
     """The path of its file."""
+    tells_sites: bool = False
+    """Whether the backends that recorded it can tell which lines ask for ops."""
     adapts: str = ""
     """What makes it do more or less in each run, as far as that is known by name."""
     remarks: list[str] = []

@@ -83,7 +83,7 @@ class Varies(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         )
 
 
-OpSites = dict[str, tuple[SiteCalls, ...]]
+SitesByOp = dict[str, tuple[SiteCalls, ...]]
 """By op, or by its name in a budget: which lines asked for it."""
 
 
@@ -114,12 +114,12 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     )
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
-        OpSites,
+        SitesByOp,
         Meta(description="By op, or by its name in a budget, which lines asked for it; empty where nobody looked."),
     ] = {}
 
     @classmethod
-    def of(cls, name: str, profile: OpProfile, sites: OpSites | None = None) -> WindowNumbers:
+    def of(cls, name: str, profile: OpProfile, sites: SitesByOp | None = None) -> WindowNumbers:
         """Return the numbers of *profile*."""
         return cls(
             name=str(name),

@@ -15,10 +15,14 @@ from types import CodeType
 
 FRAMEWORKS = frozenset(
     "cupy cupy_backends cupyx functorch jax jax_cuda12_pjrt jax_cuda12_plugin jax_cuda13_pjrt jax_cuda13_plugin jaxlib"
-    " llvmlite megengine mindspore ml_dtypes numba numpy onnxruntime tensorflow torch torch_npu torchgen triton"
-    " mpmath networkx sympy".split()  # run no ops; torch.compile runs so many lines of them that a tracer would give up
+    " llvmlite megengine mindspore ml_dtypes numba numpy onnxruntime tensorflow torch torch_npu torchgen triton".split()
 )
 """Packages whose lines are no sites: their ops are what is counted."""
+_THEIR_TOOLS = frozenset(
+    "_distutils_hack filelock fsspec jinja2 markupsafe mpmath networkx packaging pkg_resources setuptools sympy"
+    " typing_extensions".split()
+)
+"""Packages that run no ops, but 200,000 lines where torch.compile uses them first: a tracer would give up."""
 TEST_TOOLS = frozenset(
     "_hypothesis_pytestplugin _pytest coverage execnet flaky hypothesis pluggy py pytest xdist".split()
 )
@@ -70,16 +74,20 @@ def _kind(file: str) -> Kind:
         name = re.split(r"[\\/.]", installed, maxsplit=1)[0]
         if name in TEST_TOOLS or name.startswith("pytest_"):
             return Kind.TEST_TOOL
-        return Kind.HIDDEN if name in FRAMEWORKS else Kind.TRACED
+        return Kind.HIDDEN if name in FRAMEWORKS | _THEIR_TOOLS else Kind.TRACED
     if _is_below(path, _folders(TEST_TOOLS)):
         return Kind.TEST_TOOL
-    return Kind.HIDDEN if _is_below(path, [*_STANDARD_LIBRARY, *_folders(FRAMEWORKS)]) else Kind.TRACED
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull)  # set by torch.compile before it writes code
+    hidden = [generated, *_STANDARD_LIBRARY, *_folders(FRAMEWORKS | _THEIR_TOOLS)]
+    return Kind.HIDDEN if _is_below(path, hidden) else Kind.TRACED
 
 
 def _folders(packages: Iterable[str]) -> list[str]:
     """Return where those of the *packages* are that are imported: a checkout, an archive, pip's ``--target``."""
     modules = [getattr(sys.modules.get(name), "__dict__", {}) for name in packages]
-    return [folder for module in modules for folder in module.get("__path__") or [module.get("__file__")] if folder]
+    files = [(module.get("__file__") or "", "__path__" in module) for module in modules]
+    folders = [os.path.dirname(file) if is_package else file for file, is_package in files]
+    return [*filter(None, folders), *(folder for module in modules for folder in module.get("__path__", ()))]
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:

@@ -12,7 +12,7 @@ from .code import Kind, kinds
 from .line_tracer import LineTracer
 from .stack import here, running
 
-assert sys.version_info >= (3, 12)
+assert sys.version_info >= (3, 12)  # tells type checkers, too
 _TRACED = Kind.TRACED
 _NAME = "pytest-opprof"
 _IDS = (4, 3)
@@ -62,12 +62,10 @@ class MonitoringTracer(LineTracer):
 
     @classmethod
     def _conflict(cls) -> str | None:
-        tools = [_monitoring.get_tool(each) for each in _IDS]
+        tools = [_monitoring.get_tool(each) for each in sorted(_IDS)]
         if None in tools:
             return None
-        return (
-            f"ids 3 and 4 of sys.monitoring are in use, by {' and '.join(map(str, tools))}; call sites need one of them"
-        )
+        return f"ids 3 and 4 of sys.monitoring are in use, by {tools[0]} and {tools[1]}; call sites need one of them"
 
     def _begin(self, frame: FrameType) -> None:
         self._id = next(each for each in _IDS if _monitoring.get_tool(each) is None)
@@ -144,7 +142,7 @@ class MonitoringTracer(LineTracer):
             return
         call = self._stack[-1]
         if call.code is not code:
-            # throw() again: a coroutine goes on without an event where the one that it waits for has returned.
+            # It began unseen: in another greenlet, or outside of the test tool at which the chain began.
             self._follow(sys._getframe(1))
             call = self._stack[-1]
         node = call.nodes.get(line)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from .chains import Frame
-from .code import FRAMEWORKS, TEST_TOOLS, in_package
+from .code import Kind, in_package, kinds
 
 
 class Site(NamedTuple):
@@ -52,7 +52,7 @@ class Shown:
         self._show, self._hide = [_path(each) for each in show], [_path(each) for each in hide]
         self._files: dict[str, _File] = {}
         for given, path in zip(show, self._show):
-            if path.split("/")[0] in FRAMEWORKS | TEST_TOOLS:
+            if kinds[f"/site-packages/{path}/"] is not Kind.TRACED:
                 raise UsageError(
                     f"{given!r} cannot be shown as a call site: lines of frameworks and test tools are not followed; "
                     "name packages that call them, such as transformers"
@@ -106,7 +106,7 @@ class Shown:
 def _in_checkout(path: str) -> str:
     """Return the path of a file below the folder in which its outermost package is: ``mylib/dtypes.py``."""
     folder = os.path.dirname(path)
-    while os.path.exists(os.path.join(folder, "__init__.py")):
+    while os.path.exists(os.path.join(folder, "__init__.py")) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return os.path.relpath(path, folder)
 

@@ -11,7 +11,7 @@ _TRACED, _TEST_TOOL = Kind.TRACED, Kind.TEST_TOOL
 
 
 def here(chains: Chains, frame: FrameType | None, until: CodeType | None = None) -> int:
-    """Return the node of the calls that `running` returns: about 1 us, and 0.2 us for each further frame."""
+    """Return the node of the calls that `running` returns: 0.9 us for three frames, 0.2 us for each more."""
     frames = running(frame, until)
     # Lines are asked for only once: to find that of an instruction takes longer, the longer its function is.
     key = tuple([(id(each.f_code), each.f_lasti) for each in frames])

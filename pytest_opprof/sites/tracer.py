@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from .line_tracer import LineTracer
-
 if sys.version_info >= (3, 12):
     from .monitoring import MonitoringTracer as Tracer
 else:
     from .settrace import SettraceTracer as Tracer
 
-__all__ = ["LineTracer", "Tracer", "unavailable"]
+__all__ = ["Tracer", "unavailable"]
 
 
 def unavailable() -> str | None:

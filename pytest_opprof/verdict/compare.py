@@ -233,10 +233,12 @@ def compare(
         why = "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
-    rows += [
-        Row(name, None, None, None, None, work.verdict, work=work)
-        for name, work in changed_facts(*facts, "the baseline")
-    ]
+    does_more = any(row.verdict in DOES_MORE for row in rows)
+    for name, work in changed_facts(*facts, "the baseline"):
+        # More ops take more memory: one cause is told once.
+        follows = does_more and work.verdict is Verdict.MORE_MEMORY
+        verdict, why = (Verdict.OK, "by its ops") if follows else (work.verdict, "")
+        rows.append(Row(name, None, None, None, None, verdict, why, work=work))
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total

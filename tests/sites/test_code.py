@@ -34,6 +34,7 @@ from . import ops, programs
         ("/opt/conda/lib/python3.12/site-packages/_pytest/python.py", Kind.TEST_TOOL),
         ("/opt/conda/lib/python3.12/site-packages/pytest_mock/plugin.py", Kind.TEST_TOOL),
         ("/opt/conda/lib/python3.12/site-packages/pytest_rerunfailures.py", Kind.TEST_TOOL),
+        ("/opt/conda/lib/python3.12/site-packages/typing_extensions.py", Kind.HIDDEN),
         ("/project/pytest_helpers.py", Kind.TRACED),
         ("<string>", Kind.HIDDEN),
         ("<frozen importlib._bootstrap>", Kind.HIDDEN),
@@ -71,9 +72,17 @@ def test_a_framework_may_lie_in_any_folder(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "xdist", module)
     monkeypatch.setitem(sys.modules, "jax", None)  # as where someone forbids its import
     assert kinds[str(checkout / "nn" / "functional.py")] is Kind.HIDDEN
+    package.__path__, package.__file__ = [str(tmp_path / "build")], str(tmp_path / "editable" / "torch" / "__init__.py")
+    assert kinds[str(tmp_path / "editable" / "torch" / "nn" / "modules.py")] is Kind.HIDDEN
     assert kinds[str(target / "xdist.py")] is Kind.TEST_TOOL
     assert kinds[str(tmp_path / "pytorch" / "test" / "test_nn.py")] is Kind.TRACED
     assert kinds[str(tmp_path / "pytorch" / "torchvision.py")] is Kind.TRACED
+
+
+def test_what_torch_compile_writes_has_no_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    assert kinds[str(tmp_path / "inductor" / "6j" / "c6jpl22crhi36khifxytpypfaphcd52sbviuff7x.py")] is Kind.HIDDEN
+    assert kinds[str(tmp_path / "model.py")] is Kind.TRACED
 
 
 def test_lines_of_packages_in_archives_are_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_it_names_the_tools_that_have_both_ids(tracer: Tracer, taken: list[int])
     for each in (3, 4):
         monitoring.use_tool_id(each, f"tool {each}")
         taken.append(each)
-    reason = "ids 3 and 4 of sys.monitoring are in use, by tool 4 and tool 3; call sites need one of them"
+    reason = "ids 3 and 4 of sys.monitoring are in use, by tool 3 and tool 4; call sites need one of them"
     assert unavailable() == reason
     with pytest.raises(BackendError, match=reason):
         tracer.start(sys._getframe())
@@ -71,6 +71,24 @@ def test_who_takes_the_id_next_finds_nothing_of_ours(tracer: Tracer, taken: list
     monitoring.set_events(4, events.PY_START)
     json.dumps(1)
     assert json.dumps.__code__ in started
+
+
+def test_a_function_that_began_unseen_is_found_by_its_frame(tracer: Tracer) -> None:
+    nodes = []
+
+    def twice(is_inner: bool = False) -> None:
+        if is_inner:
+            tracer.start(sys._getframe())
+            raise ValueError
+        pytest.raises(ValueError, twice, is_inner=True)  # noqa: RUF061  # the tool calls it
+        nodes.append(tracer.now)
+
+    twice()
+    nodes.append(tracer.now)
+    tracer.stop()
+    test = "test_a_function_that_began_unseen_is_found_by_its_frame"
+    functions = [[frame.function.split(".")[-1] for frame in tracer.chains.frames(node)] for node in nodes]
+    assert functions == [["twice", test], [test]]
 
 
 def test_what_was_disabled_in_one_window_is_seen_in_the_next(taken: list[int]) -> None:

@@ -131,7 +131,7 @@ def test_what_is_to_be_shown_wins(root: Path, frames: dict[str, Frame]) -> None:
     assert (site.file, site.callers) == ("src/mylib/dtypes.py", ())
 
 
-@pytest.mark.parametrize("show", ["torch", "torch.nn", "numpy/linalg", "pytest"])
+@pytest.mark.parametrize("show", ["torch", "torch.nn", "numpy/linalg", "pytest_mock", "sympy"])
 def test_a_framework_cannot_be_shown(root: Path, show: str) -> None:
     with pytest.raises(
         UsageError, match=f"'{show}' cannot be shown as a call site: lines of frameworks and test tools"
