@@ -294,7 +294,10 @@ CHANGES = {
     ".float() in a helper with several callers": Change(
         "return x * 0.5",
         "return x.float() * 0.5",
-        {"mlp": of_cast(1, "x.float() * 0.5"), "attention": of_cast(1, "x.float() * 0.5")},
+        {
+            "mlp": Worse("calls of Cast: 5, 4 in the baseline", "Cast", "x.float() * 0.5"),
+            "attention": of_cast(1, "x.float() * 0.5"),
+        },
     ),
     "a loop over rows instead of one matmul": Change(
         "def rows(x, w):\n    return x @ w",
@@ -435,7 +438,7 @@ def places(lines: Sequence[str]) -> dict[str, list[str]]:
     for line in lines:
         if match := re.match(r"where (.+?) comes? from", line):
             op = match[1]
-        elif match := re.match(r" +(?:\d+ )? *(\w+\.py:\d+) in ", line):
+        elif match := re.match(r" +(?:\+?\d+ )? *(\w+\.py:\d+) in ", line):
             here = match[1]
             if op != "they":
                 found[op].append(here)
@@ -475,7 +478,7 @@ def test_a_refactoring_passes_and_leaves_the_baselines_as_they_are(recorded: Pat
     assert run(folder).returncode == 0
     before = contents(folder)
     done = run(folder, "--opprof-update", "--opprof-processes=1")
-    assert "baselines of 20 tests: 0 new, 0 changed, 20 unchanged" in done.stdout
+    assert "opprof: 20 tests measured, 20 ok" in done.stdout, done.stdout
     assert contents(folder) == before
 
 

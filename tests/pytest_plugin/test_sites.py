@@ -96,26 +96,28 @@ def test_a_body_whose_next_round_does_less_is_too(casting: Any, alone: None) -> 
 def test_calls_that_differ_in_a_fresh_process_are_told(
     casting: Any, alone: None, pytester: pytest.Pytester, has_baseline: bool
 ) -> None:
+    budget = "Add=1" if has_baseline else "Cast=0"
     if has_baseline:
-        casting(run="--opprof-update", times=1)
-    result = casting(times=f"2 if {ELSEWHERE} else 3")
-    base = ", 1 in the baseline" if has_baseline else ""
-    result.stdout.fnmatch_lines([f"where Cast comes from (2 calls{base}; 3 when it failed):", f"     2  {PLACE}"])
+        casting(run="--opprof-update", budget=budget)
+    result = casting(budget=budget, times=f"2 if {ELSEWHERE} else 3")
+    base, line = (", 1 in the baseline", f"    +1  {PLACE}  1 -> 2") if has_baseline else ("", f"     2  {PLACE}")
+    result.stdout.fnmatch_lines([f"where Cast comes from (2 calls{base}; 3 when it failed):", line])
 
 
 def test_more_calls_are_confirmed_and_located_by_one_process(
     casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite
 ) -> None:
-    casting(run="--opprof-update", budget="Add=1")
+    casting("--opprof-sites", run="--opprof-update", budget="Add=1")
     calls = {op: CallRange(n, n, dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
     line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
     look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
     found = looks(monkeypatch, look, look)
     result = casting(times=2, budget="Add=1")
-    result.stdout.fnmatch_lines(["where Cast comes from (2 calls, 1 in the baseline):", f"     2  {PLACE}"])
+    result.stdout.fnmatch_lines(["where Cast comes from (2 calls, 1 in the baseline):", f"    +1  {PLACE}  1 -> 2"])
     assert found == ["test_m.py::test_a"]
 
 
+@pytest.mark.processes
 def test_what_passes_or_is_accepted_or_fails_by_itself_is_not_looked_at(casting: Any, asked: list[str]) -> None:
     assert casting(budget="Cast=1").ret == 0
     assert casting(run="--opprof-update", budget="Cast=1").ret == 0
@@ -213,7 +215,7 @@ def test_a_package_is_named_behind_the_line_that_calls_it_or_shown(
 ) -> None:
     packages = pytester.path / "venv" / "site-packages"
     (packages / "casts").mkdir(parents=True)
-    (packages / "casts" / "__init__.py").write_text(CASTS)
+    (packages / "casts" / "__init__.py").write_text(CASTS.lstrip())
     pytester.syspathinsert(packages)
     pytester.makepyfile(test_m=MODEL.format(budget="Cast=0", rounds=2, times=1))
     result = suite("--opprof", "--opprof-backend=numpy", "-o", f"opprof_sites_show={show}", "test_m.py")
@@ -240,7 +242,7 @@ def test_b(opprof):
     one, two = window.sites("Cast")
     assert (one.calls, one.dtypes, one.is_backward) == (1, "float64->float32", False)
     assert str(one.lines[0]) == "casts.py:3 in narrowed  `return x.astype(np.float32)`"
-    assert [each.lines[1].line for each in (one, two)] == [6, 7]
+    assert [each.lines[1].line for each in (one, two)] == [5, 6]
 """
 
 
@@ -279,6 +281,7 @@ def test_with_the_flag_every_window_has_lines_in_json_and_nobody_looks_again(
     assert sum(site["calls"] for site in sites["both"]["Cast"]) == 2
 
 
+@pytest.mark.processes
 def test_times_of_a_run_with_lines_are_neither_judged_nor_kept(casting: Any, pytester: pytest.Pytester) -> None:
     casting(run="--opprof-update", budget="Cast=1", rounds=10)
     thrice(pytester)
