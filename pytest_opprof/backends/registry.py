@@ -20,6 +20,8 @@ _BUILTIN = {
         "numpy": "numpy.backend",
         "torch": "torch.backend",
         "cuda": "cuda.backend",
+        "jax": "jax.backend",
+        "onnxruntime": "onnxruntime.backend",
         "fake": "fake",
     }.items()
 }

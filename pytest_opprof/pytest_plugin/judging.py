@@ -170,10 +170,12 @@ class Judging:
 
     def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return which lines asked for each op, and for what a budget limits."""
-        names = [*(stats.op for stats in profile.ops), *plan.budget.ops, GRAD_NODES, ALLOCATIONS]
-        aliases = self._settings.aliases
+        limited = plan.budget.ops
+        names = [*(stats.op for stats in profile.ops), *limited, GRAD_NODES, ALLOCATIONS]
         # The limits were checked before: each name means something, but the dtypes of some ops may not be known.
-        return {name: found for name in names if (found := site_calls(profile, name, self._shown, aliases, names))}
+        # A limit of a raw name is of every event that has it, also inside of others; a baseline is of ops.
+        of = partial(site_calls, profile, shown=self._shown, aliases=self._settings.aliases, known=names)
+        return {name: found for name in names if (found := of(name, counted_only=name not in limited))}
 
     def _compared(self, report: JudgedWindow, base: WindowBaseline, plan: TestPlan) -> JudgedWindow:
         return _with_timing(report, base, plan, self._timing(base, report.processes, plan))

@@ -19,7 +19,7 @@ from ..conftest import profile_of
 
 def test_the_built_in_backends_are_found_and_load() -> None:
     assert {"numpy", "torch", "cuda", "fake"} <= set(registry.find())
-    for name in ("numpy", "torch", "cuda", "fake"):
+    for name in ("numpy", "torch", "cuda", "onnxruntime", "fake"):
         assert registry.load(name).name == name
 
 
@@ -146,7 +146,7 @@ def test_hints_are_those_of_backends_that_can_run(monkeypatch: pytest.MonkeyPatc
 
 def test_a_name_that_does_not_exist_is_an_error_with_the_nearest() -> None:
     with pytest.raises(
-        BackendError, match=r"no backend 'toch': did you mean 'torch'\? Known: cuda, fake, numpy, torch\."
+        BackendError, match=r"no backend 'toch': did you mean 'torch'\? Known: cuda, fake, numpy, onnxruntime, torch\."
     ):
         registry.load("toch")
 
