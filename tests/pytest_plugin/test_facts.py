@@ -62,7 +62,9 @@ def test_more_memory_than_in_the_baseline_fails_and_an_update_accepts_it(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:
     grows(pytester, MIB)
-    suite("--opprof-update", "--opprof-memory").stdout.fnmatch_lines(["baselines of 1 test: 1 new, 0 changed, 0 unchanged"])
+    suite("--opprof-update", "--opprof-memory").stdout.fnmatch_lines(
+        ["baselines of 1 test: 1 new, 0 changed, 0 unchanged"]
+    )
     assert kept(pytester) == {"allocations": 1, "held_memory": 0, "peak_memory": MIB}
     grows(pytester, 2 * MIB, 3)
     result = suite("--opprof", "--opprof-memory")
@@ -76,12 +78,16 @@ def test_more_memory_than_in_the_baseline_fails_and_an_update_accepts_it(
             "FAILED test_m.py::test_a - *peak memory 1 MiB -> 2 MiB*",
         ]
     )
-    suite("--opprof-update", "--opprof-memory").stdout.fnmatch_lines(["baselines of 1 test: 0 new, 1 changed, 0 unchanged"])
+    suite("--opprof-update", "--opprof-memory").stdout.fnmatch_lines(
+        ["baselines of 1 test: 0 new, 1 changed, 0 unchanged"]
+    )
     assert kept(pytester) == {"allocations": 3, "held_memory": 0, "peak_memory": 2 * MIB}
     grows(pytester, MIB)
     result = suite("--opprof", "--opprof-memory")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*peak memory: 1 MiB, 2 MiB in the baseline*", "opprof: 1 test measured, *1 improved*"])
+    result.stdout.fnmatch_lines(
+        ["*peak memory: 1 MiB, 2 MiB in the baseline*", "opprof: 1 test measured, *1 improved*"]
+    )
 
 
 def test_a_file_without_facts_passes_and_an_update_adds_them_beside_the_same_times(
