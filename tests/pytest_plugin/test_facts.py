@@ -133,7 +133,6 @@ def test_memory_that_is_neither_true_nor_false_is_an_error(pytester: pytest.Pyte
 
 
 @pytest.mark.torch
-@pytest.mark.processes  # an update looks in one which lines ask for ops
 def test_a_lost_no_grad_fails_though_no_op_is_more(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ class TorchBackend(Backend):
                 mark()
             with nullcontext() if options.chains is None else traced(options.chains, log):
                 yield log
-            if number is not None and numbers:
+            if number is not None:
                 numbers.append(number())
             if on_gpu:
                 mark()
