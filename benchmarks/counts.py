@@ -73,7 +73,7 @@ def main() -> None:
             tables.add(json.dumps(table, sort_keys=True))
             facts.add(json.dumps(found, sort_keys=True))
             times.append(device_ns)
-        print(f"{what}, {processes} processes: {len(tables)} distinct op table(s), {len(facts)} of facts; goal: 1")
+        print(f"{what}, {processes} processes: {len(tables)} op table(s), {len(facts)} set(s) of facts; goal: 1")
         print(f"  {len(json.loads(min(tables)))} ops, {sum(json.loads(min(tables)).values())} calls")
         for each in sorted(facts):
             print(f"  {each}")

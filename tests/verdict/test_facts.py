@@ -125,11 +125,15 @@ def test_less_memory_is_an_improvement_and_no_finding() -> None:
     assert list(found.improvements()) == ["peak memory: 1 MiB, 9 MiB in the baseline"]
 
 
-def test_more_calls_come_before_more_memory() -> None:
-    facts = {PEAK_MEMORY: Range(MIB, MIB)}, {PEAK_MEMORY: Range(9 * MIB, 9 * MIB)}
+def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nodes_are() -> None:
+    facts = {PEAK_MEMORY: Range(MIB, MIB), GRAD_NODES: Range(0, 0)}
+    more = {PEAK_MEMORY: Range(9 * MIB, 9 * MIB), GRAD_NODES: Range(2, 2)}
     timing = unjudged("one round", [])
-    found = compare_counts_first(CALLS, {"Add": CallRange(2, 2)}, timing, STORED, facts=facts)
-    assert [each.cause for each in found.findings()] == ["Add 1 -> 2", "peak memory 1 MiB -> 9 MiB"]
+    found = compare_counts_first(CALLS, {"Add": CallRange(2, 2)}, timing, STORED, facts=(facts, more))
+    assert [each.cause for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
+    assert [(row.work.text, row.why) for row in found.rows if row.op == PEAK_MEMORY] == [
+        ("1 MiB -> 9 MiB", "by its ops")
+    ]
 
 
 def test_each_fact_can_be_limited_by_its_name() -> None:
