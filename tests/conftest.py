@@ -10,7 +10,7 @@ import select
 import socket
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,8 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.pytest_plugin import judging
+from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.window_result import SitesByOp
 from pytest_opprof.verdict.stored_rule import Rule
 
 pytest_plugins = ["pytester"]
@@ -152,6 +154,14 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
     fake.pretend()
 
 
+IN_A_PROCESS = Recording.sites
+"""The real one: `suite` puts another in its place."""
+
+
+def _seen_in_the_run(recording: Recording, tests: Sequence[TestRecord]) -> dict[str, dict[str, SitesByOp]]:
+    return {test.id: {window.name: window.sites for window in test.windows} for test in tests}
+
+
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run pytest on the files of pytester with the fake device, in this process.
@@ -161,7 +171,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     that are judged, `looks` gives what confirms calls.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
-    monkeypatch.setattr(Recording, "sites", lambda recording, tests: {})
+    monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"

@@ -98,7 +98,7 @@ def test_calls_that_differ_in_a_fresh_process_are_told(
 ) -> None:
     budget = "Add=1" if has_baseline else "Cast=0"
     if has_baseline:
-        casting(run="--opprof-update", budget=budget)
+        casting("--opprof-sites", run="--opprof-update", budget=budget)
     result = casting(budget=budget, times=f"2 if {ELSEWHERE} else 3")
     base, line = (", 1 in the baseline", f"    +1  {PLACE}  1 -> 2") if has_baseline else ("", f"     2  {PLACE}")
     result.stdout.fnmatch_lines([f"where Cast comes from (2 calls{base}; 3 when it failed):", line])
