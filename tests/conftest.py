@@ -154,10 +154,6 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
     fake.pretend()
 
 
-IN_A_PROCESS = Recording.sites
-"""The real one: `suite` puts another in its place."""
-
-
 def _seen_in_the_run(recording: Recording, tests: Sequence[TestRecord]) -> dict[str, dict[str, SitesByOp]]:
     return {test.id: {window.name: window.sites for window in test.windows} for test in tests}
 
