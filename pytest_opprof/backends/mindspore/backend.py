@@ -1,6 +1,6 @@
 """MindSpore on a CPU, in graph and PyNative mode, by the profiler in C++ that MindSpore's own classes drive, too.
 
-Counts are those of kernels that ran: casts that a kernel of the CPU needs for itself are among them. What each call read
+Counts are those of kernels that ran: casts that a kernel of the CPU needs for itself are among them. What a call read
 and wrote is not in the profiler's files. It comes from the graphs that MindSpore compiled (`kernel_graphs`) and, in
 PyNative mode from 2.10 on, from the ops that it dispatched (`dispatched`, `pairing`).
 """
@@ -34,8 +34,8 @@ _UNKNOWN_CASTS = (
     " began, and of what PyNative mode calls from 2.10 on"
 )
 _THREADS = (
-    "MindSpore's threads cannot be limited in a process that runs: its ops use all {cores} cores. For steadier times start"
-    " pytest on one (taskset -c 0), and call mindspore.runtime.launch_blocking() before the first op"
+    "MindSpore's threads cannot be limited in a process that runs: its ops use all {cores} cores. For steadier times"
+    " start pytest on one (taskset -c 0), and call mindspore.runtime.launch_blocking() before the first op"
 )
 
 

@@ -9,8 +9,8 @@ kernels that run, under the names that its profiler writes, casts that a kernel 
         : (Tensor) -> (Tensor)
         # Fullname with scope: (Default/d-Dense/Cast-op0)
 
-The graph that Python can ask for (`get_optimize_graph_proto`) is an earlier one: its casts have other numbers as soon as
-a kernel casts inside, and functions under `jit` have none. Seen: 2.7.0 and 2.10.0 on a CPU. 2.7 writes the graphs of
+The graph that Python can ask for (`get_optimize_graph_proto`) is an earlier one: its casts have other numbers as soon
+as a kernel casts inside, and functions under `jit` have none. Seen: 2.7.0 and 2.10.0 on a CPU. 2.7 writes the graphs of
 PyNative mode before kernels are chosen, without the second line of types.
 """
 
@@ -18,12 +18,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
+from ...ops.mindspore_files import op_type
+from ...ops.names import meaning
 from ...ops.signature import Shape, Signature
 from .profiler import Call
 
@@ -35,6 +40,8 @@ _NODE = re.compile(r"  %\d+\(.*?\) = (\w+)\(")
 _NAME = re.compile(r"      # Fullname with scope: \((.+)\)\s*$")
 _TYPES = "      : ("
 _NO_KERNELS = frozenset(["Load", "UpdateState", "Depend", "MakeTuple", "TupleGetItem", "Return"])
+_MAY_BE_LEFT_OUT = frozenset(["Reshape", "Squeeze", "Unsqueeze"])
+"""Ops that a graph does not run where they only give a tensor another shape."""
 _CHOSEN = re.compile(r"<(\w+)x\w+\[[^\]]*\]\{([^}]*)\}>")
 """What a kernel takes: dtype, layout and shape."""
 _TENSOR = re.compile(r"<(?:Ref\[)?Tensor\[(\w+)\]\]?, \(([^)]*)\)")
@@ -51,8 +58,11 @@ class KernelGraphs:
         self._by_kernel: defaultdict[str, list[Graph]] = defaultdict(list)
 
     @cached_property
-    def _folder(self) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(prefix="opprof-mindspore-")  # deleted when this process ends
+    def folder(self) -> str:
+        """Where MindSpore writes them; deleted when this process ends."""
+        folder = tempfile.mkdtemp(prefix="opprof-mindspore-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def watch(self) -> None:
         """Let MindSpore write each graph that it compiles from now on, unless the program lets it write them itself."""
@@ -62,28 +72,31 @@ class KernelGraphs:
         if not context.get_param(parameters["save_graphs"]):
             os.environ.setdefault(_FILTER, PASS)
             # mindspore.set_context would warn that it is deprecated.
-            context.set_param(parameters["save_graphs_path"], self._folder.name)
+            context.set_param(parameters["save_graphs_path"], self.folder)
             context.set_param(parameters["save_graphs"], 1)
 
     def signatures(self, calls: Sequence[Call]) -> dict[int, Signature]:
-        """Return what is known of *calls*, by index. A graph runs all its kernels, one after the other in any order."""
+        """Return what is known of *calls*, by index.
+
+        Names may be in several graphs. But a graph runs all its kernels, with none of another between them.
+        """
         self._read_new()
         of_graphs = [index for index, call in enumerate(calls) if "/" in call.name]
         names = [calls[index].name for index in of_graphs]
         found: dict[int, Signature] = {}
         at = 0
         while at < len(names):
-            graphs = [graph for graph in self._by_kernel.get(names[at], ()) if _runs(graph, names, at)]
-            most = max(map(len, graphs), default=1)
+            runs = [(_length_of_run(graph, names, at), graph) for graph in self._by_kernel.get(names[at], ())]
+            most = max((length for length, _ in runs), default=0)
             for index in of_graphs[at : at + most]:
-                told = {graph[calls[index].name] for graph in graphs if len(graph) == most}
+                told = {graph[calls[index].name] for length, graph in runs if length == most}
                 if len(told) == 1:
-                    found[index] = _of_call(told.pop(), calls[index])
-            at += most
+                    found[index] = told.pop()
+            at += most or 1
         return found
 
     def _read_new(self) -> None:
-        for path in Path(self._folder.name).rglob("*"):
+        for path in Path(self.folder).rglob("*"):
             if path.is_dir():
                 continue
             if path.name.startswith(PASS):
@@ -94,17 +107,15 @@ class KernelGraphs:
             path.unlink()
 
 
-def _runs(graph: Graph, names: Sequence[str], at: int) -> bool:
-    """Tell whether the names from *at* on are those of all kernels of *graph*."""
-    run = names[at : at + len(graph)]
-    return len(run) == len(graph) and graph.keys() == set(run)
-
-
-def _of_call(known: Signature, call: Call) -> Signature:
-    """Return the signature of *call*: shapes that are dynamic are those of its launch."""
-    if known.input_shapes is None and call.input_shapes and len(call.input_shapes) == len(known.input_dtypes or ()):
-        return known._replace(input_shapes=call.input_shapes)
-    return known
+def _length_of_run(graph: Graph, names: Sequence[str], at: int) -> int:
+    """Return how many names from *at* on are one run of *graph*; 0 where some of its kernels are not among them."""
+    run = set[str]()
+    for name in islice(names, at, at + len(graph)):
+        if name in run or name not in graph:
+            break
+        run.add(name)
+    left_out = graph.keys() - run
+    return len(run) if all(meaning(op_type(name)).op in _MAY_BE_LEFT_OUT for name in left_out) else 0
 
 
 def kernels(lines: Iterable[str]) -> Iterator[tuple[str, Signature]]:

@@ -16,9 +16,10 @@ the CPU call ``PyBoostUtils::CastTensor`` on inputs and outputs of a kernel that
 
 from __future__ import annotations
 
-from collections import defaultdict
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -32,7 +33,9 @@ from .profiler import Call
 _HALF = frozenset(["float16", "bfloat16"])
 _WIDE = "float32"
 _CAST_INPUTS = frozenset("Add Sub Mul Div Pow Mod Max Min ReduceSum ReduceMean ReduceProd".split())
-"""Ops that may cast an input to the dtype of their result."""
+"""Ops that may cast an input to the dtype of their result. In mixed precision each op may, whose result is float16."""
+_KERNELS = {"Max": "ReduceMax", "Min": "ReduceMin"}
+"""Ops that are called as others are in the vocabulary, and what their kernels are."""
 
 
 class _Way(NamedTuple):
@@ -44,48 +47,44 @@ class _Way(NamedTuple):
     after: tuple[Signature, ...]
 
 
-class _Gap(NamedTuple):
+@dataclass
+class _Gap:
     """What is between two ops that are paired."""
 
     casts: list[int]
     """Kernels, by index."""
     dispatched: list[Signature]
-    has_others: bool
-    """Whether there are kernels that were not dispatched as what they are."""
+    is_open: bool
+    """Whether its casts may be of other ops: of kernels that were not dispatched as what they are."""
 
     @property
     def more(self) -> int:
         """How many casts nobody called."""
         return len(self.casts) - len(self.dispatched)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether its casts can only be those of the two ops and those dispatched."""
-        return self.more == 0 or (self.more > 0 and not self.has_others)
-
-
-_NOTHING = _Way((), Signature(), ())
-
 
 def paired(calls: Mapping[int, Call], ops: Sequence[Dispatched]) -> dict[int, Signature]:
     """Return what is known of *calls* (by index, in the order in which they began) from the *ops* dispatched."""
     kernels = {index: meaning(op_type(call.name)).op for index, call in calls.items()}
-    meanings = [meaning(op.op).op for op in ops]
+    meanings = [_KERNELS.get(op.op) or meaning(op.op).op for op in ops]
     pairs = sorted(_pairs(kernels, meanings))
     in_order = all(before[1] < after[1] for before, after in pairwise(pairs))
     if not in_order or any(calls[index].start < ops[place].at for index, place in pairs):
         return {}  # threads of the program called them
-    ways = [[_NOTHING], *([*_ways(ops[place], meanings[place])] for _, place in pairs), [_NOTHING]]
+    end = [_Way((), Signature(), ())]
+    ways = [end, *([*_ways(ops[place], meanings[place])] for _, place in pairs), end]
     gaps = [*_gaps(kernels, ops, meanings, pairs)]
-    possible = _possible(ways, gaps)
+    _leave_possible(ways, gaps)
     known = {}
-    for (index, _), each in zip(pairs, (possible or ways)[1:]):
+    for (index, _), each in zip(pairs, ways[1:]):
         if len(own := {way.own for way in each}) == 1:
             known[index] = own.pop()
-    for gap, before, after in zip(gaps, possible or ways, (possible or ways)[1:]):
+    for gap, before, after in zip(gaps, ways, ways[1:]):
         casts = {(*one.after, *gap.dispatched, *other.before) for one, other in _fitting(gap, before, after)}
-        if gap.more == 0 or (gap.is_known and possible and len(casts) == 1):
-            known.update(zip(gap.casts, gap.dispatched if gap.more == 0 else casts.pop()))
+        if gap.more == 0:
+            known.update(zip(gap.casts, gap.dispatched))
+        elif not gap.is_open and len(casts) == 1:
+            known.update(zip(gap.casts, casts.pop()))
     return known
 
 
@@ -110,7 +109,8 @@ def _gaps(
         between = indices[bisect_right(indices, first) : bisect_left(indices, last)]
         casts = [index for index in between if kernels[index] == CAST]
         asked = [ops[place] for place in range(begin + 1, end) if meanings[place] == CAST]
-        yield _Gap(casts, [*filter(None, map(_cast, asked))], len(casts) < len(between))
+        called = [*filter(None, map(_cast, asked))]
+        yield _Gap(casts, called, len(called) != len(casts) < len(between))
 
 
 def _cast(op: Dispatched) -> Signature | None:
@@ -126,12 +126,13 @@ def _of_cast(source: str, target: str, shape: Shape) -> Signature:
 def _ways(op: Dispatched, meant: str) -> Iterator[_Way]:
     """Yield the ways to do *op*: as it is, on wider dtypes, on inputs that are all of the dtype of the result."""
     yield from _narrow_and_wide(op.inputs, op.outputs)
-    if meant in _CAST_INPUTS and len(op.outputs) == 1:
-        target = op.outputs[0][0]
-        first = tuple(_of_cast(dtype, target, shape) for dtype, shape in op.inputs if dtype != target)
-        if first:
-            for way in _narrow_and_wide(tuple((target, shape) for _, shape in op.inputs), op.outputs):
-                yield way._replace(before=(*first, *way.before))
+    (target, _), *more = op.outputs or (("", ()),)
+    if target not in _HALF and (more or meant not in _CAST_INPUTS):
+        return
+    first = tuple(_of_cast(dtype, target, shape) for dtype, shape in op.inputs if dtype != target)
+    if first:
+        for way in _narrow_and_wide(tuple((target, shape) for _, shape in op.inputs), op.outputs):
+            yield way._replace(before=(*first, *way.before))
 
 
 def _narrow_and_wide(inputs: Tensors, outputs: Tensors) -> Iterator[_Way]:
@@ -147,25 +148,37 @@ def _wide(tensors: Tensors) -> Tensors:
 
 
 def _signature(inputs: Tensors, outputs: Tensors) -> Signature:
-    read, written = ((tuple(dtype for dtype, _ in side), tuple(shape for _, shape in side)) for side in (inputs, outputs))
+    read, written = (
+        (tuple(dtype for dtype, _ in side), tuple(shape for _, shape in side)) for side in (inputs, outputs)
+    )
     return Signature(read[0], written[0], read[1], written[1])
 
 
 def _fitting(gap: _Gap, before: Iterable[_Way], after: Iterable[_Way]) -> Iterator[tuple[_Way, _Way]]:
     """Yield the ways of the ops around *gap* that make as many casts as there are."""
     for one, other in product(before, after):
-        if not gap.is_known or len(one.after) + len(other.before) == gap.more:
+        if gap.is_open or len(one.after) + len(other.before) == gap.more:
             yield one, other
 
 
-def _possible(ways: Sequence[list[_Way]], gaps: Sequence[_Gap]) -> list[list[_Way]] | None:
-    """Return those *ways* of each op that fit everywhere; None where the numbers contradict each other."""
-    left = list(ways)
-    plain = [number for number, gap in enumerate(gaps) if gap.more == 0]
-    for number in (*plain, *range(len(gaps)), *reversed(range(len(gaps)))):
-        fitting = [*_fitting(gaps[number], left[number], left[number + 1])]
+def _leave_possible(ways: list[list[_Way]], gaps: Sequence[_Gap]) -> None:
+    """Leave those *ways* of each op that fit everywhere. Where none does, the casts there and beside stay unknown."""
+    every = list(ways)
+    while (contradiction := _narrow(ways, gaps)) is not None:
+        for gap in gaps[max(contradiction - 1, 0) : contradiction + 2]:
+            gap.is_open = gap.more != 0
+        gaps[contradiction].is_open = True
+        ways[:] = every
+
+
+def _narrow(ways: list[list[_Way]], gaps: Sequence[_Gap]) -> int | None:
+    """Leave the *ways* that fit; return the number of a gap where none does."""
+    numbers = list(range(len(gaps)))
+    plain = [number for number in numbers if gaps[number].more == 0]
+    for number in plain + numbers + numbers[::-1]:
+        fitting = [*_fitting(gaps[number], ways[number], ways[number + 1])]
         if not fitting:
-            return None
+            return number
         for side in (0, 1):
-            left[number + side] = [way for way in left[number + side] if any(way is pair[side] for pair in fitting)]
-    return left
+            ways[number + side] = [way for way in ways[number + side] if any(way is pair[side] for pair in fitting)]
+    return None

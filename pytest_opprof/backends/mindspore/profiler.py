@@ -1,4 +1,4 @@
-"""MindSpore's profiler in C++, of which a process has one: `ms.Profiler` and `mindspore.profiler.profile` drive it, too.
+"""MindSpore's profiler in C++, of which a process has one: `ms.Profiler` and `mindspore.profiler.profile` drive it too.
 
 It is driven directly: no settings of those classes are changed, no process is started to analyse, nothing is printed.
 Each call of an op is in the files that it writes when it stops (`ops.mindspore_files`). To start takes 0.1 ms, to stop
@@ -26,8 +26,8 @@ _RUNNING = (
     " Stop and analyse it before this test, or leave the test out of opprof"
 )
 _TAKEN = (
-    "MindSpore's profiler lost this window: another one (ms.Profiler, mindspore.profiler.profile) was started or stopped"
-    " inside the test, and MindSpore has one at a time. Remove it, or leave the test out of opprof"
+    "MindSpore's profiler lost this window: another one (ms.Profiler, mindspore.profiler.profile) was started or"
+    " stopped inside the test, and MindSpore has one at a time. Remove it, or leave the test out of opprof"
 )
 
 
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     name: str
     """``Default/fc-Dense/Cast-op0``, the name of a node; ``Cast`` for what PyNative mode runs on its short path."""
     input_shapes: tuple[Shape, ...] | None
-    """Those of the inputs that are tensors; None where they are not told."""
+    """Those of the inputs that are tensors; None where they are not told, or dynamic."""
 
 
 def wait() -> None:
@@ -130,11 +130,10 @@ def _lines(folder: Path, pattern: str) -> list[bytes]:
 
 def _with_shapes(calls: list[Call], launches: Iterable[tuple[bytes, tuple[Shape, ...]]]) -> list[Call]:
     """Return *calls* with the input shapes of their launches: those of one name are in the same order."""
-    shapes: defaultdict[str, list[tuple[Shape, ...]]] = defaultdict(list)
+    shapes: defaultdict[str, list[tuple[Shape, ...] | None]] = defaultdict(list)
     for name, inputs in launches:
-        shapes[name.decode()].append(inputs)
+        is_dynamic = any(size < 0 for shape in inputs for size in shape)
+        shapes[name.decode()].append(None if is_dynamic else inputs)
     names = [call.name.rpartition("/")[2] for call in calls]
     told = {name: iter(shapes[name]) for name, times in Counter(names).items() if times == len(shapes[name])}
-    return [
-        call._replace(input_shapes=next(told[name])) if name in told else call for call, name in zip(calls, names)
-    ]
+    return [call._replace(input_shapes=next(told[name])) if name in told else call for call, name in zip(calls, names)]
