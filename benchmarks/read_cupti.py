@@ -16,7 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
-from pytest_opprof.backends.cuda import cupti
+from pytest_opprof.backends.cuda import cupti, libcupti
 from pytest_opprof.backends.cuda.cupti_records import KERNEL, RUNTIME, Buffer, Decoder
 
 BUFFER_BYTES = 8 << 20
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    library = cupti.opened()
+    library = libcupti.opened()
     buffers = list(made(arguments.records))
     before = peak_mb()
     ours = min(timed(library, buffers) for _ in range(arguments.rounds))

@@ -17,8 +17,9 @@ _MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
-    " work_tolerance=None, floor=None, threads=1, baseline=True, top=None): measure the test, as said; with rounds its"
-    " body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30 are better.",
+    " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, top=None): measure the test, as said;"
+    " with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30 are"
+    " better.",
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
@@ -74,13 +75,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="let workers of pytest-xdist measure one at a time, so that times are judged",
     )
+    group.addoption(
+        "--opprof-memory",
+        action="store_true",
+        default=None,
+        help="record allocations also where times are judged, which it slows (default: of fewer than 10 rounds)",
+    )
+    group.addoption(
+        "--opprof-sites",
+        action="store_true",
+        default=None,
+        help="record which lines ask for ops (default: only of a test that fails, when it is looked at once more)",
+    )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "serialize"):
+    for name in ("all", "strict", "serialize", "memory", "sites"):
         parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
     parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
+    parser.addini("opprof_sites_show", "packages whose lines are shown as if they were yours", type="args")
+    parser.addini("opprof_sites_hide", "files or folders of helpers: the lines that call them are shown", type="args")
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
@@ -98,7 +113,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
     if not _is_active(config.option, config):
-        idle = [flag for flag in ("all", "strict", "json") if getattr(config.option, f"opprof_{flag}")]
+        idle = [
+            flag for flag in ("all", "strict", "json", "memory", "sites") if getattr(config.option, f"opprof_{flag}")
+        ]
         if idle:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
         return

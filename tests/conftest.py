@@ -17,7 +17,6 @@ from types import ModuleType
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # some tests have sessions of their own: see backends.torch
 
-import hypothesis
 import pytest
 
 from pytest_opprof.backends import fake
@@ -32,8 +31,11 @@ from pytest_opprof.pytest_plugin import judging
 from pytest_opprof.verdict.stored_rule import Rule
 
 pytest_plugins = ["pytester"]
-hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
-hypothesis.settings.load_profile("opprof")
+if HAS_HYPOTHESIS := importlib.util.find_spec("hypothesis") is not None:
+    import hypothesis
+
+    hypothesis.settings.register_profile("opprof", deadline=None)  # a busy machine is no failure
+    hypothesis.settings.load_profile("opprof")
 FRAMEWORKS = {
     "torch": "torch is not installed (pip install torch==2.13.0)",
     "jax": "jax is not installed (make test-jax)",
@@ -46,21 +48,51 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 _MODULES = "pytest_plugin.session backends.numpy.backend backends.torch.cuda backends.cuda.events"
 for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")
-if HAS_TORCH:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it imports what torch deprecates
-        # These can be imported only once: they register ops and kinds of caches.
-        for module in (
-            "torch._dynamo",
-            "torch._functorch.aot_autograd",
-            "torch._inductor.runtime.autotune_cache",
-            "torch._inductor.codecache",
-        ):
-            importlib.import_module(module)
-        sys.modules["torch._dynamo"].list_backends()  # imports those that come with it
+HERE = Path(__file__).parent
 
 
-SHARED = Path(__file__).parents[2] / "shared" / "profiles"
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Know the option of a plugin that is not installed where only a GPU is tested: unknown ones are errors."""
+    if importlib.util.find_spec("pytest_asyncio") is None:
+        parser.addini("asyncio_default_fixture_loop_scope", "of pytest-asyncio, which is not installed")
+
+
+def _needs_a_gpu_alone(config: pytest.Config) -> bool:
+    return config.option.markexpr.split()[:1] == ["gpu"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not HAS_HYPOTHESIS and not _needs_a_gpu_alone(config):
+        raise pytest.UsageError(
+            'hypothesis is not installed: pip install -e ".[test]". Only pytest -m gpu does without'
+        )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what needs no GPU where only that is asked for: it needs packages that such a machine may lack."""
+    is_elsewhere = collection_path.parent == HERE and collection_path.name not in ("gpu", "__init__.py")
+    return True if is_elsewhere and _needs_a_gpu_alone(config) else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import what can be imported only once, as it registers ops and kinds of caches, before pytester forgets it.
+
+    Not for tests on a GPU: torch would take CUPTI, which serves one profiler a process.
+    """
+    if HAS_TORCH and not all(item.get_closest_marker("gpu") for item in session.items):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it imports what torch deprecates
+            for module in (
+                "torch._dynamo",
+                "torch._functorch.aot_autograd",
+                "torch._inductor.runtime.autotune_cache",
+                "torch._inductor.codecache",
+            ):
+                importlib.import_module(module)
+            sys.modules["torch._dynamo"].list_backends()  # imports those that come with it
+
+
+SHARED = HERE.parents[1] / "shared" / "profiles"
 """Recordings of public repositories, which are not ours to distribute; beside the repository where there are any."""
 
 

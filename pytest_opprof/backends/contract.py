@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ..profile.event_log import EventLog
+    from ..sites.chains import Chains
 
 GROUP = "pytest_opprof.backends"
 """The entry-point group of backends: a name, and a callable without arguments that returns a `Backend`."""
@@ -22,9 +23,12 @@ class Options:
     """What to record beyond calls and times."""
 
     timing: Timing = "async"
-    memory: bool = False
+    memory: bool | None = False
+    """Whether to record allocations; None: if they are the same in each process, and it takes little time."""
     numpy: Watched = "watched"
     """Which arrays of NumPy: those of `opprof.array()` and results of their ops, or also all that a window makes."""
+    chains: Chains | None = None
+    """Where a log is to say, event by event, which line asked for it (`EventLog.asked_at`); None: nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Backend(ABC):
     """The name in ``--opprof-backend`` and of the entry point."""
     hint: str = ""
     """What a user can do if nothing was recorded: "torch must be imported at the top of the module"."""
+    tells_sites: bool = False
+    """Whether its logs say which lines asked for ops, where `Options.chains` asks for that."""
     vocabulary: Mapping[str, str] = {}
     """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
 

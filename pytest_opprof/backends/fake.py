@@ -42,7 +42,7 @@ class FakeBackend(Backend):
         if self.log is not None:
             raise BackendError("the fake backend is recording already; it cannot be nested")
         self.log = EventLog(Environment((("fake", self.version),), self.device, timing=options.timing))
-        self.log.knows_flops, self.log.knows_memory = True, options.memory
+        self.log.knows_flops, self.log.knows_memory = True, bool(options.memory)
         try:
             yield self.log
         finally:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..profile.calls import CallRange, calls_of
+from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes, run_of
+from ..verdict.facts import compared
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -28,6 +29,8 @@ class WindowBaseline:
     mismatched: Mapping[str, KeptTimes] = field(default_factory=dict)
     """By machine: what the file has of times of other calls. Nothing is judged by it, and nothing but an update of this
     window drops it: who reverts the calls may put them back."""
+    facts: Mapping[str, Range] = field(default_factory=dict)
+    """What is known of the window as a whole (`verdict.facts`)."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -40,11 +43,13 @@ class WindowBaseline:
         """What each process timed, of all machines."""
         return [run for runs in self.times.values() for run in runs]
 
-    def allows(self, now: Mapping[str, CallRange]) -> bool:
-        """Tell whether calls of *now* are no change."""
+    def allows(self, now: WindowBaseline) -> bool:
+        """Tell whether the calls and facts of *now* are no change."""
         gone = CallRange(0, 0)
-        return now.keys() <= self.calls.keys() and all(
-            calls.in_range(now.get(op, gone)) for op, calls in self.calls.items()
+        return (
+            now.calls.keys() <= self.calls.keys()
+            and all(calls.in_range(now.calls.get(op, gone)) for op, calls in self.calls.items())
+            and not any(compared(self.facts, now.facts, ""))
         )
 
     def updated(self, now: WindowBaseline, machine: str, times_changed: bool) -> WindowBaseline:
@@ -54,11 +59,14 @@ class WindowBaseline:
         few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
         Times in the file that are of other calls go.
         """
-        if not self.allows(now.calls):
+        if not self.allows(now):
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
         calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
-        return replace(self, calls=calls, times={**self.times, **now.times} if fresh else self.times, mismatched={})
+        facts = {**now.facts, **self.facts}
+        return replace(
+            self, calls=calls, facts=facts, times={**self.times, **now.times} if fresh else self.times, mismatched={}
+        )
 
     def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
@@ -80,4 +88,5 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""
     calls = window.calls
     varying = {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
-    return WindowBaseline(calls | varying, {window.machine: window.processes} if window.processes else {})
+    facts = window.facts | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
+    return WindowBaseline(calls | varying, {window.machine: window.processes} if window.processes else {}, facts=facts)

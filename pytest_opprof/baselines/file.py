@@ -19,6 +19,7 @@ from ..machine.atomic_write import write_atomically
 from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
+from ..verdict.facts import FACTS
 from .entry import Baselines, WindowBaseline
 from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
 from .paths import times_of
@@ -44,10 +45,13 @@ def load(path: Path) -> Baselines:
     calls = _decoded(path, document, CallsFile)
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
-            for field in ("calls", "bytes", "flops"):
+            for field in ("calls", "bytes", "flops", "facts"):
                 for op, plain in getattr(kept, field).items():
                     if (counted := _range(plain)).least > counted.most:
                         raise _broken(path, f"[{test!r}][{window!r}][{field!r}][{op!r}]: the range is empty")
+            if unknown := kept.facts.keys() - FACTS.keys():
+                known = ", ".join(FACTS)
+                raise _broken(path, f"[{test!r}][{window!r}]['facts']: {min(unknown)!r} is no fact; known are {known}")
             if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - kept.calls.keys():
                 raise _broken(path, f"[{test!r}][{window!r}]: {min(unknown)!r} has work, but no calls")
     if own_times is not None:
@@ -117,6 +121,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
                 {op: _calls(kept, op) for op in kept.calls},
                 {machine: tuple(_runs(each)) for machine, each in of_these.items()},
                 {machine: each for machine, each in machines.items() if machine not in of_these},
+                {name: _range(each) for name, each in kept.facts.items()},
             )
     for (test, window, machine), _ in _each(times) if times else ():
         entry = tests.get(test, {}).get(window)
@@ -164,7 +169,7 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     from msgspec import to_builtins
 
     from ..profile.environment_json import EnvironmentJson
-    from .file_types import CallsFile, KeptWindow, TimesFile, Varying
+    from .file_types import CallsFile, KeptWindow, TimesFile, Varying, VaryingAmount
 
     environment = EnvironmentJson.of(baselines.environment)
     calls: dict[str, dict[str, KeptWindow]] = {}
@@ -176,6 +181,7 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
                 {op: _kept_dtypes(each) for op, each in entry.calls.items() if each.dtypes},
                 _amounts(entry, "bytes"),
                 _amounts(entry, "flops"),
+                {name: _kept(each, VaryingAmount) for name, each in entry.facts.items()},
             )
             calls.setdefault(test, {})[window] = kept
             own = digest(_counted(to_builtins(kept))) if entry.times else ""
@@ -210,7 +216,8 @@ def _amounts(entry: WindowBaseline, field: str) -> dict[str, Any]:
 
 def _counted(window: dict[str, Any]) -> Any:
     """Return what the times of a *window* are of, as JSON has it: its calls alone, as before dtypes were kept."""
-    return window["calls"] if window.keys() == {"calls"} else window
+    ops = {key: value for key, value in window.items() if key != "facts"}
+    return ops["calls"] if ops.keys() == {"calls"} else ops
 
 
 def _kept_times(runs: Sequence[ProcessTimes], calls_digest: str) -> KeptTimes:

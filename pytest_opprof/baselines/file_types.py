@@ -1,4 +1,4 @@
-"""What the two files of a module hold, as types: files are decoded into them, and their JSON Schemas are made of them.
+"""What the files of a module hold, as types: files are decoded into them, and their JSON Schemas are made of them.
 
 ``python -m pytest_opprof.baselines.file_types`` (`make schemas`) writes the published schemas anew. Imported only where
 a baseline is read or written: it needs msgspec.
@@ -41,6 +41,9 @@ class VaryingAmount(Struct, frozen=True, forbid_unknown_fields=True):
 KeptAmount = _Amount | _Amounts | VaryingAmount
 
 
+KeptFact = Annotated[int, Meta(ge=0, le=10**18)] | _Amounts | VaryingAmount
+
+
 class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one window of a test did in one round."""
 
@@ -54,6 +57,10 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     ] = {}
     bytes: Annotated[dict[str, KeptAmount], Meta(description="By op: bytes read and written.")] = {}
     flops: Annotated[dict[str, KeptAmount], Meta(description="By op: floating-point operations.")] = {}
+    facts: Annotated[
+        dict[str, KeptFact],
+        Meta(description="Of the window as a whole: grad_nodes, peak_memory, held_memory, allocations."),
+    ] = {}
 
 
 class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +105,44 @@ class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A line of code: its file relative to pytest's root directory, its function, and what it says."""
+
+    file: str
+    function: str
+    text: str
+
+
+_CallsByOp = dict[str, _Count | _Range]
+
+
+class KeptSites(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the ops of one window came from in one round."""
+
+    backward: Annotated[
+        dict[str, _CallsByOp],
+        Meta(description="As calls, of the backward ops of what the line did in the forward pass."),
+    ] = {}
+    calls: Annotated[
+        dict[str, _CallsByOp], Meta(description="By chain, then by op: its calls; [fewest, most] where rounds differ.")
+    ] = {}
+
+
+class SitesFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """``test_x.py.sites.json``: where ops came from, to tell new lines from old ones. Nothing is judged by it."""
+
+    chains: Annotated[
+        dict[str, Annotated[list[str], Meta(max_length=1000)]],
+        Meta(description="The frames of each chain of calls: first that which asked for the op, then its caller."),
+    ]
+    frames: dict[str, Frame]
+    schema: Literal[1]
+    tests: Annotated[
+        dict[str, dict[str, KeptSites]],
+        Meta(description="By test id (without the module), then by window."),
+    ]
+
+
 def schemas() -> dict[str, str]:
     """Return the text of each published JSON Schema, by the name of its file."""
     # Imported here: no baseline needs it.
@@ -108,6 +153,7 @@ def schemas() -> dict[str, str]:
         "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
         "profile-1.json": published(ProfileFile, "profile:1", "pytest-opprof profile"),
         "run-2.json": published(RunResult, "run:2", "pytest-opprof: everything that one pytest run measured"),
+        "baseline-sites-1.json": published(SitesFile, "baseline-sites:1", f"pytest-opprof: call sites of ops {of}"),
         "baseline-times-1.json": published(TimesFile, "baseline-times:1", f"pytest-opprof: times {of}"),
     }
 

@@ -1,22 +1,23 @@
-"""Where baseline files are: two a test module and environment, of calls and of times."""
+"""Where baseline files are: of a test module and environment one of calls, one of times and one of call sites."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from ..profile.environment import Environment
 
 _PARENT = "_parent_"
-_TIMES, _TIMES_MODULE = ".times", "._times_"
-"""What the name of a file of times ends in, and the module ``package.times``, whose file of calls must not."""
+_TIMES, _SITES = ".times", ".sites"
+_MODULES = {_TIMES: "._times_", _SITES: "._sites_"}
+"""What the names of the files beside that of calls end in, and that of a module ``package.times``, which must not."""
 
 
 def path_of(root: Path, environment: Environment, module: str) -> Path:
     """Return the file for the calls of the tests of *module* (the part of a node id before ``::``)."""
     # A module outside the root directory must not lead out of the folder.
     parts = [_PARENT if part == ".." else part for part in PurePosixPath(module).parts if part != "/"]
-    name = f"{parts[-1].removesuffix(_TIMES)}{_TIMES_MODULE}" if parts[-1].endswith(_TIMES) else parts[-1]
+    name = _replaced(parts[-1], _MODULES)
     return root.joinpath(environment.folder, *parts[:-1], f"{name}.json")
 
 
@@ -24,7 +25,7 @@ def module_of(root: Path, path: Path) -> str:
     """Return the module whose calls *path* holds: the inverse of `path_of`."""
     parts = path.relative_to(root).parts[1:]
     name = "/".join(".." if part == _PARENT else part for part in parts).removesuffix(".json")
-    return name.removesuffix(_TIMES_MODULE) + _TIMES if name.endswith(_TIMES_MODULE) else name
+    return _replaced(name, {module: end for end, module in _MODULES.items()})
 
 
 def times_of(path: Path) -> Path:
@@ -32,15 +33,33 @@ def times_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}{_TIMES}.json")
 
 
+def sites_of(path: Path) -> Path:
+    """Return the file of call sites that belongs to the file of calls at *path*: ``test_a.py.sites.json``."""
+    return path.with_name(f"{path.stem}{_SITES}.json")
+
+
 def files(root: Path) -> Iterator[Path]:
     """Yield every file of calls below *root*, sorted."""
-    yield from (path for path in _all(root) if not path.stem.endswith(_TIMES))
+    yield from (path for path in _all(root) if not path.stem.endswith((_TIMES, _SITES)))
 
 
 def lone_times(root: Path) -> Iterator[Path]:
     """Yield every file of times below *root* that has no file of calls, sorted."""
-    belong = {times_of(path) for path in files(root)}
-    yield from (path for path in _all(root) if path.stem.endswith(_TIMES) and path not in belong)
+    yield from _lone(root, _TIMES)
+
+
+def lone_sites(root: Path) -> Iterator[Path]:
+    """Yield every file of call sites below *root* that has no file of calls, sorted."""
+    yield from _lone(root, _SITES)
+
+
+def _lone(root: Path, end: str) -> Iterator[Path]:
+    belong = {path.with_name(f"{path.stem}{end}.json") for path in files(root)}
+    yield from (path for path in _all(root) if path.stem.endswith(end) and path not in belong)
+
+
+def _replaced(name: str, ends: Mapping[str, str]) -> str:
+    return next((name.removesuffix(end) + instead for end, instead in ends.items() if name.endswith(end)), name)
 
 
 def _all(root: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """The baselines of one run: files read once, entries looked up and replaced, changed files written at the end.
 
-A path here is that of a file of calls; the times beside it come and go with it.
+A path here is that of a file of calls; the times and call sites beside it come and go with it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from ..errors import BaselineError, UsageError
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
-from . import file, paths
+from ..sites.places import WindowSites
+from . import file, paths, sites_file
 from .entry import Baselines, WindowBaseline
+from .sites_file import ModuleSites, SiteChange
 
 _PATIENCE_S = 60
 """How long to wait for another run that writes baselines; it takes milliseconds."""
@@ -33,6 +35,8 @@ class Store:
         self._read: dict[Path, Baselines | BaselineError] = {}
         self._paths: dict[str, list[Path]] | None = None
         self._changes: dict[Path, tuple[Environment, list[_Change]]] = {}
+        self._sites: dict[Path, ModuleSites | str] = {}
+        self._site_changes: dict[Path, list[SiteChange]] = {}
 
     def entry(self, environment: Environment, module: str, test: str, window: str) -> WindowBaseline | None:
         """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken.
@@ -67,12 +71,32 @@ class Store:
                 for entry in windows.values():
                     yield from entry.times.get(machine, ())
 
+    def sites(self, environment: Environment, module: str, test: str, window: str) -> WindowSites | str:
+        """Return where the ops of a window came from when its baseline was recorded, or in words why nobody knows.
+
+        Raises BaselineError for a file of calls that is broken.
+        """
+        path = paths.path_of(self.root, self.home(environment, module, test, window) or environment, module)
+        if path not in self._sites:
+            self._sites[path] = sites_file.read(path)
+        kept = self._sites[path]
+        if isinstance(kept, str):
+            return kept
+        lacking = f"no sites are kept: {paths.sites_of(path)} has none of this window; pytest --opprof-update adds them"
+        return lacking if (sites := kept.of(test, window)) is None else sites
+
     def put(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:
         """Replace the baseline of a window, wherever it was; `save` writes it."""
         home = self.home(environment, module, test, window)
         if home not in (None, environment):
             self._change(home, module, (test, window, None))
         self._change(environment, module, (test, window, entry))
+
+    def put_sites(self, environment: Environment, module: str, test: str, window: str, sites: WindowSites) -> None:
+        """Replace the sites of a window that has a baseline; `save` writes them."""
+        path = paths.path_of(self.root, environment, module)
+        self._changes.setdefault(path, (environment, []))
+        self._site_changes.setdefault(path, []).append((test, window, sites))
 
     def drop(self, environment: Environment, module: str, test: str, window: str) -> None:
         """Remove the baseline of a window; `save` writes it."""
@@ -126,6 +150,8 @@ class Store:
         for environment, module, test, target_module, target, windows in found:
             for window, entry in windows.items():
                 self._change(environment, target_module, (target, window, entry))
+                if not isinstance(sites := self.sites(environment, module, test, window), str):
+                    self.put_sites(environment, target_module, target, window, sites)
                 self.drop(environment, module, test, window)
         return len({(target_module, target) for *_, target_module, target, _ in found})
 
@@ -143,7 +169,10 @@ class Store:
                 self._read.pop(path, None)
                 written = self._read[path] = _with(self._own(path, environment), changes)
                 changed += file.save(path, written)
+                changed += sites_file.save(path, self._site_changes.get(path, ()), written.tests)
         self._changes.clear()
+        self._site_changes.clear()
+        self._sites.clear()
         return changed
 
     def _change(self, environment: Environment, module: str, change: _Change) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..measure.plan import Settings
 from ..profile.environment import Environment
+from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
 from ..results.run_result import TestRecord
 from ..results.test_id import split_id
-from ..results.window_result import BODY, WindowResult
+from ..results.window_result import BODY, SitesByOp, WindowResult
 from ..verdict.noise import clean_processes
 from ..verdict.stored_rule import STORED_RULE, has_lone_best
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -40,7 +42,18 @@ class Updates:
 
     def _changes_calls(self, where: _Where, window: WindowResult) -> bool:
         base = self._store.entry(*where)
-        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window).calls))
+        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window)))
+
+    def lacks_sites(self, test: TestRecord) -> bool:
+        """Tell whether it is not kept of a window of *test* which lines ask for its ops."""
+        return any(isinstance(self._store.sites(*_where(test.id, window)), str) for window in _compared(test))
+
+    def write_sites(self, test: TestRecord, sites: Mapping[str, SitesByOp]) -> None:
+        """Keep which lines ask for the ops of a test, by window."""
+        for window in _compared(test):
+            where = _where(test.id, window)
+            if self._store.entry(*where) and (found := sites.get(window.name)):
+                self._store.put_sites(*where, kept_sites(found))
 
     def lacks_times(self, node_id: str, window: WindowResult) -> bool:
         """Tell whether the baseline of a window needs times that more processes have to give."""
@@ -90,7 +103,7 @@ class Updates:
         """Return the new baseline of a window, None if the old one stays."""
         base, now = self._store.entry(*where), entry_of(window)
         if not times or window.rounds < LEAST_ROUNDS:
-            now = WindowBaseline(now.calls)  # times of so few rounds are never judged
+            now = replace(now, times={})  # times of so few rounds are never judged
         if base is None:
             return now
         if self._settings.update == "new" and where not in self._new:

@@ -10,6 +10,8 @@ from ..backends.contract import Backend
 from ..backends.registry import threads_limited
 from ..errors import UsageError
 from ..machine.cpu_core import Core
+from ..sites.chains import Chains
+from ..sites.shown import Shown
 from ..verdict.tolerances import LEAST_ROUNDS
 from .plan import TestPlan
 from .recorder import Recorder, is_in_use
@@ -19,8 +21,15 @@ from .window import OPEN, Window
 class Measurement:
     """What one test measures: its recorder and its windows."""
 
-    def __init__(self, plan: TestPlan, backends: list[Backend], aliases: Mapping[str, str], judges: bool) -> None:
-        """*judges*: whether this run compares what it measures."""
+    def __init__(
+        self,
+        plan: TestPlan,
+        backends: list[Backend],
+        aliases: Mapping[str, str],
+        judges: bool,
+        shown: Shown | None = None,
+    ) -> None:
+        """*judges*: whether this run compares what it measures; *shown* chooses the lines that `Window.sites` gives."""
         self.plan = plan
         self.judges = judges
         self.core: Core | None = None
@@ -28,7 +37,10 @@ class Measurement:
         """How many an op may use now; 0: as many as it likes."""
         self.backends = backends
         self.aliases = aliases
+        self._shown = shown
         self.recorder = Recorder(backends, plan.options, aliases, explicit=plan.backends is not None)
+        if not judges:
+            self.recorder.memory = bool(plan.options.memory)
         self.windows: list[Window] = []
         """Those that were opened, in order."""
         self.is_over = False
@@ -52,8 +64,8 @@ class Measurement:
         if not self.judges or rounds < LEAST_ROUNDS:
             yield
             return
-        threads, core = self.threads, self.recorder.core
-        self.recorder.core = self.core
+        threads, core, memory = self.threads, self.recorder.core, self.recorder.memory
+        self.recorder.core, self.recorder.memory = self.core, bool(memory)
         try:
             if threads or not self.plan.threads:
                 yield
@@ -62,7 +74,7 @@ class Measurement:
                 self.threads = self.plan.threads
                 yield
         finally:
-            self.threads, self.recorder.core = threads, core
+            self.threads, self.recorder.core, self.recorder.memory = threads, core, memory
 
     def opened(self, window: Window) -> None:
         """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""
@@ -71,13 +83,22 @@ class Measurement:
             raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
         if any(other.name == window.name and other.unfinished == OPEN for other in self.windows):
             raise UsageError(f"window {window.name!r} is open already; give the one inside another name")
-        window.threads = self.threads
+        window.threads, window.shown = self.threads, self._shown
         self.windows.append(window)
 
     def forget(self, kept: int = 0) -> None:
         """Drop the windows but for the first *kept*: they were warm-up."""
         del self.windows[kept:]
         self.rounds = [window for window in self.rounds if window in self.windows]
+
+    @contextmanager
+    def with_sites(self) -> Iterator[None]:
+        """Record in the context which lines ask for ops."""
+        before, self.recorder.chains = self.recorder.chains, Chains()
+        try:
+            yield
+        finally:
+            self.recorder.chains = before
 
     @contextmanager
     def repeated(self) -> Iterator[list[Window]]:

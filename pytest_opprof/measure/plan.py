@@ -38,6 +38,12 @@ class Settings:
     top: int
     everything: bool
     strict: bool
+    memory: bool | None
+    """Whether allocations are recorded; None: where times are not judged, since it takes some."""
+    sites: bool
+    """Whether each window tells which lines asked for its ops."""
+    sites_show: tuple[str, ...]
+    sites_hide: tuple[str, ...]
     update: Update
     json: Path | None
     aliases: Mapping[str, str]

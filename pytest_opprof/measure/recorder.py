@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
@@ -22,6 +23,7 @@ from ..machine.load import waited_ns
 from ..profile.assembly import assemble
 from ..profile.event_log import EventLog
 from ..profile.op_profile import OpProfile
+from ..sites.chains import Chains
 from . import user_ops
 from .ranges import Ranges, check_name
 from .window import LEFT, Window
@@ -66,6 +68,10 @@ class Recorder:
         self._yardstick_ns = 0
         self.turn: Callable[[], None] | None = None
         """Called before each outermost step, where this process has to wait for its turn."""
+        self.memory = options.memory
+        """Whether allocations are recorded, as for `Options`."""
+        self.chains: Chains | None = None
+        """Where the lines are that ask for ops; None: nobody wants to know."""
         self.core: Core | None = None
         """Where steps wait for a core of their own."""
 
@@ -181,8 +187,9 @@ class Recorder:
             self._started = [backend for backend in self._backends if self._explicit or is_in_use(backend)]
             self._unsettled = [backend for backend in self._started if type(backend).settle is not Backend.settle]
             self._recording = []
+            options = replace(self._options, memory=self.memory, chains=self.chains)
             for backend in self._started:
-                log = stack.enter_context(entered(backend, partial(backend.collect, self._options)))
+                log = stack.enter_context(entered(backend, partial(backend.collect, options)))
                 self._recording.append((backend, _checked(backend, log)))
             self._live = stack.pop_all()
         self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()

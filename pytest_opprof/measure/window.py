@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from ..errors import UsageError
 from ..profile.op_profile import OpProfile, OpStats
+from ..profile.site_calls import SiteCalls, site_calls
+from ..sites.shown import Shown
 
 OPEN = "is still open"
 LEFT = "was left before its end"
@@ -26,6 +29,8 @@ class Window:
         """Why it has no numbers; empty once it has."""
         self.threads = 0
         """How many an op may use; 0: as many as it likes."""
+        self.shown: Shown | None = None
+        """Which lines stand for those of packages."""
 
     def __repr__(self) -> str:
         return f"<opprof window {self.name!r}>"
@@ -77,6 +82,21 @@ class Window:
             )
         try:
             return self.profile.stats(op, self._aliases)
+        except UsageError as error:
+            raise UsageError(str(error)) from None  # ends the traceback at the user's line
+
+    def sites(self, op: str) -> tuple[SiteCalls, ...]:
+        """Return which lines asked for *op* in the worst step, in the order of the program.
+
+        Raises UsageError where that was not recorded, and for a name that means nothing.
+        """
+        __tracebackhide__ = True
+        if not self.profile.has_sites:
+            raise UsageError(
+                f"window {self.name!r} did not record which lines asked for its ops: run pytest --opprof --opprof-sites"
+            )
+        try:
+            return site_calls(self.profile, op, self.shown or Shown(Path()), self._aliases)
         except UsageError as error:
             raise UsageError(str(error)) from None  # ends the traceback at the user's line
 

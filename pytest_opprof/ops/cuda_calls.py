@@ -14,14 +14,14 @@ _DIRECTIONS = (
     (re.compile(r"DtoD|PtoP|device.to.device|peer", re.IGNORECASE), "MemcpyDtoD"),
     (re.compile(r"HtoH|host.to.host", re.IGNORECASE), "MemcpyHtoH"),
 )
-_API_VERSION = re.compile(r"(?:_pt[ds][sz])?(?:_v\d+)?$")
+_API_VERSION = re.compile(r"(?:_v\d+)?(?:_pt[ds][sz])?(?:_v\d+)?$")
 _LAUNCH = re.compile(r"(?:cu(?:da)?|hip(?:Ext)?(?:Module)?)(?:Launch(?!HostFunc)|GraphLaunch)\w*")
 
 
 def without_api_version(raw: str) -> str:
     """Return the name of a call of CUDA without its version and stream mode.
 
-    >>> without_api_version("cuMemcpyHtoDAsync_v2"), without_api_version("cudaLaunchKernel_ptsz_v7000")
+    >>> without_api_version("cuMemcpyHtoDAsync_v2_ptsz"), without_api_version("cudaLaunchKernel_ptsz_v7000")
     ('cuMemcpyHtoDAsync', 'cudaLaunchKernel')
     """
     return _API_VERSION.sub("", raw)
@@ -43,6 +43,24 @@ def is_launch(raw: str) -> bool:
     (True, True, False)
     """
     return _LAUNCH.fullmatch(raw) is not None
+
+
+def is_kernel_launch(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that gives the device one kernel to run.
+
+    >>> is_kernel_launch("cuLaunchKernelEx"), is_kernel_launch("cudaGraphLaunch")
+    (True, False)
+    """
+    return is_launch(raw) and not is_graph_launch(raw)
+
+
+def is_graph_launch(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that gives the device a graph to run.
+
+    >>> is_graph_launch("cudaGraphLaunch"), is_graph_launch("cuLaunchKernel")
+    (True, False)
+    """
+    return "GraphLaunch" in raw and is_launch(raw)
 
 
 def allocates(raw: str) -> bool:

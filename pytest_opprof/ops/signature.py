@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from .dtypes import dtype
 
 Shape = tuple[int, ...]
 
@@ -24,5 +27,54 @@ class Signature(NamedTuple):
         """Whether all that it works on is known to have no dimensions."""
         return self.input_shapes is not None and not any((*self.input_shapes, *(self.output_shapes or ())))
 
+    @property
+    def dtypes_in(self) -> tuple[str, ...]:
+        """The different dtypes that it reads, in one spelling; none where they are not known.
+
+        A scalar beside larger tensors is left out: the 2.0 of ``x * 2.0`` is a float64 in PyTorch, but the work is not.
+        """
+        return _of_tensors(self.input_dtypes or (), self.input_shapes)
+
+    @property
+    def dtypes_out(self) -> tuple[str, ...]:
+        """The different dtypes that it writes."""
+        return _of_tensors(self.output_dtypes or (), self.output_shapes)
+
+    @property
+    def dtypes(self) -> str | None:
+        """What it reads and writes, as baselines and tables have it; empty for no tensor, None where not known.
+
+        >>> Signature(("FLOAT",), ("BF16",)).dtypes
+        'float32->bfloat16'
+        """
+        if self.input_dtypes is None and self.output_dtypes is None:
+            return None
+        layout = next((f" {layout}" for layout in self.input_formats or () if layout.startswith("channels_last")), "")
+        return _arrow(self.dtypes_in or None, self.dtypes_out or None) + layout
+
+    @property
+    def text(self) -> str:
+        """Dtypes, formats and input shapes as people write them.
+
+        >>> Signature(("FLOAT",), ("BF16",), ((32, 64),)).text
+        'FLOAT->BF16 [32,64]'
+        """
+        shapes = ",".join(f"[{','.join(map(str, shape))}]" for shape in self.input_shapes or ())
+        dtypes = _arrow(self.input_dtypes, self.output_dtypes)
+        formats = _arrow(self.input_formats, self.output_formats)
+        return " ".join(filter(None, [dtypes, formats, shapes]))
+
 
 UNKNOWN = Signature()
+
+
+def _arrow(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
+    """Return what goes in and comes out, in short: of several alike, one."""
+    inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts or ())) for texts in (before, after))
+    return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}" if inputs else outputs
+
+
+def _of_tensors(dtypes: Sequence[str], shapes: Sequence[Shape] | None) -> tuple[str, ...]:
+    if shapes is not None and len(shapes) == len(dtypes) and any(shapes):
+        dtypes = [dtype for dtype, shape in zip(dtypes, shapes) if shape]
+    return tuple(dict.fromkeys(dtype(each) for each in dtypes if each))

@@ -14,7 +14,7 @@ from ..results.run_result import TestRecord, plain
 from ..results.test_id import id_of
 from ..results.window_result import WindowResult
 from .parent import Parent, why
-from .this_run import CORE
+from .this_run import CORE, SITES
 
 
 class Measured(Struct):
@@ -56,6 +56,7 @@ class Fresh:
         while True:
             asked = self._parent.ask("ready", plain(answers))
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
+            self._config.stash[SITES] = asked["sites"]
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
             # What a node below the item does not need stays: here the fixtures of its module, for the next time.

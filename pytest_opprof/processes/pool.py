@@ -9,7 +9,7 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from msgspec import convert
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.cpu_core import Core
+from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .fresh import Measured
@@ -35,6 +36,8 @@ class Answer:
     """By window, what a baseline would keep."""
     why: str
     """What went wrong; empty if nothing did."""
+    sites: Mapping[str, SitesByOp] = field(default_factory=dict)
+    """By window, where it was asked for."""
 
 
 class Process:
@@ -45,16 +48,24 @@ class Process:
         self._child = child
         self._core = core
 
-    def measure(self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False) -> dict[str, Answer]:
+    def measure(
+        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: bool = False
+    ) -> dict[str, Answer]:
         """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
+
+        *sites*: with the lines that ask for ops, which takes time.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
-        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays})
+        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": sites})
         _, answers = self._child.hear(patience_s)
         return {
-            test: Answer({window.name: entry_of(window) for window in answer.windows}, answer.why)
+            test: Answer(
+                {window.name: entry_of(window) for window in answer.windows},
+                answer.why,
+                {window.name: window.sites for window in answer.windows},
+            )
             for test, answer in convert(answers, dict[str, Measured]).items()
         }
 
@@ -114,6 +125,11 @@ class Pool:
             raise
 
     def alone(self, file: str, test: str, times: int) -> list[Answer]:
-        """Measure *test* in a process where nothing ran before, so many *times*: later with the module's fixtures."""
+        """Measure *test* in a process where nothing ran before, so many *times*: later with the module's fixtures.
+
+        The last time also tells which lines ask for ops.
+        """
         with self.started({file}) as processes:
-            return [processes[0].measure([test], stays=left > 0)[test] for left in reversed(range(times))]
+            return [
+                processes[0].measure([test], stays=left > 0, sites=left == 0)[test] for left in reversed(range(times))
+            ]

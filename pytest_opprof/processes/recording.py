@@ -12,11 +12,11 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.load import Watch
 from ..measure.plan import Settings
-from ..profile.calls import in_all
+from ..profile.calls import facts_in_all, in_all
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
 from ..results.run_result import TestRecord
-from ..results.window_result import Varies, WindowResult, titled
+from ..results.window_result import SitesByOp, Varies, WindowResult, titled
 from ..units import plural
 from ..verdict.noise import clean_processes, is_steady
 from ..verdict.stored_rule import STORED_RULE
@@ -73,6 +73,26 @@ class Recording:
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
+
+    def sites(self, tests: Sequence[TestRecord]) -> dict[str, Mapping[str, SitesByOp]]:
+        """Return which lines ask for the ops of *tests*, by test and window: seen in one more process."""
+        found: dict[str, Mapping[str, SitesByOp]] = {
+            test.id: sites
+            for test in tests
+            if any((sites := {each.name: each.sites for each in test.windows}).values())
+        }
+        if not (left := [test.id for test in tests if test.id not in found]):
+            return found
+        say(
+            self._config, f"opprof: calls are recorded; which lines ask for them in {plural(len(left), 'test')} follows"
+        )
+        try:
+            with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
+                answers = process.measure(left, max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S), sites=True)
+        except BackendError as error:
+            self._lines.append(f"which lines ask for ops was not recorded: {error}")
+            return found
+        return found | {test: answer.sites for test, answer in answers.items()}
 
     def times(self, tests: Sequence[TestRecord], processes: int) -> None:
         """Measure *tests* until each of their timed windows has the times of so many *processes*.
@@ -187,7 +207,9 @@ class _Window:
         """Keep, and return, what differs between processes of the calls of each op, and of their work."""
         calls = in_all([entry.calls for entry in self._seen])
         vary = self.result.vary | {op: Varies.of(each) for op, each in calls.items() if each.some_vary}
-        self.test.windows[self._index] = replace(self.result, vary=vary)
+        facts = facts_in_all([entry.facts for entry in self._seen])
+        facts_vary = {name: (each.least, each.most) for name, each in facts.items() if each.varies}
+        self.test.windows[self._index] = replace(self.result, vary=vary, facts_vary=facts_vary)
         if vary:
             self.lost = "its calls vary from run to run"
         return vary

@@ -13,6 +13,8 @@ ARGUMENTS = "opprof-arguments"
 """Where a worker of pytest-xdist finds the arguments of the run."""
 CORE = pytest.StashKey[Core]()
 """Where a run keeps the core that its rounds wait for."""
+SITES = pytest.StashKey[bool]()
+"""Whether another run asks this one which lines ask for ops."""
 _FILES = {
     "xmlpath": "--junit-xml=",
     "log_file": "--log-file=",

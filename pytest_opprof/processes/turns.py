@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,15 @@ class SideRun:
     """By file, why it cannot be collected."""
 
 
-def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool) -> list[SideRun]:
+def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool, sites: bool = False) -> list[SideRun]:
     """Run the *wanted* tests on the *sides* that have them, in turns; *swapped*: the second one goes first.
+
+    *sites*: to see which lines ask for ops.
 
     Raises BackendError, with the reason, when a side ends early, hangs, or took its packages from elsewhere. Both
     processes are gone when this returns.
     """
+    sides = [replace(side, told={**side.told, "sites": sites}) for side in sides]
     with started(sides[::-1] if swapped else sides) as children:
         ran = take_turns(children, wanted)
         return ran[::-1] if swapped else ran

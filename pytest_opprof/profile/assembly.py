@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -68,6 +69,8 @@ def assemble(
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_busy_by_step(parts, len(host_ns)),
+        fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
+        grad_nodes_by_step=_grad_nodes_by_step(parts, len(host_ns)),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
@@ -86,14 +89,17 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
     if by == "type":
         return profile
     if by == "name":
-        named = (OpKey(key.name or key.raw, *key[1:]) for key in keys)
+        named = (key._replace(op=key.name or key.raw) for key in keys)
         return replace(profile, keys=tuple(named), columns=replace(columns, counted=columns.events))
     is_part = columns.counted == 0
     with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
     key = columns.key.copy()
     key[is_part] = len(keys) + number
     by_dtype = by == "dtype"
-    called = [with_dtypes(key.op, key.dtypes) if by_dtype else f"{key.op} {key.signature}".rstrip() for key in keys]
+    called = [
+        with_dtypes(key.op, key.signature.dtypes) if by_dtype else f"{key.op} {key.signature.text}".rstrip()
+        for key in keys
+    ]
     shaped = [key._replace(op=op) for key, op in zip(keys, called)]
     shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
     counted = np.where(is_part, columns.events, columns.counted)
@@ -121,6 +127,11 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         columns=columns,
         on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
+        fact_sites=tuple(
+            (fact, int(numbers[interval]), site)
+            for fact, interval, site in profile.fact_sites
+            if 0 <= numbers[interval] < number_of_steps
+        ),
     )
 
 
@@ -142,6 +153,20 @@ def _busy_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: i
             if step < steps:
                 sums[step] += busy_ns[interval]
     return tuple(sums) if known else None
+
+
+def _grad_nodes_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> Mapping[int, int] | None:
+    """Return the sums of those steps of which all intervals are known."""
+    told = [(profile.grad_nodes_by_step, numbers) for profile, numbers in parts]
+    sums, unknown = Counter[int](), set[int]()
+    for known, numbers in ((known, numbers) for known, numbers in told if known is not None):
+        for interval, step in numbers.items():
+            sums[step] += known.get(interval, 0)
+            if interval not in known:
+                unknown.add(step)
+    if all(known is None for known, _ in told):
+        return None
+    return {step: nodes for step, nodes in sums.items() if step < steps and step not in unknown}
 
 
 def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[MemoryUse, ...]:

@@ -84,12 +84,22 @@ class CallRange(Range):
 _NONE = Range(0, 0)
 
 
+def joined(processes: Sequence[Range]) -> Range:
+    """Return the range of all *processes*; it varies where the most of a round is not the same in each."""
+    varies = len({each.most for each in processes}) > 1
+    return Range(min(each.least for each in processes), max(each.most for each in processes), varies)
+
+
+def facts_in_all(processes: Sequence[Mapping[str, Range]]) -> dict[str, Range]:
+    """Return the facts of a window that all *processes* know."""
+    names = processes[0].keys() if processes else ()
+    return {
+        name: joined([each[name] for each in processes]) for name in names if all(name in each for each in processes)
+    }
+
+
 def in_all(processes: Sequence[Mapping[str, CallRange]]) -> dict[str, CallRange]:
     """Return the calls of each op in all *processes*; they vary where the most of a round is not the same in each."""
-
-    def joined(ranges: Sequence[Range]) -> Range:
-        varies = len({each.most for each in ranges}) > 1
-        return Range(min(each.least for each in ranges), max(each.most for each in ranges), varies)
 
     def known(ranges: Sequence[Range | None]) -> Range | None:
         return joined([each for each in ranges if each]) if all(ranges) else None

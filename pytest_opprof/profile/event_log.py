@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from ..ops import names
 from ..ops.signature import UNKNOWN, Signature
+from ..sites.chains import Chains
 from .assembly import Part, built
 from .attribution import NOBODY, owners
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
-from .op_key import OpKey
+from .op_key import CallSite, OpKey
 from .op_profile import ALWAYS, MemoryUse, OpProfile
 
 
@@ -49,10 +50,15 @@ class EventLog:
         environment: Environment,
         on_mark: Callable[[], None] | None = None,
         knows: Callable[[str], bool] = lambda name: False,
+        chains: Chains | None = None,
     ) -> None:
-        """*on_mark* is called at each mark; *knows* tells which raw names exist in the framework, recorded or not."""
+        """*on_mark* is called at each mark; *knows* tells which raw names exist in the framework, recorded or not.
+
+        *chains* has the nodes that `asked_at` is told.
+        """
         self.environment = environment
         self.knows = knows
+        self.chains = chains
         self.interval = 0
         self.range_marks: set[int] = set()
         """The intervals that begin where a range of the user's does."""
@@ -62,6 +68,8 @@ class EventLog:
         self.knows_memory = False
         self.busy_ns: dict[int, int] | None = None
         """How long devices were busy in each interval; None where nothing tells."""
+        self.grad_nodes: dict[int, int] | None = None
+        """How many ops autograd recorded in each interval; without those that are not known, None where none is."""
         self.on_device: Events | None = None
         """Which events are kernels, copies and sets of devices; None where nothing tells."""
         self.disturbed: list[str] = []
@@ -76,6 +84,8 @@ class EventLog:
         self._duration_ns: list[int] = []
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
+        self._sites: dict[int, int] = {}
+        self._fact_sites: list[tuple[str, int, int, bool]] = []
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
         self._remarks: list[tuple[int, str]] = []
@@ -141,6 +151,17 @@ class EventLog:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
 
+    def asked_at(self, event: int, node: int, is_backward: bool = False) -> None:
+        """Say where the program asked for *event*: a node of `chains`, 0 where that is none of the user's lines.
+
+        *is_backward*: autograd asked for it, for what was computed there.
+        """
+        self._sites[event] = -1 - node if is_backward else node
+
+    def fact_at(self, fact: str, interval: int, node: int, is_backward: bool) -> None:
+        """Say where one of ``grad_nodes`` or ``allocations`` comes from, as for `asked_at`."""
+        self._fact_sites.append((fact, interval, node, is_backward))
+
     def compiling(self, event: int, ns: int) -> None:
         """Say that *ns* of *event* went into compiling, which is work of the host, and of no op."""
         self._compiling.append((event, ns))
@@ -177,6 +198,12 @@ class EventLog:
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
             busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
+            grad_nodes_by_step=self.grad_nodes,
+            fact_sites=tuple(
+                (fact, interval, CallSite(self.chains.frames(node), is_backward))
+                for fact, interval, node, is_backward in self._fact_sites
+                if self.chains is not None
+            ),
             remarks=tuple(self._remarks),
             disturbed=tuple(self.disturbed),
             unseen=tuple(self.unseen),
@@ -186,7 +213,7 @@ class EventLog:
         self, raws: Sequence[str], ops: Sequence[str], owner: NDArray[np.int64]
     ) -> tuple[list[OpKey], NDArray[np.int32]]:
         """Return the keys, and that of each event, which counts as the op of its *owner*."""
-        keys = [OpKey(op, raw, None, *name.signature_of()) for raw, op, name in zip(raws, ops, self._names)]
+        keys = [OpKey(op, raw, name.signature_of()) for raw, op, name in zip(raws, ops, self._names)]
         op_names, op_of_name = numbered(ops)
         name = np.array(self._name, np.int32)
         op = op_of_name[name[owner]]
@@ -197,7 +224,20 @@ class EventLog:
         for pair in pairs.tolist():
             of_name, of_owner = divmod(pair, len(op_names))
             keys.append(keys[of_name]._replace(op=op_names[of_owner]))
-        return keys, name
+        return (keys, name) if self.chains is None else self._sited(keys, name)
+
+    def _sited(self, keys: Sequence[OpKey], key: NDArray[np.int32]) -> tuple[list[OpKey], NDArray[np.int32]]:
+        """Return the keys, and that of each event, told apart by where they were asked for."""
+        assert self.chains is not None  # the caller asked
+        sites, site = numbered([self._sites.get(event) for event in range(len(self))])
+        pairs, number = np.unique(key.astype(np.int64) * len(sites) + site, return_inverse=True)
+        found = []
+        for of_key, of_site in (divmod(pair, len(sites)) for pair in pairs.tolist()):
+            node = sites[of_site]
+            is_backward = node is not None and node < 0
+            frames = None if node is None else self.chains.frames(-1 - node if is_backward else node)
+            found.append(keys[of_key]._replace(site=None if frames is None else CallSite(frames, is_backward)))
+        return found, number.astype(np.int32)
 
     def _self_ns(self) -> NDArray[np.int64]:
         """Return each event's duration less those of the events inside it.

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ..ops.dtypes import dtype
-from ..ops.signature import Shape
+from ..ops.signature import UNKNOWN, Signature
+from ..sites.chains import Frame
 
 By = Literal["type", "name", "dtype", "shape"]
 """How ops are told apart: by canonical op, by name, by op and dtypes, or by op, dtypes, formats and shapes."""
+
+
+class CallSite(NamedTuple):
+    """Where the program asked for an op."""
+
+    frames: tuple[Frame, ...]
+    """The lines on the way there, the innermost first; () where it was none of the user's."""
+    is_backward: bool = False
+    """Whether autograd asked for it, for what was computed there."""
 
 
 class OpKey(NamedTuple):
@@ -22,55 +30,13 @@ class OpKey(NamedTuple):
     """The canonical op that they count as: that of their owner (`attribution.owners`)."""
     raw: str
     """What the framework calls it, without what changes from run to run."""
+    signature: Signature = UNKNOWN
+    """What they work on."""
     name: str | None = None
     """What the source calls this one op: a node of a graph."""
-    input_dtypes: tuple[str, ...] | None = None
-    """As the source spells them."""
-    output_dtypes: tuple[str, ...] | None = None
-    input_shapes: tuple[Shape, ...] | None = None
-    output_shapes: tuple[Shape, ...] | None = None
-    input_formats: tuple[str, ...] | None = None
-    """Memory layouts: ``NCHW``."""
-    output_formats: tuple[str, ...] | None = None
     place: str | None = None
     """Core type, stream or computing node."""
-
-    @property
-    def dtypes_in(self) -> tuple[str, ...]:
-        """The different dtypes that it reads, in one spelling; none where they are not known.
-
-        A scalar beside larger tensors is left out: the 2.0 of ``x * 2.0`` is a float64 in PyTorch, but the work is not.
-        """
-        return _of_tensors(self.input_dtypes or (), self.input_shapes)
-
-    @property
-    def dtypes_out(self) -> tuple[str, ...]:
-        """The different dtypes that it writes."""
-        return _of_tensors(self.output_dtypes or (), self.output_shapes)
-
-    @property
-    def dtypes(self) -> str | None:
-        """What it reads and writes, as baselines and tables have it; empty for no tensor, None where not known.
-
-        >>> OpKey("Cast", "Cast", input_dtypes=("FLOAT",), output_dtypes=("BF16",)).dtypes
-        'float32->bfloat16'
-        """
-        if self.input_dtypes is None and self.output_dtypes is None:
-            return None
-        layout = next((f" {layout}" for layout in self.input_formats or () if layout.startswith("channels_last")), "")
-        return _arrow(self.dtypes_in or None, self.dtypes_out or None) + layout
-
-    @property
-    def signature(self) -> str:
-        """Dtypes, formats and input shapes as people write them.
-
-        >>> OpKey("Cast", "Cast", input_dtypes=("FLOAT",), output_dtypes=("BF16",), input_shapes=((32, 64),)).signature
-        'FLOAT->BF16 [32,64]'
-        """
-        shapes = ",".join(f"[{','.join(map(str, shape))}]" for shape in self.input_shapes or ())
-        dtypes = _arrow(self.input_dtypes, self.output_dtypes)
-        formats = _arrow(self.input_formats, self.output_formats)
-        return " ".join(filter(None, [dtypes, formats, shapes]))
+    site: CallSite | None = None
 
 
 def with_dtypes(op: str, dtypes: str | None) -> str:
@@ -80,15 +46,3 @@ def with_dtypes(op: str, dtypes: str | None) -> str:
     ('Cast[float32->bfloat16]', 'Synchronize')
     """
     return f"{op}[{dtypes}]" if dtypes else op
-
-
-def _arrow(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
-    """Return what goes in and comes out, in short: of several alike, one."""
-    inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts or ())) for texts in (before, after))
-    return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}" if inputs else outputs
-
-
-def _of_tensors(dtypes: Sequence[str], shapes: Sequence[Shape] | None) -> tuple[str, ...]:
-    if shapes is not None and len(shapes) == len(dtypes) and any(shapes):
-        dtypes = [dtype for dtype, shape in zip(dtypes, shapes) if shape]
-    return tuple(dict.fromkeys(dtype(each) for each in dtypes if each))

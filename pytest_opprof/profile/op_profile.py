@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -15,10 +16,11 @@ from .. import errors
 from ..errors import UsageError
 from ..ops import cuda_calls, names
 from ..ops.dtypes import NAMES, dtype, is_dtype
+from ..ops.signature import Signature
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
-from .op_key import OpKey
+from .op_key import CallSite, OpKey
 
 ALWAYS = -1
 """In place of a step: what is said of the whole."""
@@ -108,6 +110,10 @@ class OpProfile:
     """Whether a raw name exists in the framework, recorded or not."""
     busy_ns: tuple[int, ...] | None = None
     """How long devices were busy in each step, where ops that overlap count once; None where not known."""
+    grad_nodes_by_step: Mapping[int, int] | None = None
+    """How many ops autograd recorded for a backward pass, in the steps of which that is known."""
+    fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
+    """Where each of ``grad_nodes`` and ``allocations`` comes from, with its step; empty where nobody wanted to know."""
     on_device: Kernels | None = None
     """What `kernels` counts."""
     wait_ns: tuple[int, ...] = ()
@@ -130,6 +136,11 @@ class OpProfile:
     def is_empty(self) -> bool:
         """Whether nothing at all was recorded, so that no count of it says anything."""
         return not len(self.columns)
+
+    @property
+    def has_sites(self) -> bool:
+        """Whether it was recorded which lines asked for ops."""
+        return any(key.site is not None for key in self.keys)
 
     @property
     def op_names(self) -> tuple[str, ...]:
@@ -164,6 +175,18 @@ class OpProfile:
     def peak_memory(self) -> tuple[int, ...] | None:
         """The bytes allocated at the worst moment of each step, above its beginning; None where not recorded."""
         return None if self.memory is None else _all_known([use.peak for use in self.memory])
+
+    @property
+    def held_memory(self) -> tuple[int, ...] | None:
+        """The bytes allocated in each step and still held at its end; None where not recorded."""
+        known = self.memory is not None and all(use.peak is not None for use in self.memory)
+        return tuple(max(use.net, 0) for use in self.memory or ()) if known else None
+
+    @property
+    def grad_nodes(self) -> tuple[int, ...] | None:
+        """How many ops autograd recorded for a backward pass in each step; None where that is not known."""
+        known = self.grad_nodes_by_step
+        return None if known is None else _all_known([known.get(step) for step in range(self.steps)])
 
     @cached_property
     def kernels(self) -> tuple[KernelStats, ...] | None:
@@ -208,6 +231,35 @@ class OpProfile:
             raise errors.unknown(name, {*names.canonical_ops(), *self.op_names, *self.raw_names, *known})
         return np.zeros(len(self.columns), bool), False
 
+    def sites(
+        self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+    ) -> Mapping[tuple[CallSite | None, str], int]:
+        """Return the calls of *name* (as for `stats`) in its worst step, by where they were asked for and by dtypes.
+
+        They are in the order of the program. *name* may be ``grad_nodes`` or ``allocations``, too. The site is None
+        where nothing told it.
+        """
+        if name in ("grad_nodes", "allocations"):
+            steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
+            worst = max(steps, key=steps.__getitem__, default=0)
+            return Counter((site, "") for fact, step, site in self.fact_sites if (fact, step) == (name, worst))
+        match = None if name in self.op_names or name in self.raw_names else has_dtypes(name)
+        if match:
+            mask, every_event = self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known)
+        else:
+            mask, every_event = self._events(name, aliases, known)
+        weights = self.columns.events if every_event else self.columns.counted
+        by_step = self._per_step(mask, weights)
+        mask = mask & (self.columns.step == by_step.index(max(by_step))) if by_step else mask
+        mask = mask & (weights > 0)
+        number, first, key = np.unique(self.columns.key[mask], return_index=True, return_inverse=True)
+        sums = np.bincount(key, weights[mask]).astype(np.int64).tolist()
+        calls = Counter[tuple[CallSite | None, str]]()
+        for index in np.argsort(first).tolist():
+            of = self.keys[number[index]]
+            calls[of.site, of.signature.dtypes or ""] += sums[index]
+        return calls
+
     def top(self, k: int) -> tuple[OpStats, ...]:
         """Return the *k* most expensive ops by device time in their fastest step."""
         return self.ops[:k]
@@ -226,8 +278,8 @@ class OpProfile:
 
     @cached_property
     def calls_by_dtype(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
-        """By op and by dtypes (`OpKey.dtypes`) the calls in each step, of ops of which the dtypes are known."""
-        groups, group_of_key = numbered([(key.op, key.dtypes) for key in self.keys])
+        """By op and by dtypes (`Signature.dtypes`) the calls in each step, of ops of which the dtypes are known."""
+        groups, group_of_key = numbered([(key.op, key.signature.dtypes) for key in self.keys])
         sums = np.zeros((len(groups), self.steps), np.int64)
         np.add.at(sums, (group_of_key[self.columns.key], self.columns.step), self.columns.counted)
         calls: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -243,6 +295,13 @@ class OpProfile:
         self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> OpStats:
         """Return the numbers of the calls of *op* that have some dtypes: ``float64``, ``float32->*``."""
+        mask, every_event = self._events_of_dtype(name, op, dtypes, aliases, known)
+        return replace(self._stats(name, mask, every_event), device_ns=None)
+
+    def _events_of_dtype(
+        self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
+    ) -> tuple[NDArray[np.bool_], bool]:
+        """Return which events they are, and whether each of them counts."""
         if op == "*":  # to get memory is no work on it
             chosen = _events_of(self._by_raw, lambda raw: names.meaning(raw).kind is not names.Kind.ALLOCATION)
             every_event = False
@@ -254,15 +313,14 @@ class OpProfile:
                 raise errors.unknown(each, NAMES, "dtype")
         chosen &= (self.columns.events if every_event else self.columns.counted) > 0
         asked = np.unique(self.columns.key[chosen]).tolist()
-        if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].dtypes is None}):
+        if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].signature.dtypes is None}):
             frameworks = " + ".join(framework for framework, _ in self.environment.frameworks)
             raise UsageError(
                 f"{name!r} cannot be counted: {frameworks} does not tell the dtypes of {', '.join(unknown[:5])}"
                 f"{' and others' if len(unknown) > 5 else ''}. Name the ops that matter"
             )
-        matching = [key for key in asked if _is_of(self.keys[key], reads, arrow, writes)]
-        mask = chosen & np.isin(self.columns.key, matching)
-        return replace(self._stats(name, mask, every_event), device_ns=None)
+        matching = [key for key in asked if _is_of(self.keys[key].signature, reads, arrow, writes)]
+        return chosen & np.isin(self.columns.key, matching), every_event
 
     def _glob(self, pattern: str, aliases: Mapping[str, str], known: Collection[str]) -> tuple[NDArray[np.bool_], bool]:
         def matches(name: str) -> bool:
@@ -327,15 +385,15 @@ def _spelled(dtype_or_glob: str) -> str:
     return dtype_or_glob if any(character in dtype_or_glob for character in "*?") else dtype(dtype_or_glob)
 
 
-def _is_of(key: OpKey, reads: str, arrow: str, writes: str) -> bool:
-    """Tell whether a call of the *key* has such dtypes."""
+def _is_of(signature: Signature, reads: str, arrow: str, writes: str) -> bool:
+    """Tell whether a call of the *signature* has such dtypes."""
 
     def has(dtypes: Sequence[str], wanted: str) -> bool:
         return any(fnmatchcase(each, _spelled(wanted)) for each in dtypes)
 
     if arrow:
-        return has(key.dtypes_in, reads) and has(key.dtypes_out or key.dtypes_in, writes)
-    return has((*key.dtypes_in, *key.dtypes_out), reads)
+        return has(signature.dtypes_in, reads) and has(signature.dtypes_out or signature.dtypes_in, writes)
+    return has((*signature.dtypes_in, *signature.dtypes_out), reads)
 
 
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:

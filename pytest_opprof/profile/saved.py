@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops import names
 from ..ops.cuda_kernels import is_nccl
-from ..ops.signature import Shape
+from ..ops.signature import Shape, Signature
 from .environment import Environment
 from .op_key import By, OpKey
 
@@ -211,12 +211,12 @@ class SavedProfile:
                     device_ns=device_ns,
                     computation=flops,
                     memory=nbytes,
-                    input_shapes=key.input_shapes,
-                    output_shapes=key.output_shapes,
-                    input_dtypes=key.input_dtypes or (),
-                    output_dtypes=key.output_dtypes or (),
-                    input_formats=key.input_formats or (),
-                    output_formats=key.output_formats or (),
+                    input_shapes=key.signature.input_shapes,
+                    output_shapes=key.signature.output_shapes,
+                    input_dtypes=key.signature.input_dtypes or (),
+                    output_dtypes=key.signature.output_dtypes or (),
+                    input_formats=key.signature.input_formats or (),
+                    output_formats=key.signature.output_formats or (),
                     place=key.place or "",
                     op=key.op,
                     counted=None if counted == calls else counted,
@@ -267,8 +267,19 @@ def op_of(record: SavedOp, aliases: Mapping[str, str] | None = None) -> str:
 
 
 def dtypes_of(record: SavedOp) -> str | None:
-    """Return what *record* reads and writes, as `OpKey.dtypes` has it."""
-    return _key(record, None, {}).dtypes
+    """Return what *record* reads and writes, as `Signature.dtypes` has it."""
+    return _signature(record).dtypes
+
+
+def _signature(record: SavedOp) -> Signature:
+    return Signature(
+        record.input_dtypes or None,
+        record.output_dtypes or None,
+        record.input_shapes,
+        record.output_shapes,
+        record.input_formats or None,
+        record.output_formats or None,
+    )
 
 
 def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]) -> OpKey:
@@ -279,15 +290,4 @@ def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[o
     if names_of is None:
         names_of = known[alike] = op_of(record, aliases), names.stable(record.type)
     op, raw = names_of
-    return OpKey(
-        op,
-        raw,
-        record.name,
-        inputs or None,
-        outputs or None,
-        record.input_shapes,
-        record.output_shapes,
-        record.input_formats or None,
-        record.output_formats or None,
-        record.place or None,
-    )
+    return OpKey(op, raw, _signature(record), record.name, record.place or None)

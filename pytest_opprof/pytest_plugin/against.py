@@ -25,12 +25,13 @@ from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
 from ..processes.turns import SideRun, side_command
 from ..processes.worktree import Worktree, worktree
-from ..profile.calls import in_all
+from ..profile.calls import facts_in_all, in_all
+from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..results.judged_window import JudgedWindow
 from ..results.run_result import TestRecord, plain
 from ..results.test_id import split_id
-from ..results.window_result import WindowResult
+from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
 from ..verdict.compare import Diff, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
@@ -44,6 +45,8 @@ from .outcome import concluded
 _HERE = "the working tree"
 _Windows = dict[str, WindowBaseline]
 """What a process did, by window."""
+_Sites = dict[str, SitesByOp]
+"""Which lines asked for ops, by window."""
 
 
 class Against:
@@ -113,6 +116,9 @@ class Against:
             found.add(turns.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
             took_s = monotonic() - begin
         found.check_complete([item.nodeid for item in items])
+        if failing := [item.nodeid for item in items if found.asks_for_lines(item)]:
+            say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to see which lines ask for ops")
+            found.locate(turns.run(sides, failing, swapped=False, sites=True))
         return found
 
     def _say_what_is_only_there(self, found: Found) -> None:
@@ -210,6 +216,8 @@ class Found:
         """The first pair, which ran every test."""
         self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
         """By test: the windows of both sides, for each pair that ran it."""
+        self._sites: dict[str, tuple[_Sites, _Sites]] = {}
+        """By test: which lines asked for ops, on both sides."""
 
     def add(self, pair: Sequence[SideRun]) -> None:
         """Add what a pair of processes did."""
@@ -218,6 +226,16 @@ class Found:
         for test, reports in after.reports.items():
             both = _windows(before.reports.get(test, [])), _windows(reports)
             self._windows.setdefault(test, []).append(both)
+
+    def locate(self, pair: Sequence[SideRun]) -> None:
+        """Add which lines asked for ops on both sides."""
+        before, after = pair
+        for test, reports in after.reports.items():
+            both = [
+                {window.name: window.sites for window in _measured(side)}
+                for side in (before.reports.get(test, []), reports)
+            ]
+            self._sites[test] = both[0], both[1]
 
     @property
     def first(self) -> tuple[SideRun, SideRun]:
@@ -247,6 +265,11 @@ class Found:
         more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
         return more or any(not diff.timing.settled for diff in diffs)
 
+    def asks_for_lines(self, item: pytest.Item) -> bool:
+        """Tell whether the working tree fails for what it did."""
+        reports = self.first[1].reports.get(item.nodeid, [])
+        return any(self._compared(item.nodeid, window, plan_of(item)).asked for window in _measured(reports))
+
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
         for data in self.first[1].reports.get(item.nodeid, []):
@@ -269,6 +292,11 @@ class Found:
         window = JudgedWindow(result, processes=tuple(after for _, after in self._runs(test, name)))
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
+        before, after = self._sites.get(test, ({}, {}))
+        if found := after.get(name):
+            window = replace(
+                window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
+            )
         return replace(window, diff=self._diff(test, name, plan))
 
     def _lacks(self, test: str) -> str:
@@ -284,8 +312,10 @@ class Found:
     def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
         pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
         before, after = (in_all([pair[side][window].calls for pair in pairs]) for side in (0, 1))
+        facts = tuple(facts_in_all([pair[side][window].facts for pair in pairs]) for side in (0, 1))
         timing = self._timing(test, window, plan.tolerances)
-        return replace(compare_counts_first(before, after, timing, plan.tolerances, plan.top), than=self._revision)
+        diff = compare_counts_first(before, after, timing, plan.tolerances, plan.top, (facts[0], facts[1]))
+        return replace(diff, than=self._revision)
 
     def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
         pairs = self._runs(test, window)
@@ -322,5 +352,8 @@ def _results(data: object) -> list[WindowResult]:
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
-    results = [window for report in reports if "opprof" in report for window in _results(report["opprof"])]
-    return {window.name: entry_of(window) for window in results}
+    return {window.name: entry_of(window) for window in _measured(reports)}
+
+
+def _measured(reports: Sequence[dict[str, Any]]) -> list[WindowResult]:
+    return [window for report in reports if "opprof" in report for window in _results(report["opprof"])]

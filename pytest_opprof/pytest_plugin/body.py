@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -69,20 +69,20 @@ def measure(call: Call, measurement: Measurement) -> Generator[None, object, obj
     for _ in range(measurement.plan.warmup):
         measurement.begin_round()
         call.by_us()
-    return (yield from _measure_rounds(call, measurement))
+    return (yield from _measure_rounds(call, measurement, measurement.plan.rounds))
 
 
-def measure_again(call: Call, measurement: Measurement) -> Sequence[Window]:
+def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> Sequence[Window]:
     """Run the rounds of the body once more; return its windows, none if anything goes wrong in them.
 
     What looks slower mostly was the moment, and a fresh process takes seconds. What comes of the test was decided
-    before: a body that does not bear to run so often is no failure.
+    before: a body that does not bear to run so often is no failure. *sites*: one round, to see which lines ask for ops.
     """
-    if measurement.core:
+    if measurement.core and not sites:
         measurement.core.insist()
-    with measurement.repeated() as windows:
+    with measurement.repeated() as windows, measurement.with_sites() if sites else nullcontext():
         try:
-            for _ in _measure_rounds(call, measurement, again=True):
+            for _ in _measure_rounds(call, measurement, 1 if sites else measurement.plan.rounds, again=True):
                 pass
             return windows
         except pytest.exit.Exception:
@@ -93,7 +93,9 @@ def measure_again(call: Call, measurement: Measurement) -> Sequence[Window]:
             return []
 
 
-def _measure_rounds(call: Call, measurement: Measurement, again: bool = False) -> Generator[None, object, object]:
+def _measure_rounds(
+    call: Call, measurement: Measurement, rounds: int, again: bool = False
+) -> Generator[None, object, object]:
     plan = measurement.plan
     measurement.forget()
     body = Window(BODY, measurement.aliases)
@@ -101,11 +103,11 @@ def _measure_rounds(call: Call, measurement: Measurement, again: bool = False) -
     running = False
     try:
         with measurement.recorder.open(body):
-            for number in range(plan.rounds):
+            for number in range(rounds):
                 measurement.begin_round()
                 running = True
                 with measurement.recorder.step(body):
-                    last = number == plan.rounds - 1 and not again
+                    last = number == rounds - 1 and not again
                     result = (yield from call.by_pytest()) if last else call.by_us()
                 running = False
     except NothingMeasured as error:

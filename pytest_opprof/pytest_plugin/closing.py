@@ -85,6 +85,7 @@ class Closing:
                 changed = [test for test in tests if self._updates.changes_calls(test)]
                 recording.calls(changed, min(processes, CALL_PROCESSES))
                 self._write_calls(tests, times=processes == 1)
+                self._write_sites(recording, tests, changed)
             if timed and processes > 1:
                 recording.times(timed, processes)
                 if settings.update:
@@ -199,6 +200,24 @@ class Closing:
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
         self._has_written = True
+
+    def _write_sites(self, recording: Recording, tests: Sequence[TestRecord], changed: Sequence[TestRecord]) -> None:
+        """Write which lines ask for the ops of tests whose calls *changed*, or of which that is not kept yet."""
+        asked = [
+            test
+            for test in tests
+            if test.tells_sites and (any(test is each for each in changed) or self._updates.lacks_sites(test))
+        ]
+        if self._settings.update == "new":
+            asked = [test for test in asked if any(test is each for each in changed)]
+        if not asked:
+            return
+        sites = recording.sites(asked)
+        for test in asked:
+            self._updates.write_sites(test, sites.get(test.id, {}))
+        if paths := self._store.save():
+            of = plural(len(sites), "test")
+            self._summary.lines.append(f"which lines ask for the ops of {of} was recorded{self._wrote(paths)}")
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
         """Write the times that belong to them. Raises BaselineError."""

@@ -17,9 +17,11 @@ from ..machine.atomic_write import write_atomically
 from ..measure.measurement import Measurement
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
-from ..processes.this_run import CORE
+from ..processes.this_run import CORE, SITES
 from ..profile.saved import SavedProfile
 from ..results.window_result import BODY
+from ..sites.chains import Chains
+from ..sites.shown import Shown
 from .marks import plan_of
 from .options import default_warmup, settings_of
 
@@ -47,7 +49,11 @@ def measurement_of(item: pytest.Item) -> Measurement:
             with failures_of(backend):
                 backend.begin_test()
         judges = item.config.pluginmanager.hasplugin(MEASURING)
-        measurement = item.stash[MEASUREMENT] = Measurement(plan, cache[plan.backends], settings.aliases, judges)
+        shown = Shown(item.config.rootpath, settings.sites_show, settings.sites_hide)
+        measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
+        item.stash[MEASUREMENT] = measurement
+        if settings.sites or item.config.stash.get(SITES, False):
+            measurement.recorder.chains = Chains()
         measurement.recorder.turn = item.config.stash.get(TURN, None)
         measurement.core = item.config.stash.get(CORE, None)
     return item.stash[MEASUREMENT]

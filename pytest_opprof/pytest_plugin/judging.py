@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 
 import pytest
+from msgspec import structs
 
 from ..backends.registry import hints
 from ..baselines.entry import WindowBaseline
@@ -23,12 +24,15 @@ from ..profile.assembly import joined
 from ..profile.calls import CallRange, calls_of
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
+from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
-from ..results.window_result import BODY, WindowNumbers
+from ..results.window_result import BODY, SitesByOp, WindowNumbers
+from ..sites.shown import Shown
 from ..verdict.compare import compare_counts_first, excuse, unseen
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
@@ -73,6 +77,7 @@ class Judging:
         self._settings = settings
         self._store = store
         self._apart = is_apart
+        self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         self.looking_left_s: float = LOOKING_S
         """How long this run may still measure again what looks slower."""
         self.confirming_left_s: float = CONFIRMING_S
@@ -149,9 +154,10 @@ class Judging:
                 self._errors.append(str(error))
         known = base.calls if base else ()
         broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
-        run = run_of(profile, threads)
+        # A run that records which lines ask for ops has other times.
+        run = None if profile.has_sites else run_of(profile, threads)
         runs = (run,) if run else ()
-        numbers = WindowNumbers.of(name, profile)
+        numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None)
         report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs)
         if base:
             lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
@@ -161,11 +167,20 @@ class Judging:
         missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
         return replace(report, no_baseline=missing)
 
+    def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
+        """Return which lines asked for each op, and for what a budget limits."""
+        names = [*(stats.op for stats in profile.ops), *plan.budget.ops, GRAD_NODES, ALLOCATIONS]
+        aliases = self._settings.aliases
+        # The limits were checked before: each name means something, but the dtypes of some ops may not be known.
+        return {name: found for name in names if (found := site_calls(profile, name, self._shown, aliases, names))}
+
     def _compared(self, report: JudgedWindow, base: WindowBaseline, plan: TestPlan) -> JudgedWindow:
         return _with_timing(report, base, plan, self._timing(base, report.processes, plan))
 
     def _timing(self, base: WindowBaseline, runs: Sequence[ProcessTimes], plan: TestPlan) -> TimingVerdict:
         before = base.times.get(machine(), ())
+        if self._settings.sites:
+            return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
@@ -192,6 +207,32 @@ class Judging:
         looks, why = self._looks_alone(item, "has more calls", 2)
         return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
 
+    def located(
+        self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]] | None
+    ) -> list[JudgedWindow]:
+        """Return the reports: of windows that fail for what they did, with the lines that did it.
+
+        *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
+        """
+        if self._apart or not any(window.asked for window in windows):
+            return windows
+        if again is not None and any(map(_lacks_sites, windows)):
+            plan, others = plan_of(item), _profiles(again())
+            # A later round may do less than one before it: then a process looks where nothing ran before.
+            alike = {window.name for window in windows if (now := others.get(window.name)) and _is_alike(window, now)}
+            sites = {name: self._sites(others[name], plan) for name in alike}
+            windows = [_with_sites(window, sites) if _lacks_sites(window) else window for window in windows]
+        if any(map(_lacks_sites, windows)):
+            looks, why = self._looks_alone(item, "fails", 1, "to see which lines ask for its ops")
+            sites = dict(looks[0].sites) if looks else {}
+            why = why or (looks[0].why if looks else "")
+            windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
+        return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
+
+    def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
+        kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
+        return replace(window, base_sites_lost=kept) if isinstance(kept, str) else replace(window, base_sites=kept)
+
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
         try:
@@ -203,13 +244,16 @@ class Judging:
             return False
         looks, _ = self._looks_alone(item, "shows no op", 1)
         seen = looks[0].windows.get(BODY) if looks else None
-        return seen is not None and base.allows(seen.calls)
+        return seen is not None and base.allows(seen)
 
-    def _looks_alone(self, item: pytest.Item, what: str, times: int) -> tuple[list[Answer], str]:
+    def _looks_alone(self, item: pytest.Item, what: str, times: int, purpose: str = "") -> tuple[list[Answer], str]:
         """Return what a fresh process measures so many *times*, or why it does not."""
         if self.confirming_left_s < 0:
             return [], f"this run has spent {CONFIRMING_S} s on that"
-        say(self._config, f"opprof: {id_of(item)} {what}; measuring it alone in a fresh process")
+        say(
+            self._config,
+            f"opprof: {id_of(item)} {what}; {' '.join(['measuring it alone in a fresh process', purpose]).strip()}",
+        )
         begin = monotonic()
         try:
             return self._pool.alone(str(item.path), id_of(item), times), ""
@@ -267,12 +311,33 @@ def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: W
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     if excused := excuse(base.calls, window.numbers.calls, seen):
         return replace(window, excused=excused)
+    window = _with_sites(window, looks[-1].sites)
     there = {op: seen[0].get(op, CallRange(0, 0)) for op in window.more_calls}
     now = window.numbers.calls
     if all(there[op].most == now[op].most for op in there):
         return replace(window, looked="the same alone in a fresh process")
     varied = ", ".join(f"{op} {calls}" for op, calls in there.items())
     return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
+
+
+def _lacks_sites(window: JudgedWindow) -> bool:
+    """Tell whether a window fails for what it did, and nobody looked which lines did it."""
+    return bool(window.asked) and not window.numbers.sites and not window.sites_lost
+
+
+def _is_alike(window: JudgedWindow, again: OpProfile) -> bool:
+    """Tell whether a window made the same calls *again*."""
+    return {op: calls.most for op, calls in window.numbers.calls.items()} == {
+        stats.op: stats.most_calls for stats in again.ops
+    }
+
+
+def _with_sites(window: JudgedWindow, sites: Mapping[str, SitesByOp], why: str = "") -> JudgedWindow:
+    """Return the report of a window with the *sites* by window; *why* there may be none."""
+    found = sites.get(window.name)
+    if not found:
+        return replace(window, sites_lost=why) if why else window
+    return replace(window, numbers=structs.replace(window.numbers, sites=found))
 
 
 def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
@@ -283,7 +348,8 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top)
+    facts = base.facts, window.numbers.facts
+    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top, facts)
     return replace(window, diff=diff)
 
 

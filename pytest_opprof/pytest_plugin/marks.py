@@ -68,6 +68,9 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         raise UsageError(f"opprof(baseline={baseline!r}): write True or False")
     if rounds > 1 and issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         raise UsageError("opprof(rounds=) cannot run an IsolatedAsyncioTestCase again; use opprof.rounds() inside")
+    memory = given.get("memory", settings.memory)
+    if not isinstance(memory, (bool, type(None))):
+        raise UsageError(f"opprof(memory={memory!r}): write True or False")
     timing = checked_timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
@@ -80,7 +83,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         backends=checked_backends(given.get("backend", settings.backends), "opprof(backend=)"),
         options=Options(
             timing,
-            memory=budget.needs_memory,
+            memory=budget.needs_memory or memory,
             numpy=checked_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
         ),
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
@@ -97,4 +100,4 @@ def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
     return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))
 
 
-_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *LIMITS, "threads", "baseline", "top")
+_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *LIMITS, "memory", "threads", "baseline", "top")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
+from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
 from ..processes.this_run import CORE
 from ..report.summary import Summary
@@ -154,9 +156,14 @@ class Measuring:
             body.check_finished(measurement)
             windows = self._judging.first(item, measurement)
             # A subtest that fails is reported at once: what is measured again must not fail.
-            if call and is_open(windows) and "subtests" not in getattr(item, "fixturenames", ()):
+            repeats = "subtests" not in getattr(item, "fixturenames", ())
+            if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
-            return self._judging.settled(item, windows)
+            windows = self._judging.settled(item, windows)
+            if not any(backend.tells_sites and is_in_use(backend) for backend in measurement.backends):
+                return windows
+            look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
+            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None)
 
     def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""
@@ -167,7 +174,9 @@ class Measuring:
         record, failure, cause = concluded(
             id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel
         )
-        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item))
+        frameworks = {name for window in windows for name, _ in window.environment.frameworks}
+        tells_sites = any(backend.tells_sites and backend.name in frameworks for backend in measurement.backends)
+        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item), tells_sites=tells_sites)
         if failure:
             raise Failed(failure, cause)
 

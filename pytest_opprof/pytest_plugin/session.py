@@ -14,7 +14,7 @@ from ..processes.fresh import Fresh
 from ..processes.parent import Parent
 from ..processes.pool import Pool
 from ..processes.side import Side
-from ..processes.this_run import CORE
+from ..processes.this_run import CORE, SITES
 from ..report.summary import Summary
 from . import xdist
 from .closing import Closing
@@ -56,6 +56,7 @@ def register(config: pytest.Config) -> None:
         side = Side(config, parent)
         manager.register(side, "opprof-side")
         config.stash[TURN] = side.turn
+        config.stash[SITES] = parent.told["sites"]
     elif parent:
         manager.register(Fresh(config, parent), "opprof-fresh")
     elif settings.against and not config.option.collectonly:

@@ -8,6 +8,7 @@ from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import titled
 from .op_table import table
+from .where import where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _RAISE = "raise the limit in its op_budget mark"
@@ -38,7 +39,7 @@ def failure(
         if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
-        lines += ["", *table(window, top, every_op, style, more)]
+        lines += ["", *table(window, top, every_op, style, more), *where(window, every_op, more)]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from ..profile.calls import CallRange
 from ..profile.kernels import KernelStats
-from ..profile.timings import OUTSIDE
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
 from ..verdict.compare import Diff, Row
+from ..verdict.facts import FACTS
 from ..verdict.verdicts import Verdict
 
 _ROUNDED = 0.05
@@ -103,8 +103,8 @@ def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
     said = ", ".join(filter(None, ["over budget" if over else "", became]))
     times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
     return [
-        row.op,
-        "-" if row.op == OUTSIDE else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
+        row.op if row.op not in FACTS else f"({FACTS[row.op].text})",
+        "-" if not row.is_op else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
         *([row.work.text or (row.now_calls.told if row.now_calls else "")] if work else []),
         *times,
         said or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
@@ -138,7 +138,7 @@ def _busy(numbers: WindowNumbers) -> list[str]:
 def _split(diff: Diff, change_ns: int) -> str:
     if diff.calls_vary:
         return ", not split into more and slower calls: their number varies"
-    ops = [row for row in diff.rows if row.op != OUTSIDE]
+    ops = [row for row in diff.rows if row.is_op]
     in_ops, by_calls = sum(row.change_ns for row in ops), sum(row.from_calls_ns for row in ops)
     by_speed = in_ops - by_calls
     outside = sum(row.change_ns for row in diff.rows) - in_ops

@@ -40,10 +40,12 @@ class Summary:
         """Yield the lines, the one that counts the tests last."""
         records = list(self.records.values())
         if verbosity >= 0:
+            common = _common_remarks(records)
             for record in records:
                 if record.table:
                     yield from ["", record.id, *record.table]
-                yield from record.remarks
+                yield from (line for line in record.remarks if line not in common)
+            yield from _grouped([{line.removesuffix(f": {said}"): said} for line, said in common.items()], verbosity)
             keeps = not settings.update and not settings.against
             if keeps and any(record.status == "improved" for record in records):
                 yield "keep what became cheaper: pytest --opprof-update"
@@ -88,6 +90,18 @@ def _counted(records: Sequence[TestRecord]) -> str:
     if False in judged and True not in judged:
         parts.append("no times judged")
     return f"opprof: {', '.join(parts)}"
+
+
+def _common_remarks(records: Sequence[TestRecord]) -> dict[str, str]:
+    """Return the lines, of all remarks of the tests, that backends said of several tests, each with what was said."""
+    tests = Counter(text for record in records for text in {text for each in record.windows for text in each.remarks})
+    return {
+        line: text
+        for record in records
+        for line in record.remarks
+        for text, number in tests.items()
+        if number > 1 and line.endswith(f": {text}")
+    }
 
 
 def _grouped(reasons: Iterable[Mapping[str, str]], verbosity: int) -> Iterator[str]:

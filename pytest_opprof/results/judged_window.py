@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
+from ..sites.places import WindowSites
+from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.compare import Diff
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
@@ -35,6 +38,13 @@ class JudgedWindow:
     """What a fresh process says of more calls than in the baseline, where it was asked."""
     excused: str = ""
     """Why more calls than in the baseline are no regression."""
+
+    base_sites: WindowSites | None = None
+    """Which lines asked for ops in what it is compared with; None where that is not known."""
+    base_sites_lost: str = ""
+    """Why it is not, where that was looked for."""
+    sites_lost: str = ""
+    """Why it is not known which lines asked for ops, where that was to be found out."""
 
     @property
     def name(self) -> str:
@@ -75,6 +85,15 @@ class JudgedWindow:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
         return [*lost, *([] if self.excused else self.diff.findings())]
+
+    @property
+    def asked(self) -> list[str]:
+        """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
+        limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
+        rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
+        asked = [*limits, *(row.op for row in rows if row.verdict in DOES_MORE)]
+        asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY) else name for name in asked]
+        return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
 
     @property
     def remarks(self) -> list[str]:

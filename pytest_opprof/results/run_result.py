@@ -23,6 +23,7 @@ Status = Literal[
     "more calls",
     "wider dtypes",
     "more work",
+    "more memory",
     "slower",
     "not measured",
     "no baseline",
@@ -36,6 +37,8 @@ _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.WIDER: "wider dtypes",
     Verdict.OTHER_LAYOUT: "more work",
     Verdict.MORE_WORK: "more work",
+    Verdict.MORE_NODES: "more memory",
+    Verdict.MORE_MEMORY: "more memory",
     Verdict.SLOWER: "slower",
     Verdict.UNSEEN: "not measured",
     Verdict.NOISY: "too noisy",
@@ -45,12 +48,15 @@ _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.FASTER: "improved",
     Verdict.NARROWER: "improved",
     Verdict.LESS_WORK: "improved",
+    Verdict.FEWER_NODES: "improved",
+    Verdict.LESS_MEMORY: "improved",
 }
 WORDS: Mapping[Status, str] = {
     "over budget": "over budget",
     "more calls": "with more calls",
     "wider dtypes": "with wider dtypes",
     "more work": "with more work",
+    "more memory": "with more memory",
     "slower": "slower",
     "not measured": "not measured",
     "no baseline": "without baseline",
@@ -79,6 +85,8 @@ class TestRecord(TestResult, kw_only=True):
 
     file: str = ""
     """The path of its file."""
+    tells_sites: bool = False
+    """Whether the backends that recorded it can tell which lines ask for ops."""
     adapts: str = ""
     """What makes it do more or less in each run, as far as that is known by name."""
     remarks: list[str] = []

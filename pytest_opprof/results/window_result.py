@@ -12,7 +12,9 @@ from ..profile.calls import CallRange, Range
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
+from ..profile.site_calls import SiteCalls
 from ..profile.timings import ProcessTimes
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.verdicts import Verdict
 
 BODY = "body"
@@ -81,6 +83,10 @@ class Varies(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         )
 
 
+SitesByOp = dict[str, tuple[SiteCalls, ...]]
+"""By op, or by its name in a budget: which lines asked for it."""
+
+
 class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a window did, in one process."""
 
@@ -102,10 +108,18 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             " nothing tells."
         ),
     ] = UNSET
+    held_memory_bytes: Annotated[PerRound | None, Meta(description="Allocated and not freed.")] = None
+    grad_nodes: Annotated[PerRound | None, Meta(description="How many ops autograd recorded for a backward pass.")] = (
+        None
+    )
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
+    sites: Annotated[
+        SitesByOp,
+        Meta(description="By op, or by its name in a budget, which lines asked for it; empty where nobody looked."),
+    ] = {}
 
     @classmethod
-    def of(cls, name: str, profile: OpProfile) -> WindowNumbers:
+    def of(cls, name: str, profile: OpProfile, sites: SitesByOp | None = None) -> WindowNumbers:
         """Return the numbers of *profile*."""
         return cls(
             name=str(name),
@@ -114,11 +128,14 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             host_ns=profile.host_ns,
             peak_memory_bytes=profile.peak_memory,
             allocations=profile.allocations,
+            held_memory_bytes=profile.held_memory,
+            grad_nodes=profile.grad_nodes,
             busy_ns=profile.busy_ns,
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
             remarks=tuple(_of_rounds(profile)),
+            sites=sites or {},
         )
 
     @property
@@ -130,6 +147,17 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def fastest_ns(self) -> int | None:
         """Device time in the fastest round; None where it is not known."""
         return min(self.total.device_ns, default=0) if self.total.device_ns is not None else None
+
+    @property
+    def facts(self) -> dict[str, Range]:
+        """What is known of the window as a whole, by the names of `verdict.facts`."""
+        known = {
+            GRAD_NODES: self.grad_nodes,
+            PEAK_MEMORY: self.peak_memory_bytes,
+            HELD_MEMORY: self.held_memory_bytes,
+            ALLOCATIONS: self.allocations,
+        }
+        return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
 
     @property
     def calls(self) -> dict[str, CallRange]:
@@ -151,6 +179,9 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     vary: Annotated[
         dict[str, Varies], Meta(description="The ops that differed between the processes that measured them.")
     ] = {}
+    facts_vary: Annotated[
+        dict[str, tuple[Count, Count]], Meta(description="The facts of the window that differed between processes.")
+    ] = {}
     processes: Annotated[
         tuple[ProcessTimes, ...],
         Meta(description="What each process timed, this one first; none where tests ran in parallel."),
@@ -160,6 +191,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         """Yield what is wrong in a file: columns that have not a number for each round, or a negative one."""
         columns: list[tuple[str, Sequence[int] | None]] = [("the wall time", self.host_ns)]
         columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
+        columns += [("the held memory", self.held_memory_bytes), ("grad_nodes", self.grad_nodes)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
             columns += [(f"op {op!r}", column) for column in each.dtypes.values()]

@@ -15,7 +15,19 @@ from ..profile.columns import ABSENT
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from .findings import Finding
 
-What = Literal["calls", "launches", "device_time", "share", "bytes", "host_time", "flops", "peak_memory", "allocations"]
+What = Literal[
+    "calls",
+    "launches",
+    "device_time",
+    "share",
+    "bytes",
+    "host_time",
+    "flops",
+    "peak_memory",
+    "held_memory",
+    "allocations",
+    "grad_nodes",
+]
 _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
     "launches": ("launches", lambda launches, digits: f"{launches:.0f}"),
@@ -25,7 +37,9 @@ _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "host_time": ("host time", units.format_ns),
     "flops": ("FLOPs", units.format_flops),
     "peak_memory": ("peak memory", units.format_bytes),
+    "held_memory": ("memory held at the end", units.format_bytes),
     "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
+    "grad_nodes": ("ops recorded for backward", lambda nodes, digits: f"{nodes:.0f}"),
 }
 _OP_LIMITS: Mapping[str, What] = {
     "count": "calls",
@@ -43,6 +57,8 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "flops": {"flops": "flops", "count": "flops"},
     "bytes": {"bytes": "bytes", "count": "bytes"},
     "peak_memory": {"bytes": "peak_memory"},
+    "held_memory": {"bytes": "held_memory", "count": "held_memory"},
+    "grad_nodes": {"count": "grad_nodes"},
     "allocations": {"count": "allocations"},
 }
 """The same, where the key is a lower-case keyword, which limits the whole window."""
@@ -141,7 +157,7 @@ class Budget:
     @property
     def needs_memory(self) -> bool:
         """Whether allocations must be recorded to judge this budget."""
-        return any(limit.what in ("peak_memory", "allocations") for limit in self._every_limit())
+        return any(limit.what in ("peak_memory", "held_memory", "allocations") for limit in self._every_limit())
 
     @property
     def allows_nothing(self) -> bool:
@@ -265,6 +281,10 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
         return _measured(profile, limit, None, profile.launches)
     if limit.what == "allocations":
         return _measured(profile, limit, None, profile.allocations)
+    if limit.what == "grad_nodes":
+        return _measured(profile, limit, None, profile.grad_nodes)
+    if limit.what == "held_memory":
+        return _measured(profile, limit, None, profile.held_memory)
     if limit.what == "peak_memory":
         return _measured(profile, limit, None, profile.peak_memory)
     return _of_op(profile, profile.total, limit, None)

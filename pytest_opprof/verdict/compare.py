@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ops import names
-from ..profile.calls import CallRange
+from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
+from .facts import FACTS
+from .facts import compared as changed_facts
 from .findings import Finding
 from .tolerances import Tolerances, is_vague
 from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
@@ -30,7 +32,12 @@ class Row:
     change: str = "-"
     """How much its time changed, as people read it; in pairs with the interval."""
     work: Work = NOTHING
-    """What became of its dtypes, bytes and FLOPs."""
+    """What became of its dtypes, bytes and FLOPs; of a fact of the window, all there is."""
+
+    @property
+    def is_op(self) -> bool:
+        """Whether it is of an op: not of the time outside ops, nor of a fact of the window."""
+        return self.op != OUTSIDE and self.op not in FACTS
 
     @property
     def times(self) -> str:
@@ -168,7 +175,7 @@ class Diff:
             what = row.op if row is not self.total else "time"
             return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
         if row.verdict is row.work.verdict:
-            return f"{row.op} {row.work.text}"
+            return f"{row.op.replace('_', ' ')} {row.work.text}"
         return f"{row.op} {row.base_calls or 0} -> {row.now_calls}"
 
     def _change(self, row: Row) -> str:
@@ -185,6 +192,8 @@ _WORST_FIRST = (
     Verdict.FEWER,
     Verdict.NARROWER,
     Verdict.LESS_WORK,
+    Verdict.FEWER_NODES,
+    Verdict.LESS_MEMORY,
     Verdict.OTHER_DTYPES,
     Verdict.FASTER,
     Verdict.INCOMPARABLE,
@@ -197,8 +206,11 @@ def compare(
     timing: TimingVerdict,
     tolerances: Tolerances,
     top: int = 0,
+    facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
+
+    *facts* are those of `FACTS` that each side knows.
 
     Calls are compared exactly, at the worst round where rounds differ.
     """
@@ -221,6 +233,12 @@ def compare(
         why = "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
+    does_more = any(row.verdict in DOES_MORE for row in rows)
+    for name, work in changed_facts(*facts, "the baseline"):
+        # More ops take more memory: one cause is told once.
+        follows = does_more and work.verdict is Verdict.MORE_MEMORY
+        verdict, why = (Verdict.OK, "by its ops") if follows else (work.verdict, "")
+        rows.append(Row(name, None, None, None, None, verdict, why, work=work))
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
@@ -244,13 +262,14 @@ def compare_counts_first(
     timing: TimingVerdict,
     tolerances: Tolerances,
     top: int = 0,
+    facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
-    diff = compare(base, now, timing, tolerances, top)
+    diff = compare(base, now, timing, tolerances, top, facts)
     if diff.verdict not in DOES_MORE or timing.why:
         return diff
     shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, tolerances, top)
+    return compare(base, now, shown, tolerances, top, facts)
 
 
 def excuse(

@@ -24,6 +24,10 @@ class Verdict(Enum):
     OTHER_DTYPES = "other dtypes"
     MORE_WORK = "more work"
     LESS_WORK = "less work"
+    MORE_NODES = "more recorded for backward"
+    FEWER_NODES = "less recorded for backward"
+    MORE_MEMORY = "more memory"
+    LESS_MEMORY = "less memory"
     INCOMPARABLE = "not compared"
     NO_BASELINE = "no baseline"
     UNSEEN = "not seen"
@@ -43,6 +47,8 @@ class Verdict(Enum):
             Verdict.NARROWER,
             Verdict.OTHER_DTYPES,
             Verdict.LESS_WORK,
+            Verdict.FEWER_NODES,
+            Verdict.LESS_MEMORY,
         )
 
     @property
@@ -51,7 +57,15 @@ class Verdict(Enum):
         return self.is_regression or self.is_improvement
 
 
-DOES_MORE = (Verdict.NEW, Verdict.MORE, Verdict.WIDER, Verdict.OTHER_LAYOUT, Verdict.MORE_WORK)
+DOES_MORE = (
+    Verdict.NEW,
+    Verdict.MORE,
+    Verdict.WIDER,
+    Verdict.OTHER_LAYOUT,
+    Verdict.MORE_WORK,
+    Verdict.MORE_NODES,
+    Verdict.MORE_MEMORY,
+)
 """What is known without measuring times, and fails a test; the worst first."""
 
 

@@ -19,11 +19,11 @@ from itertools import count
 from typing import Any, ClassVar
 
 from pytest_opprof.backends.cuda.cupti import Cupti
-from pytest_opprof.backends.cuda.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME
+from pytest_opprof.backends.cuda.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, OVERHEAD, PEER_COPY, RUNTIME
 from pytest_opprof.backends.cuda.driver import Driver
 
 NAME = "Stand-in GPU"
-SIZES = {KERNEL: 216, MEMCPY: 96, PEER_COPY: 96, MEMSET: 88, RUNTIME: 40, DRIVER: 40, 39: 24}
+SIZES = {KERNEL: 216, MEMCPY: 96, PEER_COPY: 96, MEMSET: 88, RUNTIME: 40, DRIVER: 40, OVERHEAD: 56, 39: 24}
 DOMAIN_OF = {RUNTIME: 2, DRIVER: 1}
 THREAD, STREAM = 7, 13
 Shape = tuple[int, ...]
@@ -44,6 +44,7 @@ def kernel_record(
     stream: int = STREAM,
     grid: Shape = GRID,
     block: Shape = BLOCK,
+    graph_node: int = 0,
 ) -> bytes:
     record = bytearray(size)
     struct.pack_into("=i", record, 0, KERNEL)
@@ -52,13 +53,22 @@ def kernel_record(
     struct.pack_into("=6i", record, 52, *grid, *block)
     struct.pack_into("=I", record, 92, correlation)
     struct.pack_into("=Q", record, 104, name)
+    struct.pack_into("=Q", record, 144, graph_node)
     return bytes(record)
 
 
 def copy_record(
-    copy_kind: int, nbytes: int, start: int, end: int, correlation: int, kind: int = MEMCPY, stream: int = STREAM
+    copy_kind: int,
+    nbytes: int,
+    start: int,
+    end: int,
+    correlation: int,
+    kind: int = MEMCPY,
+    stream: int = STREAM,
+    graph_node: int = 0,
 ) -> bytes:
     record = bytearray(96)
+    struct.pack_into("=Q", record, 72 if kind == PEER_COPY else 64, graph_node)
     struct.pack_into("=iB", record, 0, kind, copy_kind)
     struct.pack_into("=QQQ", record, 8, nbytes, start, end)
     struct.pack_into("=I", record, 40, stream)
@@ -66,12 +76,17 @@ def copy_record(
     return bytes(record)
 
 
-def set_record(nbytes: int, start: int, end: int, correlation: int, stream: int = STREAM) -> bytes:
+def set_record(nbytes: int, start: int, end: int, correlation: int, stream: int = STREAM, graph_node: int = 0) -> bytes:
     record = bytearray(88)
+    struct.pack_into("=Q", record, 64, graph_node)
     struct.pack_into("=i", record, 0, MEMSET)
     struct.pack_into("=QQQ", record, 8, nbytes, start, end)
     struct.pack_into("=II", record, 40, stream, correlation)
     return bytes(record)
+
+
+def overhead_record(what: int, start: int, end: int) -> bytes:
+    return struct.pack("=iIi12xQQ16x", OVERHEAD, what, 0, start, end)
 
 
 class Gpu:
@@ -80,11 +95,15 @@ class Gpu:
     def __init__(self) -> None:
         self.version, self.driver_version = 130001, 13000
         self.init, self.devices, self.has_context = 0, 1, True
+        self.is_initialised = True
+        """Whether the program initialised CUDA."""
         self.clock_ns: Callable[[], int] = time.time_ns
         self.fails: dict[str, int] = {}
         """Status by function."""
         self.hangs: dict[str, threading.Event] = {}
         self.dropped = 0
+        self.crashed = False
+        """Whether it was refused a buffer and did not bear that: the real one ends the process."""
         self.loses: set[str] = set()
         """Kernels that get no record."""
         self.untimed: set[str] = set()
@@ -98,6 +117,11 @@ class Gpu:
         self._buffer: tuple[int, int, int] | None = None
 
     # What a program does.
+
+    @property
+    def correlation(self) -> int:
+        """The number of the latest call."""
+        return self._correlation
 
     def launch(
         self,
@@ -125,9 +149,14 @@ class Gpu:
         with self._asked(RUNTIME, "cudaMemsetAsync_v3020") as (correlation, now):
             self._put(set_record(nbytes, now, now + duration_ns, correlation))
 
-    def unlinked_kernel(self, name: str, duration_ns: int = 1000) -> None:
+    def unlinked_kernel(self, name: str, duration_ns: int = 1000, correlation: int = 2**31, **where: Any) -> None:
+        now = 0 if name in self.untimed else self.clock_ns()
+        self._put(kernel_record(now, now and now + duration_ns, correlation, self._text(name), **where))
+
+    def load_inside(self, what: int) -> None:
+        """Load code inside a call, as a launch does with a kernel that was not launched before."""
         now = self.clock_ns()
-        self._put(kernel_record(now, now + duration_ns, 2**31, self._text(name)))
+        self._put(overhead_record(what, now, now + 1))
 
     def _text(self, name: str) -> int:
         """Return the address of a name, which stays where it is."""
@@ -164,6 +193,7 @@ class Gpu:
             self.registered[0](ctypes.pointer(address), ctypes.pointer(capacity), ctypes.pointer(most))
             if not address.value:
                 self.dropped += 1
+                self.crashed = self.version < 27
                 return
             self._buffer = (address.value, 0, capacity.value)
         address_, used, capacity_ = self._buffer
@@ -239,6 +269,7 @@ class Gpu:
     # libcuda.
 
     def cuInit(self, flags: int) -> int:
+        self.is_initialised = self.init == 0
         return self.init
 
     def cuGetErrorName(self, status: int, text: Any) -> int:
@@ -251,7 +282,7 @@ class Gpu:
 
     def cuDeviceGetCount(self, number: Any) -> int:
         number._obj.value = self.devices
-        return 0
+        return 0 if self.is_initialised else 3
 
     def cuDeviceGetName(self, text: Any, size: int, device: int) -> int:
         text.value = f"{NAME} {device}".encode()

@@ -22,11 +22,11 @@ import pytest_opprof
 from pytest_opprof import op
 from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.backends.cuda import backend as cuda_backend
-from pytest_opprof.backends.cuda import cupti, nvml
+from pytest_opprof.backends.cuda import cupti, libcupti, nvml
 from pytest_opprof.backends.cuda import driver as cuda_driver
 from pytest_opprof.backends.cuda.activity import Work, calls_of
 from pytest_opprof.backends.cuda.backend import CudaBackend
-from pytest_opprof.backends.cuda.cupti_records import DRIVER, PEER_COPY, RUNTIME
+from pytest_opprof.backends.cuda.cupti_records import DRIVER, KERNEL, LOADING, OVERHEAD, PEER_COPY, RUNTIME
 from pytest_opprof.backends.cuda.events import Span, busy_ns
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.measure.recorder import Recorder
@@ -46,6 +46,8 @@ from .watch import Watch
 pytestmark = pytest.mark.usefixtures("beside_other_software")
 CAST = "cupy_copy__float64_float32"
 H2D, D2H, D2D, PEER = 1, 2, 8, 10
+TORCH_RECORDS = cuda_backend.torch_records
+"""The real one: `install` puts another in its place."""
 
 
 def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
@@ -54,21 +56,21 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
     for user in cuda_backend._USERS:
         monkeypatch.delitem(sys.modules, user, raising=False)
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
-    monkeypatch.setattr(cupti, "opened", lambda: library)
+    monkeypatch.setattr(libcupti, "opened", lambda: library)
     cupy = ModuleType("cupy")
     cupy.__version__ = "14.2.0"  # type: ignore[attr-defined]
     cupy.cuda = SimpleNamespace(MemoryHook=MemoryHook)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     backend = CudaBackend()
     monkeypatch.setattr(cuda_backend, "_BACKEND", backend)
-    monkeypatch.setattr(cuda_backend, "_torch_owns", lambda: False)
+    monkeypatch.setattr(cuda_backend, "torch_records", lambda: False)
     return backend
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.delenv("NSYS_PROFILING_SESSION_ID", raising=False)
-    monkeypatch.setattr(cupti, "mapped", list)  # a build of PyTorch for CUDA has loaded a real one
+    monkeypatch.setattr(libcupti, "mapped", list)  # a build of PyTorch for CUDA has loaded a real one
     return Gpu()
 
 
@@ -189,6 +191,9 @@ def test_a_call_inside_a_call_of_cuda_is_one(gpu: Gpu, watch: Watch) -> None:
     assert watch.profile.stats("cudaLaunchKernel").calls == (1,)
 
 
+GRAPH = "cudaGraphLaunch_v10000"
+
+
 def test_a_graph_is_one_launch_of_all_its_kernels_and_what_it_captured_is_none(gpu: Gpu, watch: Watch) -> None:
     gpu.loses = {"captured"}
     with watch.ops():
@@ -196,10 +201,53 @@ def test_a_graph_is_one_launch_of_all_its_kernels_and_what_it_captured_is_none(g
         for _ in range(5):
             gpu.launch("captured")
         gpu.call("cudaStreamEndCapture_v10000")
-        gpu.launch("node", how="cudaGraphLaunch_v10000", kernels=5)
-        gpu.launch("node", how="cudaGraphLaunch_v10000", kernels=0)
+        gpu.launch("node", how=GRAPH, kernels=5, graph_node=9)
     assert watch.counts == {"node": 5}
     assert watch.profile.launches == (1,)
+    assert watch.profile.stats("(unlinked)").calls == (0,)
+    assert watch.profile.remarks == ()
+
+
+def test_a_launch_of_a_graph_counts_and_if_it_did_nothing_that_is_said(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.launch("node", how=GRAPH, kernels=5)
+        gpu.launch("node", how=GRAPH, kernels=0)
+        gpu.call(GRAPH, result=98)  # failed
+    assert (watch.counts, watch.profile.launches) == ({"node": 5}, (2,))
+    ((_, said),) = watch.profile.remarks
+    assert said.startswith("1 of 2 launches of CUDA graphs did nothing that CUPTI recorded. CUPTI before 13.1 Update 1")
+
+
+def test_graphs_of_which_nothing_at_all_was_recorded_are_an_error_and_no_empty_profile(gpu: Gpu, watch: Watch) -> None:
+    with pytest.raises(BackendError, match=r"CUPTI recorded 2 launches of CUDA graphs, and nothing that they did\."):
+        with watch.ops():
+            gpu.launch("seen")
+            for _ in range(2):
+                gpu.launch("node", how=GRAPH, kernels=0)
+
+
+@pytest.mark.parametrize("other", ["a call that started something else", "a call of an earlier window"])
+def test_numbers_that_old_versions_give_to_nodes_of_graphs_are_not_trusted(gpu: Gpu, watch: Watch, other: str) -> None:
+    with watch.ops():
+        gpu.copy(H2D, 64)
+        number = gpu.correlation if other == "a call that started something else" else 2**31
+        gpu.launch("node", how=GRAPH, kernels=0)
+        for node in (5, 6):
+            gpu.unlinked_kernel("node", correlation=number, graph_node=node)
+    assert (watch.counts, watch.profile.launches) == ({"MemcpyHtoD": 1, "node": 2}, (1,))
+    assert watch.profile.stats("(unlinked)").calls == (2,)
+    ((_, said),) = watch.profile.remarks
+    assert said.startswith(
+        "1 launches of CUDA graphs have no work of their own, and 2 kernels and copies have no launch: these are"
+    )
+
+
+def test_a_kernel_without_time_and_launch_is_an_error_and_not_left_out(gpu: Gpu, watch: Watch) -> None:
+    gpu.untimed = {"untimed"}
+    with pytest.raises(BackendError, match="1 kernels or copies without their times and without"):
+        with watch.ops():
+            gpu.launch("known")
+            gpu.unlinked_kernel("untimed")
 
 
 def test_a_kernel_that_is_lost_is_an_error_and_not_a_smaller_count(gpu: Gpu, watch: Watch) -> None:
@@ -359,7 +407,8 @@ def test_a_kernel_without_times_has_none_and_one_without_a_launch_is_there(gpu: 
 
 
 def test_each_gpu_is_busy_by_itself() -> None:
-    calls = calls_of({RUNTIME: table(start=[10, 50], end=[12, 52]), DRIVER: table()}, lambda *_: "cudaLaunchKernel")
+    tables = {RUNTIME: table(start=[10, 50], end=[12, 52]), DRIVER: table(), OVERHEAD: table(what=[])}
+    calls = calls_of(tables, lambda *_: "cudaLaunchKernel")
     work = Work(
         (("k", ""),),
         np.zeros(4, np.int64),
@@ -369,6 +418,7 @@ def test_each_gpu_is_busy_by_itself() -> None:
         np.full(4, ABSENT),
         places(np.array([0, 0, 1, 0]), np.zeros(4)),
         np.array([1, 1, 1, 2], np.uint32),
+        np.zeros(4, np.uint64),
     )
     assert busy_ns(calls, work, Span(0, 100, [40])) == {0: 20}
 
@@ -426,6 +476,24 @@ def test_sync_timing_takes_an_op_from_before_its_launch_to_after_its_end(
     }
 
 
+def test_sync_timing_takes_what_follows_a_copy_in_its_stream_from_the_end_of_that(
+    gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the host had waited for the copy, for which it does not."""
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    program = Blocking(gpu)
+    with backend.collect(Options("sync")) as log:
+        program.copy(5_000)
+        program.launch("after", 2_000, before_ns=7_000)  # the call waits for the copy, then for the kernel
+        program.gpu.copy(H2D, 8, 5_000, stream=19)
+        program.launch("beside", 2_000, before_ns=7_000)
+    assert {stats.op: stats.fastest_ns for stats in log.freeze().ops} == {
+        "MemcpyHtoD": pytest.approx(10_000, abs=20),
+        "after": pytest.approx(2_000 + 7_000 + 50 - 5_000, abs=20),
+        "beside": pytest.approx(2_000 + 7_000 + 50, abs=20),
+    }
+
+
 def test_the_times_of_what_one_call_asked_for_add_up_to_the_call(
     gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +535,67 @@ def test_code_that_is_loaded_in_a_round_is_said_aloud(gpu: Gpu, backend: CudaBac
     assert profile.remarks == (
         (1, "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"),
     )
+
+
+def test_code_that_a_first_launch_loads_is_said_aloud_and_what_cupti_takes_time_for_is_not(
+    gpu: Gpu, backend: CudaBackend
+) -> None:
+    with backend.collect(Options()) as log:
+        for step in range(3):
+            log.mark()
+            gpu.load_inside(1 << 16)  # a buffer of CUPTI
+            if step == 1:
+                for what in LOADING:
+                    gpu.load_inside(what)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
+    assert [(step, text.partition(":")[0]) for step, text in profile.remarks] == [
+        (1, "code was compiled for the GPU or loaded onto it")
+    ]
+
+
+@pytest.mark.parametrize(("version", "is_said"), [(28, True), (130400, True), (130401, False), (130500, False)])
+def test_names_of_kernels_are_doubted_where_code_was_unloaded_and_cupti_may_mix_them_up(
+    gpu: Gpu, watch: Watch, version: int, is_said: bool
+) -> None:
+    gpu.version = version
+    with watch.ops():
+        gpu.launch("known")
+    assert watch.profile.remarks == ()
+    with watch.ops():
+        gpu.launch("known")
+        gpu.call("cuModuleUnload")
+    assert [text.partition(":")[0] for _, text in watch.profile.remarks] == ["code was unloaded from the GPU"] * is_said
+
+
+def test_gpus_that_the_program_chooses_too_late_are_said_to_be_ignored(
+    gpu: Gpu, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.is_initialised = False
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    with watch.ops():
+        pass
+    assert watch.profile.remarks == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with watch.ops():
+        pass
+    ((_, said),) = watch.profile.remarks
+    assert said.startswith("CUDA_VISIBLE_DEVICES is '0', and was '1' when opprof initialised CUDA")
+
+
+def test_what_a_window_that_ended_in_an_error_left_running_is_not_in_the_next(gpu: Gpu, watch: Watch) -> None:
+    with pytest.raises(ValueError, match="mine"):
+        with watch.ops():
+            gpu.launch("left")
+            raise ValueError("mine")
+    flushed = gpu.log.count("cuptiActivityFlushAll")
+    assert flushed == 1
+    gpu.enabled = {KERNEL}
+    gpu.unlinked_kernel("late")  # it was running when the window ended
+    gpu.enabled.clear()
+    with watch.ops():
+        gpu.launch("kept")
+    assert watch.counts == {"kept": 1}
+    assert gpu.log.count("cuptiActivityFlushAll") == flushed + 2
 
 
 def test_a_range_is_counted_and_kernels_launched_in_it_keep_their_names_and_times(
@@ -629,7 +758,7 @@ def no_device(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
 
 
 def torch_owns(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
-    monkeypatch.setattr(cuda_backend, "_torch_owns", lambda: True)
+    monkeypatch.setattr(cuda_backend, "torch_records", lambda: True)
 
 
 def nsys(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
@@ -641,14 +770,14 @@ def too_new(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
 
 
 def other_runtime(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
-    monkeypatch.setattr(cupti, "mapped", lambda: ["/opt/libcudart.so.12"])
+    monkeypatch.setattr(libcupti, "mapped", lambda: ["/opt/libcudart.so.12"])
 
 
 def no_library(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
     def missing() -> None:
         raise BackendError("libcupti is not found")
 
-    monkeypatch.setattr(cupti, "opened", missing)
+    monkeypatch.setattr(libcupti, "opened", missing)
 
 
 Weather = Callable[[pytest.MonkeyPatch, Gpu], None]
@@ -681,23 +810,56 @@ def test_bad_weather_is_one_line_that_says_what_to_do(
 def test_a_flush_that_hangs_is_an_error_of_the_window(gpu: Gpu, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupti, "PATIENCE_S", 0.01)
     gpu.hangs["cuptiActivityFlushAll"] = threading.Event()
-    with pytest.raises(BackendError, match="does not return from a flush"):
+    with pytest.raises(BackendError, match="CUPTI does not return from the end of a window"):
         with watch.ops():
             gpu.launch("my_kernel")
     gpu.hangs["cuptiActivityFlushAll"].set()
-    assert not gpu.enabled
 
 
-@pytest.mark.parametrize(("version", "owns"), [("13.0", True), (None, False)])
-def test_torch_owns_cupti_where_it_is_imported_and_built_for_cuda(
-    monkeypatch: pytest.MonkeyPatch, version: str | None, owns: bool
+def a_torch(cuda: str | None, tells_bytes: bool = True, finds_gpu: bool = True) -> ModuleType:
+    """Return what is asked of PyTorch; 2.9 and older do not tell how many bytes a copy has."""
+    torch, activity = ModuleType("torch"), SimpleNamespace(CPU=0, CUDA=1)
+    event = type("_KinetoEvent", (), {"metadata_json": ""} if tells_bytes else {})
+    torch.version = SimpleNamespace(cuda=cuda)  # type: ignore[attr-defined]
+    torch.autograd = SimpleNamespace(_KinetoEvent=event)  # type: ignore[attr-defined]
+    torch.profiler = SimpleNamespace(  # type: ignore[attr-defined]
+        ProfilerActivity=activity, supported_activities=lambda: {0, 1} if finds_gpu else {0}
+    )
+    return torch
+
+
+@pytest.mark.parametrize(
+    ("torch", "records"),
+    [
+        (a_torch("13.0"), True),
+        (a_torch(None), False),
+        (a_torch("12.8", tells_bytes=False), False),
+        (a_torch("13.0", finds_gpu=False), False),
+        (ModuleType("torch"), False),  # it is being imported
+    ],
+)
+def test_torch_owns_cupti_where_its_profiler_records_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, torch: ModuleType, records: bool
 ) -> None:
-    torch = ModuleType("torch")
-    torch.version = SimpleNamespace(cuda=version)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cuda_driver, "opened", lambda: None)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    assert cuda_backend._torch_owns() is owns
+    assert TORCH_RECORDS() is records
     monkeypatch.delitem(sys.modules, "torch")
-    assert not cuda_backend._torch_owns()
+    assert not TORCH_RECORDS()
+
+
+def test_beside_a_torch_that_records_no_gpu_kernels_of_cupy_are_recorded(
+    gpu: Gpu, backend: CudaBackend, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_backend, "torch_records", TORCH_RECORDS)
+    monkeypatch.setitem(sys.modules, "torch", a_torch("12.8", tells_bytes=False))
+    assert backend.in_use()
+    with watch.ops():
+        gpu.launch(CAST)
+    assert watch.counts == {"Cast": 1}
+    monkeypatch.setitem(sys.modules, "torch", a_torch("13.0"))
+    assert not backend.in_use()
+    assert "its profiler owns CUPTI" in (backend.unavailable() or "")
 
 
 def test_where_torch_owns_cupti_a_window_that_saw_nothing_says_so(
@@ -839,6 +1001,18 @@ def test_a(each_round):
     )
 
 
+def test_a_mark_that_asks_for_sync_timing_says_which_flag_it_needs(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
+    pytester.makepyfile(
+        HEAD + "@pytest.mark.opprof(timing='sync', baseline=False)\ndef test_a():\n    GPU.launch('gemm')\n"
+    )
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*sync timing needs launches that block from the start of the process: run pytest*"])
+
+
 @pytest.mark.processes
 def test_a_baseline_names_the_gpu_and_a_changed_count_fails_against_it(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
@@ -937,7 +1111,7 @@ def test_opprof_backends_says_what_is_missing(
 ) -> None:
     from pytest_opprof.cli.main import main
 
-    monkeypatch.setattr(cuda_backend, "_torch_owns", lambda: False)
+    monkeypatch.setattr(cuda_backend, "torch_records", lambda: False)
     if cuda_driver.opened() is not None:
         pytest.skip("there is a driver")
     main(["backends"])

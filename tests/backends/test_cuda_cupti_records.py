@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.backends.cuda import cupti
+from pytest_opprof.backends.cuda import cupti, libcupti
 from pytest_opprof.backends.cuda.cupti_records import (
     DRIVER,
     FIELDS,
     KERNEL,
     MEMCPY,
     MEMSET,
+    OVERHEAD,
     PEER_COPY,
     RUNTIME,
     SHAPE,
@@ -26,7 +27,7 @@ from pytest_opprof.backends.cuda.cupti_records import (
 )
 from pytest_opprof.errors import BackendError
 
-from .cuda_stand_in import SIZES, call_record, copy_record, kernel_record, set_record
+from .cuda_stand_in import SIZES, call_record, copy_record, kernel_record, overhead_record, set_record
 
 NUMBER = st.integers(0, 2**64 - 1)
 SMALL = st.integers(0, 2**32 - 1)
@@ -54,34 +55,39 @@ def decoder(kernel: int = 216) -> Decoder:
 
 
 RECORD = st.one_of(
-    st.tuples(st.just(KERNEL), NUMBER, NUMBER, SMALL, NUMBER, SMALL, SMALL, *[SIZE] * 6),
+    st.tuples(st.just(KERNEL), NUMBER, NUMBER, SMALL, NUMBER, SMALL, SMALL, NUMBER, *[SIZE] * 6),
     st.tuples(st.just(RUNTIME), SMALL, NUMBER, NUMBER, SMALL),
     st.tuples(st.just(DRIVER), SMALL, NUMBER, NUMBER, SMALL),
-    st.tuples(st.just(MEMCPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL),
-    st.tuples(st.just(PEER_COPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL),
-    st.tuples(st.just(MEMSET), NUMBER, NUMBER, NUMBER, SMALL, SMALL),
+    st.tuples(st.just(MEMCPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL, NUMBER),
+    st.tuples(st.just(PEER_COPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL, NUMBER),
+    st.tuples(st.just(MEMSET), NUMBER, NUMBER, NUMBER, SMALL, SMALL, NUMBER),
+    st.tuples(st.just(OVERHEAD), SIZE, NUMBER),
     st.just((UNKNOWN,)),
 )
 SEEN = {
-    KERNEL: ("start", "end", "correlation", "name", "device", "stream", *SHAPE),
+    KERNEL: ("start", "end", "correlation", "name", "device", "stream", "graph_node", *SHAPE),
     RUNTIME: ("callback", "start", "end", "correlation"),
     DRIVER: ("callback", "start", "end", "correlation"),
-    MEMCPY: ("copy_kind", "start", "end", "correlation", "stream"),
-    PEER_COPY: ("copy_kind", "start", "end", "correlation", "stream"),
-    MEMSET: ("bytes", "start", "end", "correlation", "stream"),
+    MEMCPY: ("copy_kind", "start", "end", "correlation", "stream", "graph_node"),
+    PEER_COPY: ("copy_kind", "start", "end", "correlation", "stream", "graph_node"),
+    MEMSET: ("bytes", "start", "end", "correlation", "stream", "graph_node"),
+    OVERHEAD: ("what", "start"),
 }
 
 
 def packed(record: tuple[int, ...], kernel: int = 216) -> bytes:
     kind, *values = record
     if kind == KERNEL:
-        start, end, correlation, name, device, stream, *grid = values
-        return kernel_record(start, end, correlation, name, device, kernel, stream, tuple(grid[:3]), tuple(grid[3:]))
+        start, end, correlation, name, device, stream, node, *grid = values
+        where = device, kernel, stream, tuple(grid[:3]), tuple(grid[3:]), node
+        return kernel_record(start, end, correlation, name, *where)
     if kind in (MEMCPY, PEER_COPY):
-        copy_kind, start, end, correlation, stream = values
-        return copy_record(copy_kind, 5, start, end, correlation, kind, stream)
+        copy_kind, start, end, correlation, stream, node = values
+        return copy_record(copy_kind, 5, start, end, correlation, kind, stream, node)
     if kind == MEMSET:
         return set_record(*values)
+    if kind == OVERHEAD:
+        return overhead_record(*values, 0)
     return struct.pack("=iIQQ", kind, 3, 1, 2) if kind == UNKNOWN else call_record(kind, *values)
 
 
@@ -156,7 +162,7 @@ def test_any_bytes_and_any_sizes_are_columns_or_an_error_and_never_a_hang(conten
 
 @pytest.fixture(scope="module")
 def real() -> cupti.Cupti:
-    paths = [path for path in cupti.candidates([], {}) if "/nvidia/" in path]
+    paths = [path for path in libcupti.candidates([], {}) if "/nvidia/" in path]
     if not paths:
         pytest.skip("the wheel nvidia-cuda-cupti is not installed")
     return cupti.Cupti(ctypes.CDLL(paths[0]), paths[0])
@@ -176,7 +182,7 @@ def test_the_real_library_finds_the_records_where_the_decoder_does(
 
 @given(st.integers(1, 207))
 def test_a_buffer_that_was_cut_is_an_error_with_the_real_library_too(real: cupti.Cupti, cut: int) -> None:
-    whole = made(*(packed((KERNEL, *range(12)), {12: 208, 13: 216}[real.major()]) for _ in range(3)))
+    whole = made(*(packed((KERNEL, *range(13)), {12: 208, 13: 216}[real.major()]) for _ in range(3)))
     decoding = Decoder(real._follow)
     decoding.decode([whole])
     with pytest.raises(BackendError, match="cannot be read"):

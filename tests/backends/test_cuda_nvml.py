@@ -33,10 +33,9 @@ def gpu() -> Gpu:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> Nvml:
-    """Return the NVML of this process, with nothing said yet."""
+    """Return the NVML of this process."""
     found = Nvml()
     monkeypatch.setattr(nvml, "_opened", lambda: (found, ""))
-    monkeypatch.setattr(nvml, "_said", set())
     return found
 
 
@@ -137,7 +136,7 @@ def test_older_drivers_are_asked_by_older_names(gpu: Gpu, said: Nvml) -> None:
     assert told({}, looks, 0) == (["GPU 0 was throttled: SW thermal slowdown"], [])
 
 
-def test_what_nvml_does_not_answer_is_a_remark_once_a_process(gpu: Gpu, said: Nvml) -> None:
+def test_what_nvml_does_not_answer_is_a_remark_of_every_window(gpu: Gpu, said: Nvml) -> None:
     said.reasons = 0xFF
     said.fails = dict.fromkeys(
         [
@@ -151,7 +150,7 @@ def test_what_nvml_does_not_answer_is_a_remark_once_a_process(gpu: Gpu, said: Nv
     looks = nvml.look(Driver(gpu))
     unknown = [f"whether GPU 0 was {what} is not known: Not Supported" for what in ("throttled", "shared")]
     assert told(looks, looks, 0) == ([], unknown)
-    assert told(looks, looks, 0) == ([], [])
+    assert told(looks, looks, 0) == ([], unknown)
 
 
 # --- who else

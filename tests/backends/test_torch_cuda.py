@@ -18,7 +18,7 @@ import pytest
 
 from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.cuda import driver as cuda_driver
-from pytest_opprof.backends.cuda import nvml
+from pytest_opprof.backends.cuda import libcupti, nvml
 from pytest_opprof.backends.cuda.cupti_records import DRIVER, RUNTIME
 from pytest_opprof.backends.torch import cuda as torch_cuda
 from pytest_opprof.backends.torch import kineto
@@ -270,7 +270,24 @@ def test_what_other_libraries_launch_is_counted_under_what_it_is() -> None:
 def test_a_replayed_graph_is_one_launch_of_its_kernels() -> None:
     graph = [done(1, 5, "void mine(float*)") for _ in range(3)]
     profile = profile_of(Recorded([], [call(1, 0, "cudaGraphLaunch"), call(2, 5, "cudaGraphLaunch")], graph))
-    assert (numbers(profile), profile.launches) == ({"mine": (3, 15)}, (1,))
+    assert (numbers(profile), profile.launches) == ({"mine": (3, 15)}, (2,))
+    ((_, said),) = profile.remarks
+    assert said.startswith("1 of 2 launches of CUDA graphs did nothing that CUPTI recorded")
+
+
+def test_a_node_of_a_graph_is_not_blamed_on_a_call_that_launches_none() -> None:
+    """Before 13.1 Update 1 CUPTI gives such numbers."""
+    ops = [op("aten::mm", 0, 20), op("aten::relu", 30, 20)]
+    calls = [call(1, 5), call(2, 35), call(3, 60, "cudaGraphLaunch")]
+    node = done(2, 5, "void mine(float*)")._replace(graph_node=7)
+    profile = profile_of(Recorded(ops, calls, [done(1, 3), done(2, 4), node]))
+    assert (numbers(profile), profile.launches) == ({"MatMul": (1, 3), "Relu": (1, 4), "mine": (1, 5)}, (3,))
+    assert profile.stats("(unlinked)").calls == (1,)
+    assert [text.split(",")[0] for _, text in profile.remarks] == [
+        "1 launches of CUDA graphs have no work of their own",
+        "1 kernels and copies have no recorded call: they are counted in the round in which they began. Of the driver's"
+        " calls torch's profiler records few beside launches of kernels",
+    ]
 
 
 def test_a_wrapper_that_launched_kernels_itself_is_an_op() -> None:
@@ -332,10 +349,24 @@ def test_sync_timing_takes_an_op_from_before_its_launches_to_after_their_ends(mo
         return log
 
     profile = filled(15, 63).freeze()
-    assert numbers(profile) == {"MatMul": (1, 30 + 25)}
+    assert numbers(profile) == {"MatMul": (1, 100)}  # as long as the op took the host, dispatching included
     assert [found.fastest_ns for found in profile.kernels or ()] == [20 + 20]
     with pytest.raises(BackendError, match="and 2 kernels began after their launches had returned"):
         filled(50, 90)
+
+
+def test_sync_timing_takes_a_copy_until_it_is_done_though_the_host_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    ops = [op("aten::to", 0, 50), op("aten::copy_", 10, 30, ("float", "float")), op("aten::mm", 60, 190)]
+    calls = [call(1, 20, "cudaMemcpyAsync"), call(2, 70)._replace(duration_ns=170)]
+    work = [done(1, 100, H2D, 8, start=25), done(2, 100, start=130)]
+    log = EventLog(Environment(()))
+    torch_cuda.fill(log, Recorded(ops, calls, work), blocking=True)
+    profile = log.freeze()
+    # `to` is the copy, and takes until that is done, at 125. The product was sent at 60, and has run at 250.
+    assert numbers(profile) == {"MemcpyHtoD": (1, 125), "MatMul": (1, 190)}
 
 
 def test_the_link_of_kineto_is_better_than_the_times() -> None:
@@ -389,6 +420,13 @@ def test_code_that_was_loaded_onto_the_gpu_is_said_of_its_round() -> None:
     assert (interval, text.partition(":")[0]) == (2, "code was compiled for the GPU or loaded onto it")
 
 
+def test_code_that_a_first_launch_loaded_is_said_too() -> None:
+    log = EventLog(Environment(()))
+    log.mark()
+    torch_cuda.fill(log, Recorded([], [call(1, 25)], [done(1, 3)], loaded=[25]), [20])
+    assert [interval for interval, _ in log.freeze().remarks] == [1]
+
+
 def test_what_a_graph_captures_from_any_thread_has_no_kernel_to_lose() -> None:
     capture = [
         call(1, 5, "cudaStreamBeginCapture"),
@@ -404,7 +442,8 @@ def test_what_a_graph_captures_from_any_thread_has_no_kernel_to_lose() -> None:
 def test_what_is_before_the_begin_or_after_the_end_is_not_the_programs() -> None:
     calls = [call(4, -3), call(5, -2), call(1, 5), call(2, 100, "cudaDeviceSynchronize"), call(3, 101)]
     ops = [op("aten::fill_", -5, 3), op("aten::mm", 0), op("aten::mm", 110)]
-    session = Recorded(ops, calls, [done(4, 1), done(1, 3), done(3, 9)])  # the profiler lost one
+    session = Recorded(ops, calls, [done(4, 1), done(1, 3), done(3, 9)], loaded=[-1, 5, 100])  # a kernel was lost
+    assert session.between(0, 100).loaded == [5]
     torch_cuda.check_waited(session, 100)
     assert numbers(profile_of(session.between(0, 100))) == {"MatMul": (1, 3)}
     with pytest.raises(BackendError, match="recorded no call of CUDA at the end of the window, not even its own wait"):
@@ -426,6 +465,13 @@ class StandIn:
     link: int = 0
     thread: int = 1
     metadata: str = ""
+
+    def device_type(self) -> Any:
+        on_gpu = self.kind.startswith(("kernel", "gpu_", "cuda_sync"))
+        return SimpleNamespace(name="CUDA" if on_gpu else "CPU")
+
+    def is_user_annotation(self) -> bool:
+        return self.kind.endswith("user_annotation")
 
     def activity_type(self) -> str:
         return self.kind
@@ -464,11 +510,24 @@ LAUNCHED = """
       "est. achieved occupancy %": 0"""
 
 
+class Older:
+    """An event as PyTorch 2.10 and 2.11 have it: it does not tell what it is."""
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("activity_type", "structured_input_shapes"):
+            raise AttributeError(name)
+        return getattr(self._event, name)
+
+
 class Gpu:
     """Each cast or fill launches a kernel, each plain copy is a memcpy to the GPU, as far as events tell."""
 
     def __init__(self) -> None:
         self.casts, self.model, self.loses, self.waits = 0, "Stand-in GPU", 0, True
+        self.ignored, self.is_older = "", False
         self.other: list[StandIn] = []
 
     def events(self, real: list[Any]) -> list[Any]:
@@ -487,7 +546,7 @@ class Gpu:
         if self.waits:
             made.append(StandIn("cuda_runtime", "cudaDeviceSynchronize", time.time_ns(), 1, 9999))
         made.append(StandIn("gpu_user_annotation", "opprof::mark", 0))
-        return made
+        return [Older(event) for event in made] if self.is_older else made
 
 
 @pytest.fixture
@@ -511,7 +570,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         return real
 
     driver = SimpleNamespace(
-        problem=lambda: None, synchronize=lambda: 1, active=lambda: iter([0]), bus=lambda device: "0000:3B:00.0"
+        is_initialised=lambda: True,
+        ignored_devices=lambda: gpu.ignored,
+        synchronize=lambda: 1,
+        active=lambda: iter([0]),
+        bus=lambda device: "0000:3B:00.0",
     )
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
     monkeypatch.setattr(module, "_records_gpu", lambda: True)
@@ -554,6 +617,82 @@ def test_a_window_counts_casts_copies_and_launches_of_the_gpu_and_not_its_own_wa
     )
     assert str(found[0].environment).endswith(f"{torch.__version__.split('+')[0]}, Stand-in GPU, async")
     assert found[0].environment.frameworks[0] == ("cuda", "13.0")
+
+
+@pytest.mark.torch
+def test_a_window_of_pytorch_2_10_which_does_not_tell_what_events_are_is_the_same(gpu: Gpu) -> None:
+    import torch
+
+    x, found = torch.ones(4, 6), []
+    for gpu.is_older in (False, True):
+        with window(memory=True) as profiles:
+            x.half()
+            x.to(torch.float32, copy=True)
+            torch.cat([x, x])
+        found.append(profiles[0])
+    newer, older = found
+    assert numbers(older) == numbers(newer) == {"Cast": (1, 2000), "MemcpyHtoD": (1, 50), "Concat": (1, 0)}
+    assert (older.launches, older.kernels, older.memory) == (newer.launches, newer.kernels, newer.memory)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_what_events_of_the_cpu_are_is_told_by_their_names_as_by_pytorch_itself() -> None:
+    import torch
+
+    if not hasattr(torch.autograd._KinetoEvent, "activity_type"):
+        pytest.skip("this version of PyTorch does not tell")
+    compiled = torch.compile(lambda x: (x @ x.T).relu().sum(), backend="aot_eager")
+    weight = torch.ones(4, 4, requires_grad=True)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, profile_memory=True
+    ) as session:
+        with torch.profiler.record_function("cudaLaunchKernel"):
+            compiled(weight).backward()
+        torch._foreach_add([weight.detach()], 1)
+    torch._dynamo.reset()
+    events = session.profiler.kineto_results.events()
+    told = [(event.name(), kineto.category_by_name(event)) for event in events]
+    assert told == [(event.name(), event.activity_type()) for event in events]
+    assert {category for _, category in told} == {"cpu_op", "user_annotation", "cpu_instant_event"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "metadata"),
+    [
+        ("cuda_runtime", "cudaLaunchKernel", ""),
+        ("cuda_runtime", "cudaMemcpyAsync_ptsz", ""),
+        ("cuda_driver", "cuLaunchKernelEx", ""),
+        ("kernel", "void cudaMine<float>()", LAUNCHED),
+        ("gpu_memcpy", H2D, '"bytes": 96'),
+        ("gpu_memset", "Memset (Device)", '"bytes": 96'),
+        ("gpu_user_annotation", "cudaMine", ""),
+        ("user_annotation", "cudaMine", ""),
+        ("cuda_sync", "Stream Wait Event", '"cuda_sync_kind": "Stream Wait Event"'),
+        ("overhead", "Lazy Function Loading", ""),
+        ("overhead", "Activity Buffer Request", ""),
+        ("cpu_op", "cudnn::mine", ""),
+        ("cpu_op", "CudnnBatchNormBackward0", ""),
+    ],
+)
+def test_what_events_of_a_gpu_are_is_told_by_their_names(kind: str, name: str, metadata: str) -> None:
+    """On stand-ins: no event of a real one is at hand."""
+    event = StandIn(kind, name, 0, correlation=0 if kind == "overhead" else 5, metadata=metadata)
+    assert kineto.category_by_name(event) == kind
+    assert kineto.category_of(event) == kineto.category_of(Older(event)) == kind
+
+
+def test_what_kineto_says_of_nodes_of_graphs_and_of_loading_is_read() -> None:
+    node = LAUNCHED + ', "graph id": 3, "graph node id": 12884901890'
+    events = [
+        StandIn("kernel", "a", 5, metadata=LAUNCHED),
+        StandIn("kernel", "b", 6, metadata=node),
+        StandIn("overhead", "Lazy Function Loading", 7),
+        StandIn("overhead", "Buffer Flush", 8),
+    ]
+    found = kineto.recorded(events)
+    assert [(done.name, done.graph_node) for done in found.activities] == [("a", 0), ("b", 12884901890)]
+    assert found.loaded == [7]
 
 
 @pytest.mark.torch
@@ -684,21 +823,98 @@ def test_a_later_session_may_lose_its_first_kernels_which_are_not_the_programs(
 
     real_launch = module._launch
     monkeypatch.setattr(module, "_launch", launch)
+    monkeypatch.setattr(module, "_loses_kernels", lambda: True)
     monkeypatch.setattr(module, "_BACKEND", module.TorchBackend())
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     x = torch.ones(4)
-    for session in range(4):
+    with window():
+        x + x  # before CUDA is initialised a session counts, too
+    assert launched == []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    for session in range(1, 5):
         gpu.loses = session
         with window(memory=True) as found:
             x.half()
             torch.ones(2).fill_(3)
         assert numbers(found[0]) == {"Cast": (1, 2000), "ConstantOfShape": (2, 4000)}
         assert found[0].launches == (3,)
-    assert launched == [9, 10, 11]
-    gpu.loses = 13
+    assert launched == [9, 10, 11, 12]
+    gpu.loses = 14
     with pytest.raises(BackendError, match="CUPTI lost 1 of 1 kernels"), window():
         x.half()
+
+
+@pytest.mark.torch
+def test_what_is_launched_before_a_window_is_bounded(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from pytest_opprof.backends.torch import backend as module
+
+    launched: list[int] = []
+    backend = module.TorchBackend()
+    backend._sessions = 10**6
+    monkeypatch.setattr(module, "_launch", launched.append)
+    monkeypatch.setattr(module, "_loses_kernels", lambda: True)
+    monkeypatch.setattr(module, "_BACKEND", backend)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    with window():
+        pass
+    assert launched == [1000]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("version", "loses"), [(23, False), (24, True), (28, True), (130001, True), (130100, False), (None, True)]
+)
+def test_kernels_are_spared_where_the_version_of_cupti_may_lose_them(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, version: int | None, loses: bool
+) -> None:
+    import torch
+
+    from pytest_opprof.backends.torch import backend as module
+
+    launched: list[int] = []
+    monkeypatch.setattr(libcupti, "loaded_version", lambda: version)
+    monkeypatch.setattr(module, "_launch", launched.append)
+    monkeypatch.setattr(module, "_BACKEND", module.TorchBackend())
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    module._loses_kernels.cache_clear()
+    with window():
+        pass
+    module._loses_kernels.cache_clear()
+    assert bool(launched) is loses
+
+
+@pytest.mark.torch
+def test_a_session_that_pytorch_2_11_finds_ended_is_lost(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_opprof.backends.torch import backend as module
+
+    session = module._session
+
+    def ended(*args: Any) -> Any:
+        real = session(*args)
+        stop = real.stop
+
+        def stopped() -> None:
+            stop()
+            raise RuntimeError("Can't disable Kineto profiler when it's not running")
+
+        real.stop = stopped
+        return real
+
+    monkeypatch.setattr(module, "_session", ended)
+    with pytest.raises(BackendError, match="the torch profiler lost this window"), window():
+        pass
+
+
+@pytest.mark.torch
+def test_gpus_that_the_program_chooses_too_late_are_said_to_be_ignored(gpu: Gpu) -> None:
+    gpu.ignored = "CUDA_VISIBLE_DEVICES is '1', and was None"
+    with window() as found:
+        pass
+    assert [text for _, text in found[0].remarks] == [gpu.ignored]
 
 
 @pytest.mark.torch

@@ -400,6 +400,39 @@ def test_the_cpu_is_numpy_and_torch_where_it_is_installed(monkeypatch: pytest.Mo
     assert [work.framework for work in workloads.works("cpu")] == ["numpy", "torch on cpu"]
 
 
+@pytest.mark.parametrize(
+    ("installed", "cuda", "frameworks"),
+    [
+        ({"cupy"}, None, ["cupy"]),
+        ({"torch"}, "13.0", ["torch on cuda"]),
+        ({"cupy", "torch"}, "13.0", ["cupy", "torch on cuda"]),
+        ({"cupy", "torch"}, None, ["cupy"]),
+    ],
+)
+def test_a_gpu_is_checked_with_all_that_is_installed_and_cupy_before_torch_is_imported(
+    monkeypatch: pytest.MonkeyPatch, installed: set[str], cuda: str | None, frameworks: list[str]
+) -> None:
+    imported: list[str] = []
+
+    def framework(name: str) -> object:
+        imported.append(name)
+        return SimpleNamespace(version=SimpleNamespace(cuda=cuda))
+
+    def work(name: str) -> object:
+        return SimpleNamespace(framework=name, backend=SimpleNamespace(unavailable=lambda: None))
+
+    monkeypatch.setattr(cuda_driver, "opened", lambda: Driver(None))
+    monkeypatch.setattr(workloads, "find_spec", lambda name: name if name in installed else None)
+    monkeypatch.setattr(workloads, "_imported", framework)
+    monkeypatch.setattr(workloads, "of_cupy", lambda: work("cupy"))
+    monkeypatch.setattr(workloads, "of_torch", lambda device: work(f"torch on {device}"))
+    found = []
+    for each in workloads.works("cuda"):
+        found.append(each.framework)
+        assert each.framework != "cupy" or imported == []
+    assert found == frameworks
+
+
 # CuPy, on the stand-in for a GPU: what calls it and reads the records is what ships, what it calls is no GPU.
 
 
@@ -441,6 +474,7 @@ def gpu_with_cupy(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     few(monkeypatch)
     gpu = Gpu()
     install(monkeypatch, gpu)
+    monkeypatch.setattr(workloads, "find_spec", lambda name: name if name == "cupy" else None)
     cupy: Any = ModuleType("cupy")
     cupy.__version__, cupy.__spec__ = "14.2.0", ModuleSpec("cupy", None)
     cupy.float32, cupy.float64 = "float32", "float64"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytest_opprof.ops.signature import Signature
 from pytest_opprof.profile.assembly import Part, assemble, built, told_apart
 from pytest_opprof.profile.columns import ABSENT, Columns
 from pytest_opprof.profile.event_log import EventLog
@@ -17,7 +18,7 @@ def columns(*keys: int, flops: int | None = None) -> Columns:
 
 
 def test_keys_that_are_alike_are_one_wherever_they_come_from() -> None:
-    cast = OpKey("Cast", "aten::copy_", input_dtypes=("float32",), output_dtypes=("float16",))
+    cast = OpKey("Cast", "aten::copy_", Signature(("float32",), ("float16",)))
     profile = built(
         ENVIRONMENT, [10], Part([cast, OpKey("Add", "Add"), cast], columns(0, 1, 2)), Part([cast], columns(0))
     )
@@ -40,7 +41,7 @@ def test_an_event_has_the_op_of_its_owner_and_a_raw_name_and_dtypes_of_its_own()
     log.add(log.name("aten::relu"), 5, log.add(log.name("aten::t"), 5, linear))
     profile = log.freeze()
     keys = [profile.keys[key] for key in profile.columns.key.tolist()]
-    assert [(key.op, key.raw, key.input_dtypes, key.output_dtypes) for key in keys] == [
+    assert [(key.op, key.raw, key.signature.input_dtypes, key.signature.output_dtypes) for key in keys] == [
         ("MatMul", "aten::linear", None, None),
         ("MatMul", "aten::addmm", None, None),
         ("Cast", "aten::copy_", ("float32",), ("float16",)),

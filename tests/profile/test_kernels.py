@@ -6,12 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof.ops.signature import Signature
 from pytest_opprof.profile.kernels import UNKNOWN, Kernels, KernelStats, places, together
 from pytest_opprof.profile.op_key import OpKey
 
 NAMES = ("gemm", "copy", "sort")
 OPS = ("MatMul", "Copy")
-KEYS = [OpKey(op, name, input_dtypes=dtypes) for dtypes in (None, ("f32",)) for op in OPS for name in NAMES]
+KEYS = [OpKey(op, name, Signature(dtypes)) for dtypes in (None, ("f32",)) for op in OPS for name in NAMES]
 """Of each name and op two, which differ in what kernels are not told apart by."""
 Row = tuple[int, int, int, int, int, int, int]
 """Step, name, op, device, stream, grid x and time."""

@@ -88,6 +88,20 @@ def test_what_holds_for_several_is_said_once(settings: Settings, verbosity: int,
     assert f"no baseline for fake: {said}" in list(summary(*records).told(settings, verbosity))
 
 
+def test_what_a_backend_says_of_several_tests_is_said_once(settings: Settings) -> None:
+    numbers = JudgedWindow(WindowNumbers.of("body", profile_of([("Add", 5)]))).result("CPU", True, True)
+    records = [
+        record(
+            name, windows=[structs.replace(numbers, remarks=said)], remarks=[f"t.py::{name}: {text}" for text in said]
+        )
+        for name, said in {"a": ("at its cap", "alone"), "b": ("at its cap",), "c": ("at its cap",)}.items()
+    ]
+    assert list(summary(*records).told(settings, 0))[:-1] == [
+        "t.py::a: alone",
+        "at its cap: t.py::a, t.py::b, t.py::c",
+    ]
+
+
 @pytest.mark.parametrize(
     ("status", "advice"),
     [

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...ops import cuda_kernels
-from ...ops.cuda_calls import CUDA_COPIES
+from ...ops.cuda_calls import CUDA_COPIES, is_graph_launch
 from ...profile import kernels
 from ...profile.attribution import NOBODY
 from ...profile.columns import ABSENT
-from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, SHAPE, Table
+from .cupti_records import DRIVER, KERNEL, LOADING, MEMCPY, MEMSET, OVERHEAD, PEER_COPY, RUNTIME, SHAPE, Table
 
 _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 
@@ -34,6 +34,8 @@ class Calls:
     failed: NDArray[np.bool_]
     captured: NDArray[np.bool_]
     """Whether any thread captured a CUDA graph then: the call may start nothing, also in another thread."""
+    loaded: NDArray[np.uint64]
+    """When code was loaded inside calls that do something else, as launches do."""
 
     @cached_property
     def by_correlation(self) -> NDArray[np.int64]:
@@ -64,6 +66,8 @@ class Work:
     place: NDArray[np.int32]
     """See `kernels.places`."""
     correlation: NDArray[np.uint32]
+    graph_node: NDArray[np.uint64]
+    """The node of a CUDA graph that it was; 0 if it was none, or nothing tells."""
 
     @property
     def device(self) -> NDArray[np.int32]:
@@ -81,7 +85,7 @@ def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) 
     kinds, columns = kinds[order], {name: values[order] for name, values in columns.items()}
     numbers, function_of = np.unique(kinds.astype(np.int64) << 32 | columns["callback"], return_inverse=True)
     functions = tuple(function(number >> 32, number & 0xFFFFFFFF) for number in numbers.tolist())
-    outer = np.arange(len(kinds))
+    outer, overhead = np.arange(len(kinds)), records[OVERHEAD]
     by_capture = np.array([_captures(name) for name in functions] or [0])[function_of]
     captured = np.cumsum(by_capture) > 0
     for thread in np.unique(columns["thread"]):
@@ -96,6 +100,7 @@ def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) 
         outer,
         columns["result"] != 0,
         captured,
+        overhead["start"][np.isin(overhead["what"], LOADING)],
     )
 
 
@@ -135,6 +140,7 @@ def work_of(records: Mapping[int, Table], text: Callable[[int], str]) -> Work:
         ),
         np.concatenate([_place(table) for table in tables], axis=1),
         np.concatenate([table["correlation"] for table in tables]),
+        np.concatenate([table["graph_node"] for table in tables]),
     )
 
 
@@ -146,11 +152,17 @@ def _kernel(raw: str) -> tuple[str, str]:
     return cuda_kernels.demangled(raw), cuda_kernels.canonical(raw)
 
 
-def callers(calls: Calls, correlation: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return the call of the program that started the work of each *correlation*; `NOBODY` if it was not recorded."""
+def callers(calls: Calls, correlation: NDArray[np.uint32], graph_node: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the call of the program that started the work of each *correlation*; `NOBODY` if it was not recorded.
+
+    It is `NOBODY` too where a node of a graph has the number of a call that launches no graph. Before 13.1 Update 1
+    CUPTI gives such numbers, in all windows of a process but the first.
+    """
     if not len(calls.start):
         return np.full(len(correlation), NOBODY)
     order = calls.by_correlation
     numbers = calls.correlation[order]
     at = np.minimum(np.searchsorted(numbers, correlation), len(order) - 1)
-    return np.where(numbers[at] == correlation, calls.outer[order[at]], NOBODY)
+    found = np.where(numbers[at] == correlation, calls.outer[order[at]], NOBODY)
+    launches_graph = np.append(calls.of(is_graph_launch), False)  # the last one is for `NOBODY`
+    return np.where((graph_node != 0) & ~launches_graph[found], NOBODY, found)

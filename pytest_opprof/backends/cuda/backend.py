@@ -39,6 +39,12 @@ _USERS = (
 )
 """A process that imported one of these is going to use a GPU. JAX imports its module with the first array."""
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
+_KEEPS_NAMES = 130401
+"""The version of CUPTI, 13.4 Update 1, whose kernels keep their names when a module is loaded in place of another."""
+_STALE_NAMES = (
+    "code was unloaded from the GPU: before 13.4 Update 1 CUPTI may give kernels that were loaded after it the names"
+    " of others"
+)
 
 
 class CudaBackend(Backend):
@@ -57,12 +63,12 @@ class CudaBackend(Backend):
 
     def unavailable(self) -> str | None:
         """Say what is missing, or which profiler CUPTI serves already; return None if it can run here."""
-        return self._occupied() or self._device_problem() or self._library_problem()
+        return _occupied() or self._device_problem() or self._library_problem()
 
     def in_use(self) -> bool:
         """Tell whether this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
         # In this order: processes without these modules pay for the first check alone.
-        return any(user in sys.modules for user in _USERS) and not _torch_owns() and self._device_problem() is None
+        return any(user in sys.modules for user in _USERS) and not torch_records() and self._device_problem() is None
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -95,6 +101,10 @@ class CudaBackend(Backend):
             cupti.disable()
         after = nvml.look(driver)
         span, (calls, work) = Span(begin, end, marks), _recorded(cupti, options)
+        if ignored := driver.ignored_devices():
+            log.remark(ignored)
+        if cupti.version < _KEEPS_NAMES and (calls.of(_unloads) & span.has(calls.start)).any():
+            log.remark(_STALE_NAMES)
         if contexts:
             # Without a context nothing could run, and there was no wait that could be recorded.
             check_last_call(calls, span)
@@ -115,8 +125,8 @@ class CudaBackend(Backend):
         return KnownWork(lambda: (array + array).astype(cupy.float64), {"Add": 1, "Cast": 1}, first_use="import cupy")
 
     def _start(self, options: Options) -> tuple[Driver, Cupti]:
-        from . import cupti
         from . import driver as cuda_driver
+        from . import libcupti
         from .sync_timing import check_blocking
 
         if self._collecting:
@@ -129,17 +139,7 @@ class CudaBackend(Backend):
             check_blocking()
         driver = cuda_driver.opened()
         assert driver is not None  # else it would be unavailable
-        return driver, cupti.opened()
-
-    def _occupied(self) -> str | None:
-        if _torch_owns():
-            return (
-                "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
-                " the torch backend records the kernels of CuPy, Numba and the like there too"
-            )
-        if NSYS in os.environ:
-            return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
-        return None
+        return driver, libcupti.opened()
 
     def _device_problem(self) -> str | None:
         # Asked once a process, as it initialises CUDA, which takes 0.1 s. After a fork the answer may differ.
@@ -154,16 +154,16 @@ class CudaBackend(Backend):
         # Looked at until it fits: to read the list of loaded libraries takes a millisecond.
         if self._fits:
             return None
-        from . import cupti
         from . import driver as cuda_driver
+        from . import libcupti
 
         driver = cuda_driver.opened()
         try:
-            library = cupti.opened()
+            library = libcupti.opened()
             major = library.major()
         except BackendError as error:
             return str(error)
-        newest, runtime = driver.version() if driver else (0, 0), cupti.cuda_major(cupti.mapped())
+        newest, runtime = driver.version() if driver else (0, 0), libcupti.cuda_major(libcupti.mapped())
         if major > newest[0]:
             return (
                 f"{library.path} is of CUDA {major}, the driver supports {newest[0]}.{newest[1]}; install"
@@ -172,7 +172,7 @@ class CudaBackend(Backend):
         if runtime not in (None, major):
             return (
                 f"{library.path} is of CUDA {major}, this process runs CUDA {runtime}; install the libcupti of"
-                f" CUDA {runtime}, or set {cupti.VARIABLE} to its file"
+                f" CUDA {runtime}, or set {libcupti.VARIABLE} to its file"
             )
         self._fits = True
         return None
@@ -186,9 +186,37 @@ def backend() -> CudaBackend:
     return _BACKEND
 
 
-def _torch_owns() -> bool:
-    version: Any = getattr(sys.modules.get("torch"), "version", None)
-    return getattr(version, "cuda", None) is not None
+def torch_records() -> bool:
+    """Tell whether torch is imported, and its profiler records GPUs here: CUPTI serves one profiler a process.
+
+    It does in a build for CUDA with CUPTI that finds a GPU, from PyTorch 2.10 on: earlier ones do not say how many
+    bytes a copy has.
+    """
+    torch: Any = sys.modules.get("torch")
+    if getattr(getattr(torch, "version", None), "cuda", None) is None:
+        return False
+    if not hasattr(getattr(getattr(torch, "autograd", None), "_KinetoEvent", None), "metadata_json"):
+        return False
+    from . import driver as cuda_driver
+
+    if driver := cuda_driver.opened():
+        driver.remember_devices()
+    return bool(torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities())
+
+
+def _occupied() -> str | None:
+    if torch_records():
+        return (
+            "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
+            " the torch backend records the kernels of CuPy, Numba and the like there too"
+        )
+    if NSYS in os.environ:
+        return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
+    return None
+
+
+def _unloads(function: str) -> bool:
+    return function.startswith(("cuModuleUnload", "cuLibraryUnload", "cudaLibraryUnload"))
 
 
 def _environment(driver: Driver, devices: list[int], options: Options) -> Environment:
@@ -205,6 +233,5 @@ def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
     records: Mapping[int, Table] = cupti.records()
     calls, work = activity.calls_of(records, cupti.function), activity.work_of(records, cupti.text)
     if options.timing == "sync":
-        waited_ns = sync_timing.waited_ns(calls, work.correlation, work.start, work.duration_ns)
-        work = replace(work, duration_ns=waited_ns)
+        work = replace(work, duration_ns=sync_timing.waited_ns(calls, work))
     return calls, work

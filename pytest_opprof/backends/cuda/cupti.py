@@ -4,44 +4,47 @@ CUPTI serves one profiler in a process, and keeps the callbacks that it is given
 registered once and kept. A window enables kinds of records, disables them and flushes, in the order that torch.profiler
 uses. Three things are never called: ``cuptiSubscribe`` (torch.profiler would record nothing for the rest of the
 process), a timestamp callback (pytorch issue 192021: it corrupts times), ``cuptiFinalize``.
+
+CUPTI calls back inside a call of CUDA, holding a lock of its own, and a callback in Python needs the GIL. So whoever
+holds the GIL must not wait for that lock. All calls here release the GIL (ctypes does), as do launches, copies and
+waits of CuPy and Numba. A program that calls CUDA without releasing it (as CuPy's ``cudaGetDevice`` does) in one of
+several threads that use CUDA at once may hang in a window, where CUPTI asks for a buffer in another.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import re
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...errors import BackendError
 from ...ops import cuda_calls
-from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, Buffer, Decoder, Table
+from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, OVERHEAD, PEER_COPY, RUNTIME, Buffer, Decoder, Table
 from .driver import within
 
-VARIABLE = "OPPROF_LIBCUPTI"
-KINDS = (KERNEL, MEMCPY, PEER_COPY, MEMSET, RUNTIME, DRIVER)
-BUFFER_BYTES = 8 * 2**20
-"""About 60,000 records; NVIDIA's own samples use this size."""
+KINDS = (KERNEL, MEMCPY, PEER_COPY, MEMSET, RUNTIME, DRIVER, OVERHEAD)
+BUFFER_BYTES = 2 * 2**20
+"""About 15,000 records. NVIDIA advises 1 to 10 MB. From CUDA 13 on CUPTI asks for a buffer for each thread in each
+window, and fills it with zeros inside the thread's first call of CUDA: 16 us for this size (measured without one)."""
 READY_BUFFERS = 4
 """How many are made beforehand, and kept: then a callback, which runs inside a launch, takes one pop."""
-MOST_BUFFERS = 256
-"""2 GiB in one window. CUPTI drops records beyond that, which is an error."""
+MOST_BUFFERS = 1024
+"""2 GiB in one window. Records beyond that are dropped, which is an error."""
 PATIENCE_S = 60.0
-"""How long a flush may take. It only copies what has been recorded."""
+"""How long the end of a window may take. CUPTI only copies what has been recorded."""
 CLOCK_S = 1.0
 """How far CUPTI's clock may be from the system's. They are the same, read microseconds apart; where another profiler
 made CUPTI count ticks of a processor, they differ by decades."""
 _DOMAINS = {DRIVER: 1, RUNTIME: 2}
 _FORCED = 1
 _MAX_LIMIT_REACHED = 12
+_MAY_REFUSE = 27
+"""From CUDA 12.9 on CUPTI drops records if it gets no buffer. Before, it may crash (pytorch/kineto issue 1275)."""
 _MEANINGS = {
     15: "it is not initialised: there is no working NVIDIA driver",
     35: "this user may not profile; ask the administrator to lift NVreg_RestrictProfilingToAdminUsers",
@@ -70,14 +73,23 @@ class Cupti:
         self._registered = False
         self._stuck = False
         self._enabled: list[int] = []
+        self._untaken = False
+        """Whether a window ended in an error, so that nobody asked for its records."""
+        self._may_refuse = True
+        self._overflowed = False
+        """Whether there were more records than buffers."""
         self._now = ctypes.c_uint64()
+
+    @cached_property
+    def version(self) -> int:
+        """CUPTI's own version: 130101 is CUDA 13.1 Update 1. Before 13 they were counted: 19 to 28 are 12.0 to 12.9."""
+        number = ctypes.c_uint32()
+        self._call("cuptiGetVersion", ctypes.byref(number))
+        return number.value
 
     def major(self) -> int:
         """Return the major version of CUDA that the library is part of."""
-        number = ctypes.c_uint32()
-        self._call("cuptiGetVersion", ctypes.byref(number))
-        # 130001 is CUDA 13.0. Before 13 versions were counted: 18 to 28 are 12.0 to 12.9.
-        return number.value // 10_000 if number.value >= 1000 else 12 if number.value >= 18 else 11
+        return self.version // 10_000 if self.version >= 1000 else 12 if self.version >= 18 else 11
 
     def timestamp(self) -> int:
         """Return the time now, in ns, on the clock that records have."""
@@ -88,14 +100,18 @@ class Cupti:
         """Begin to record. Raises BackendError if that is not possible; then nothing is recorded."""
         self._check_process()
         if self._stuck:
-            raise BackendError("CUPTI did not return from a flush earlier in this process; measure in a new one")
+            raise BackendError("CUPTI did not return from the end of an earlier window; measure in a new process")
         if not self._registered:
             self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
             self._registered = True
         self._check_clock()
+        self._may_refuse = self.version >= _MAY_REFUSE
+        if self._untaken:
+            self._end()  # the GPU went on after the window; the caller has waited for it
         for _ in self._taken():
-            pass  # records of a window that ended with an error
+            pass
         self._dropped()
+        self._overflowed, self._untaken = False, True
         try:
             for kind in KINDS:
                 self._call("cuptiActivityEnable", kind)
@@ -105,22 +121,28 @@ class Cupti:
             raise
 
     def disable(self) -> None:
-        """Stop recording, if it records."""
-        while self._enabled:
-            self._library.cuptiActivityDisable(self._enabled.pop())
+        """Stop recording, if it records, and let CUPTI hand over all records.
+
+        Raises BackendError if it fails, or does not return: before 13.0 Update 1 it may hang here.
+        """
+        if self._enabled:
+            self._end()
 
     def records(self) -> dict[int, Table]:
-        """Return what was recorded, by kind. The GPU has to be done.
+        """Return what was recorded until it was disabled, by kind. The GPU has to be done by then.
 
-        Raises BackendError if CUPTI does not answer, if it dropped records, if its clock was changed, or if this
-        process was forked from the one that loaded it.
+        Raises BackendError if CUPTI dropped records, if its clock was changed, or if this process was forked from the
+        one that loaded it.
         """
         self._check_process()
-        within(PATIENCE_S, self._flush, "CUPTI does not return from a flush of its records")
-        if dropped := self._dropped():
+        self._untaken = False
+        dropped = self._dropped()
+        if dropped or self._overflowed:
+            self._filled.clear()
             raise BackendError(
-                f"CUPTI dropped {dropped} records: more than fit into {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB, or into"
-                " this machine's memory. Measure less in one window: fewer rounds, or windows inside the test"
+                f"CUPTI dropped {dropped or 'some'} records: more than fit into"
+                f" {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB, or into this machine's memory. Measure less in one window:"
+                " fewer rounds, or windows inside the test"
             )
         self._check_clock()
         return self._decoder.decode(self._taken())
@@ -132,7 +154,10 @@ class Cupti:
         return cuda_calls.without_api_version((name.value or b"").decode()).lstrip("_")
 
     def text(self, address: int) -> str:
-        """Return the kernel's name that a record points to. CUPTI keeps it as long as the kernel is loaded."""
+        """Return the kernel's name that a record points to. CUPTI keeps it as long as the kernel is loaded.
+
+        Before 13.4 Update 1 it may be that of another kernel, which was unloaded before.
+        """
         return ctypes.string_at(address).decode("utf-8", "replace") if address else "(no name)"
 
     # The callbacks run inside a launch or in a thread of CUPTI: they must not call CUDA, take a lock or raise.
@@ -147,9 +172,11 @@ class Cupti:
         buffer[0], size[0], most_records[0] = address, memory.nbytes, 0
 
     def _memory(self) -> Buffer | None:
-        """Return a buffer; None if there are `MOST_BUFFERS` or no memory is left: then CUPTI drops records."""
+        """Return a buffer; None if no memory is left, or if there are `MOST_BUFFERS` and CUPTI bears that."""
         if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
-            return None
+            self._overflowed = True
+            if self._may_refuse:
+                return None
         try:
             return self._ready.pop()
         except IndexError:
@@ -161,7 +188,11 @@ class Cupti:
 
     def _completed(self, context: Any, stream: int, address: int, size: int, used: int) -> None:
         memory = self._lent.pop(address, None)
-        if memory is not None:
+        if memory is None:
+            return
+        if self._overflowed and not self._may_refuse:
+            self._ready.append(memory)  # the window has failed: what else is recorded is thrown away
+        else:
             self._filled.append((memory, min(used, memory.nbytes)))
 
     def _taken(self) -> Iterator[Buffer]:
@@ -173,12 +204,19 @@ class Cupti:
             if len(self._ready) < READY_BUFFERS:
                 self._ready.append(memory)
 
-    def _flush(self) -> None:
+    def _end(self) -> None:
+        """Disable what is enabled, and flush; in another thread, so that a deadlock in CUPTI ends with an error."""
+
+        def end() -> None:
+            try:
+                while self._enabled:
+                    self._library.cuptiActivityDisable(self._enabled.pop())
+                self._call("cuptiActivityFlushAll", _FORCED)
+            finally:
+                self._stuck = False
+
         self._stuck = True
-        try:
-            self._call("cuptiActivityFlushAll", _FORCED)
-        finally:
-            self._stuck = False
+        within(PATIENCE_S, end, "CUPTI does not return from the end of a window; libcupti 13.0 Update 1 may help")
 
     def _dropped(self) -> int:
         """Return how many records were dropped since the last call of this."""
@@ -218,65 +256,3 @@ class Cupti:
             name = (text.value or b"an unknown error").decode()
             meaning = f": {_MEANINGS[status]}" if status in _MEANINGS else ""
             raise BackendError(f"CUPTI reports {name} ({status}) from {function}{meaning}")
-
-
-@cache
-def opened() -> Cupti:
-    """Return the libcupti of this process. Raises BackendError if none is found."""
-    tried = []
-    for path in candidates(mapped(), os.environ):
-        try:
-            return Cupti(ctypes.CDLL(path), path)
-        except OSError as error:
-            tried.append(str(error))
-    raise BackendError(
-        "libcupti is not found; install the one of your CUDA version: pip install nvidia-cuda-cupti-cu12 (CUDA 12) or"
-        f" nvidia-cuda-cupti (CUDA 13), or set {VARIABLE} to its file" + (f". Tried: {tried[0]}" if tried else "")
-    )
-
-
-def mapped() -> list[str]:
-    """Return the files of CUDA's libraries that this process has loaded."""
-    try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    paths = dict.fromkeys("/" + line.partition("/")[2] for line in lines)
-    return [path for path in paths if re.search(r"/lib(?:cupti|cudart)\.so", path)]
-
-
-def cuda_major(loaded: list[str]) -> int | None:
-    """Return the major version of the CUDA runtime among the *loaded* files; None if it is not among them."""
-    majors = [int(match[1]) for path in loaded if (match := re.search(r"/libcudart\.so\.(\d+)", path))]
-    return majors[0] if majors else None
-
-
-def candidates(loaded: list[str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that may be libcupti, the best first.
-
-    A process must have one: a second copy would record nothing. So a file that is loaded comes first, then wheels,
-    those of the CUDA version in use first, then the toolkit.
-    """
-    if VARIABLE in environ:
-        yield environ[VARIABLE]
-        return
-    yield from (path for path in loaded if "/libcupti.so" in path)
-    yield from sorted(_in_wheels(), key=_preference(cuda_major(loaded)))
-    for root in filter(None, [environ.get("CUDA_HOME"), environ.get("CUDA_PATH"), "/usr/local/cuda"]):
-        yield from (str(path) for path in sorted(Path(root).glob("extras/CUPTI/lib64/libcupti.so")))
-    yield "libcupti.so"
-
-
-def _in_wheels() -> Iterator[str]:
-    spec = find_spec("nvidia") if "nvidia" not in sys.modules else sys.modules["nvidia"].__spec__
-    for folder in (spec and spec.submodule_search_locations) or ():
-        yield from (str(path) for path in Path(folder).glob("*/lib/libcupti.so.*"))
-
-
-def _preference(major: int | None) -> Callable[[str], tuple[bool, int]]:
-    def key(path: str) -> tuple[bool, int]:
-        match = re.search(r"\.so\.(\d+)", path)
-        number = int(match[1]) if match else 0
-        return number != major, -number
-
-    return key

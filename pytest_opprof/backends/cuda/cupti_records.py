@@ -22,8 +22,9 @@ Table: TypeAlias = Mapping[str, NDArray[Any]]
 Follow: TypeAlias = Callable[[Buffer, int], int | None]
 """Returns where the record ends that begins at a byte of a buffer; None if the library does not know."""
 
-MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, PEER_COPY = 1, 2, 4, 5, 10, 22
-"""Kinds of records. KERNEL is CUPTI's "concurrent kernel": kind 3 would make kernels run one after the other."""
+MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, OVERHEAD, PEER_COPY = 1, 2, 4, 5, 10, 17, 22
+"""Kinds of records. KERNEL is CUPTI's "concurrent kernel": kind 3 would make kernels run one after the other. OVERHEAD
+is what CUPTI and the driver take time for."""
 _ON_DEVICE = {"start": ("u8", 16), "end": ("u8", 24)}
 _MOVE = {"bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32), "stream": ("u4", 40)}
 _COPY = {"copy_kind": ("u1", 4), **_MOVE}
@@ -45,15 +46,19 @@ FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
         **SHAPE,
         "correlation": ("u4", 92),
         "name": ("u8", 104),
+        "graph_node": ("u8", 144),
     },
-    MEMCPY: {**_COPY, "correlation": ("u4", 44)},
-    PEER_COPY: {**_COPY, "correlation": ("u4", 60)},
-    MEMSET: {**_MOVE, "correlation": ("u4", 44)},
+    MEMCPY: {**_COPY, "correlation": ("u4", 44), "graph_node": ("u8", 64)},
+    PEER_COPY: {**_COPY, "correlation": ("u4", 60), "graph_node": ("u8", 72)},
+    MEMSET: {**_MOVE, "correlation": ("u4", 44), "graph_node": ("u8", 64)},
+    OVERHEAD: {"what": ("u4", 4), "start": ("u8", 24)},
     RUNTIME: _CALL,
     DRIVER: _CALL,
 }
-"""The type and offset of each field that is read, by kind. They are the same in CUDA 12 and 13 (compared: 12.9, 13.0 to
-13.5). Times are ns, a name is the address of a text."""
+"""The type and offset of each field that is read, by kind. They are the same in CUDA 12 and 13 (compared: 12.4, 12.6,
+12.9, 13.0 to 13.5). Times are ns, a name is the address of a text, a graph node of 0 is work of no graph."""
+LOADING = (4 << 16, 5 << 16)
+"""What an OVERHEAD is where code is loaded inside a launch: the runtime loads a module, or the driver a function."""
 _LEAST = {kind: max(at + np.dtype(form).itemsize for form, at in of.values()) for kind, of in FIELDS.items()}
 _WORD = 8
 """Sizes of records are multiples of this."""

@@ -26,6 +26,9 @@ SYNCHRONIZE = "Synchronize"
 _TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
+_GRAPHS = (
+    "CUPTI before 13.1 Update 1 gives launches of CUDA graphs wrong numbers: install a newer one if CUDA allows it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,17 @@ def fill(
     """Append to *log* what the program asked for in *span*; return which of the *work* that is.
 
     *parents* are the events of the log that the calls are in. Raises BackendError, with the likely *cause*, if a kernel
-    was launched and is not in *work*.
+    was launched and is not in *work*, or if nothing tells when some of the work was done.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = _asked(calls, work)
     inside = span.has(asked)
     busy = np.bincount(caller[inside & (caller != NOBODY)], minlength=len(calls.start)) > 0
     _check_kernels(calls, busy, span, cause)
-    host = np.flatnonzero(busy | (calls.of(_synchronizes) & span.has(calls.start)))
     alone = np.flatnonzero(inside & (caller == NOBODY))
+    graphs = calls.of(cuda_calls.is_graph_launch) & span.has(calls.start) & ~calls.failed & ~calls.captured
+    _check_graphs(log, int(graphs.sum()), int((graphs & ~busy).sum()), len(alone))
+    host = np.flatnonzero(busy | graphs | (calls.of(_synchronizes) & span.has(calls.start)))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
     # The index of each call's event. Work without a call has an event of its own around it.
     event_of_call = np.full(len(calls.start) + 1, NOBODY)
@@ -96,8 +101,16 @@ def fill(
 
 
 def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the call that asked for each work, and its time; for work without a call, the time at which it began."""
-    caller = callers(calls, work.correlation)
+    """Return the call that asked for each work, and its time; for work without a call, the time at which it began.
+
+    Raises BackendError for work that has neither.
+    """
+    caller = callers(calls, work.correlation, work.graph_node)
+    if lost := np.count_nonzero((caller == NOBODY) & (work.start == 0) & (work.device_ns == ABSENT)):
+        raise BackendError(
+            f"CUPTI recorded {lost} kernels or copies without their times and without the calls that asked for them:"
+            f" whether they belong to the window is not known. Measure less in one window. {_GRAPHS}"
+        )
     return caller, np.where(caller == NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
 
 
@@ -136,13 +149,34 @@ def _synchronizes(function: str) -> bool:
 
 
 def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str) -> None:
-    # A graph may have no kernels.
-    launched = calls.of(lambda name: cuda_calls.is_launch(name) and "Graph" not in name) & span.has(calls.start)
+    launched = calls.of(cuda_calls.is_kernel_launch) & span.has(calls.start)
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
     if lost:
         raise BackendError(
             f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: it recorded their launches, but not the"
             f" kernels. {cause}"
+        )
+
+
+def _check_graphs(log: EventLog, launched: int, idle: int, alone: int) -> None:
+    """Say aloud that some of the graphs *launched* are *idle*, without any work; *alone* is work without a call.
+
+    Raises BackendError if all work of all graphs is missing: a graph without any is rare, an empty profile would pass
+    every budget.
+    """
+    if not idle:
+        return
+    if alone:
+        log.remark(
+            f"{idle} launches of CUDA graphs have no work of their own, and {alone} kernels and copies have no launch:"
+            f" these are counted in the round in which they began. {_GRAPHS}"
+        )
+    elif idle < launched:
+        log.remark(f"{idle} of {launched} launches of CUDA graphs did nothing that CUPTI recorded. {_GRAPHS}")
+    else:
+        raise BackendError(
+            f"CUPTI recorded {launched} launches of CUDA graphs, and nothing that they did. It may not see a graph that"
+            f" was made before the first window of the process: make it inside one. {_GRAPHS}"
         )
 
 
@@ -159,9 +193,9 @@ def check_last_call(calls: Calls, span: Span) -> None:
 
 
 def loads(calls: Calls, span: Span) -> Collection[int]:
-    """Return the intervals in which code was loaded onto the GPU, as at the end of compiling."""
-    loading = calls.of(lambda name: name.startswith(_LOADS)) & span.has(calls.start)
-    return set(span.interval(calls.start[loading]).tolist())
+    """Return the intervals in which code was loaded onto the GPU, as at the end of compiling or inside a launch."""
+    times = np.concatenate([calls.start[calls.of(lambda name: name.startswith(_LOADS))], calls.loaded])
+    return set(span.interval(times[span.has(times)]).tolist())
 
 
 def devices(work: Work, inside: NDArray[np.bool_]) -> list[int]:

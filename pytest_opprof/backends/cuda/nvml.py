@@ -151,13 +151,13 @@ def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], d
     for device in devices if not unwatched() else ():
         if device not in after:
             why = f"whether GPU {device} was throttled or shared is not known: its primary context is not in use"
-            _remark(log, why)
+            log.remark(why)
             continue
         log.disturbed += disturbances(device, before.get(device), after[device])
         if _is_held(_SW_POWER_CAP, before.get(device), after[device]):
-            _remark(log, f"GPU {device} works at its power cap: how fast it is depends on how warm it is")
+            log.remark(f"GPU {device} works at its power cap: how fast it is depends on how warm it is")
         for why in after[device].unknown:
-            _remark(log, why)
+            log.remark(why)
 
 
 def disturbances(device: int, before: Look | None, after: Look) -> Iterator[str]:
@@ -183,13 +183,3 @@ def _share(reason: int, before: Look | None, after: Look) -> float | None:
     if reason not in before.counted_ns or reason not in after.counted_ns:
         return None
     return (after.counted_ns[reason] - before.counted_ns[reason]) / (after.at_ns - before.at_ns)
-
-
-_said: set[str] = set()
-
-
-def _remark(log: EventLog, text: str) -> None:
-    """Add *text* to *log*, once in a process: it would be the same in every window."""
-    if text not in _said:
-        _said.add(text)
-        log.remark(text)

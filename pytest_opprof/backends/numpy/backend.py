@@ -24,6 +24,7 @@ class NumpyBackend(Backend):
     """Records the ops on arrays that `watch` returned, and on the results of these ops."""
 
     name = "numpy"
+    tells_sites = True
     hint = "NumPy arrays come from opprof.array(), or --opprof-numpy=all"
 
     def __init__(self) -> None:
@@ -63,7 +64,8 @@ class NumpyBackend(Backend):
         if self._watch.log is not None:
             raise BackendError("the numpy backend is recording already; it cannot be nested")
         everything = options.numpy == "all"
-        log = EventLog(Environment((("numpy", np.__version__ + ("+all" if everything else "")),)))
+        environment = Environment((("numpy", np.__version__ + ("+all" if everything else "")),))
+        log = EventLog(environment, chains=options.chains)
         with self._watch.reporting(log, everything), modules.replaced(self._watch):
             yield log
         if self._watch.ended:

@@ -11,6 +11,7 @@ from typing import Any
 from ...ops.numpy_work import NO_ATTRIBUTES, Attributes, work
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
+from ...sites.stack import here
 from .arguments import dtype_name
 
 CASE, DURATION = 0, 1
@@ -44,11 +45,13 @@ class Watch:
         """The functions in which the watch ended, each with the module and line that called it."""
         self._rows: list[list[Any]] = []
         self._cases: dict[Any, Any] = {}
+        self._sites: dict[int, int] = {}
 
     @contextmanager
     def reporting(self, log: EventLog, everything: bool) -> Iterator[None]:
         """Fill *log*; it is complete when the context ends."""
         self.log, self.everything, self._rows, self._cases, self.ended = log, everything, [], {}, {}
+        self._sites = {}
         try:
             yield
         finally:
@@ -57,13 +60,16 @@ class Watch:
         log.knows_flops = True
         index = {id(row): number for number, row in enumerate(rows)}
         works: dict[Any, tuple[int, int, int | None]] = {}
-        for case, duration_ns, around, interval in rows:
+        for row in rows:
+            case, duration_ns, around, interval = row
             done = works.get(case)
             if done is None:
                 done = works[case] = _work(log, *case)
             event = log.add(done[0], duration_ns, index.get(id(around), -1), interval, done[1])
             if done[2] is not None:
                 log.computed(event, done[2])
+            if self._sites:
+                log.asked_at(event, self._sites[id(row)])
 
     def record(
         self,
@@ -87,6 +93,8 @@ class Watch:
         row = [case, duration_ns, around, log.interval if log is not None else 0]
         if log is not None and around is not _HIDDEN:
             self._rows.append(row)
+            if log.chains is not None:
+                self._sites[id(row)] = here(log.chains, sys._getframe(1))
         return row
 
     def ends(self, function: str) -> None:

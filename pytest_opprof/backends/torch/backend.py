@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
@@ -21,18 +25,24 @@ from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
 from .event_tree import TreeReader
-from .marks import check_all, mark
+from .marks import LOST, check_all, mark
+from .sites import traced
 
 if TYPE_CHECKING:
     from ..cuda.nvml import Look
 
 _NO_KERNELS = (
-    "torch uses a GPU that its profiler does not record here (ROCm, a build without CUPTI, a version before 2.13): its"
+    "torch uses a GPU that its profiler does not record here (ROCm, a build without CUPTI, a version before 2.10): its"
     " ops are counted as the host calls them and timed on the host; kernels, copies and waits (MemcpyHtoD, Synchronize,"
-    " launches) are not recorded"
+    " launches) are not recorded. Where CuPy, Numba or the like is imported too, the cuda backend counts the kernels of"
+    " torch as well, as ops beside those of torch"
 )
 _SPARE = 8
 """How many more kernels to launch than a session is known to lose: the program may have had sessions of its own."""
+_MOST_SPARED = 1000
+"""The most kernels to launch before a window: 5 ms. What is lost beyond that is an error."""
+_LOSES_FROM, _LOSES_UNTIL = 24, 130100
+"""The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0."""
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
@@ -45,11 +55,12 @@ class TorchBackend(Backend):
     """
 
     name = "torch"
+    tells_sites = True
     hint = "torch must be imported at the top of the module"
 
     def __init__(self) -> None:
         self._sessions = 0
-        """How many sessions of this process recorded a GPU."""
+        """How many sessions of this process were to record a GPU, whether CUDA was initialised or not."""
 
     def unavailable(self) -> str | None:
         """Say that torch is missing, or return None."""
@@ -90,18 +101,31 @@ class TorchBackend(Backend):
             )
 
         on_gpu = _records_gpu()
-        log = EventLog(_environment(), on_mark=mark, knows=_is_known_on_gpu if on_gpu else _is_registered)
+        if options.memory is None:
+            options = replace(options, memory=not on_gpu)
+        knows = _is_known_on_gpu if on_gpu else _is_registered
+        number = getattr(torch.autograd, "_get_sequence_nr", None)
+        numbers: list[int] = []
+        """That of the next node of autograd in this thread, at each mark."""
+
+        def on_mark() -> None:
+            if number is not None:
+                numbers.append(number())
+            mark()
+
+        log = EventLog(_environment(), on_mark=on_mark, knows=knows, chains=options.chains)
         session = _session(options, on_gpu)
         if on_gpu:
             _wait()
         looks = [_look()] if on_gpu else []
-        session.start()
+        _start(session)
         contexts = 0
         try:
             if on_gpu:
                 self._spare_the_head()
                 mark()
-            yield log
+            with nullcontext() if options.chains is None else traced(options.chains, log):
+                yield log
             if on_gpu:
                 mark()
                 contexts = _wait()
@@ -111,17 +135,22 @@ class TorchBackend(Backend):
                 # Else it would wait for the GPU, and set CUDA up for that if the program has not.
                 session.profiler.use_device = None
             # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
-            session.stop()
+            _stop(session)
+        if numbers:
+            log.grad_nodes = {mark: after - before for mark, (before, after) in enumerate(pairwise(numbers), start=1)}
         results = session.profiler.kineto_results if session.profiler else None
         session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
         if on_gpu:
+            from ..cuda import driver as cuda_driver
             from . import cuda  # only here: it imports the backend of CUDA
 
             cuda.read(results.events() if results else [], log, options, contexts, looks)
+            if (driver := cuda_driver.opened()) and (ignored := driver.ignored_devices()):
+                log.remark(ignored)
             return
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
-        _read(results, log, options)
+        _read(results, log, options, numbers)
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast on the CPU."""
@@ -141,11 +170,11 @@ class TorchBackend(Backend):
         """
         import torch
 
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-            if self._sessions:
-                _launch(self._sessions + _SPARE)
-                _wait()
-            self._sessions += 1
+        before, self._sessions = self._sessions, self._sessions + 1
+        may_launch = torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
+        if may_launch and _loses_kernels():
+            _launch(min(before + _SPARE, _MOST_SPARED))
+            _wait()
 
 
 _BACKEND = TorchBackend()
@@ -176,12 +205,18 @@ def _is_known_on_gpu(name: str) -> bool:
 
 
 def _records_gpu() -> bool:
-    """Tell whether PyTorch is built for CUDA, records what is needed, and finds a GPU."""
-    import torch
-    from torch.profiler import ProfilerActivity, supported_activities
+    from ..cuda.backend import torch_records
 
-    has_metadata = hasattr(torch.autograd._KinetoEvent, "metadata_json")
-    return torch.version.cuda is not None and has_metadata and ProfilerActivity.CUDA in supported_activities()
+    return torch_records()
+
+
+@cache
+def _loses_kernels() -> bool:
+    """Tell whether sessions may lose their first kernels, as is not known of a CUPTI that is part of PyTorch."""
+    from ..cuda import libcupti
+
+    version = libcupti.loaded_version()
+    return version is None or _LOSES_FROM <= version < _LOSES_UNTIL
 
 
 def _session(options: Options, on_gpu: bool) -> Any:
@@ -198,6 +233,24 @@ def _session(options: Options, on_gpu: bool) -> Any:
         # Nothing else has the bytes of a memcpy.
         experimental_config=_ExperimentalConfig(expose_kineto_event_metadata=True) if on_gpu else None,
     )
+
+
+def _start(session: Any) -> None:
+    with warnings.catch_warnings():
+        # PyTorch 2.11 warns in the first session of a process that a second cycle would drop the events of the first.
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events at the end of each cycle")
+        session.start()
+
+
+def _stop(session: Any) -> None:
+    """Stop the session. Raises BackendError if another profiler has ended it."""
+    try:
+        session.stop()
+    except RuntimeError as error:
+        if "it's not running" not in str(error):
+            raise
+        # Only up to PyTorch 2.11; from then on marks are missing instead.
+        raise BackendError(LOST) from None
 
 
 def _launch(kernels: int, device: str = "cuda") -> None:
@@ -221,7 +274,7 @@ def _wait() -> int:
     from ..cuda import driver as cuda_driver
 
     driver = cuda_driver.opened()
-    if driver and not driver.problem():
+    if driver and driver.is_initialised():
         return driver.synchronize()  # waits for all GPUs, sets none up, and gives up after some time
     if not torch.cuda.is_initialized():
         return 0
@@ -239,12 +292,14 @@ def _look() -> dict[int, Look]:
     return nvml.look(cuda_driver.opened())
 
 
-def _read(results: Any, log: EventLog, options: Options) -> None:
+def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int]) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = TreeReader(log, options, results.events if results else tuple)
+    if numbers:
+        reader.grad_numbers = numbers[0], numbers[-1]
     reader.find_marks(tree)
     if log.range_marks and len(reader.marks) != log.interval:
         reader.find_marks_inside_ops(tree)
     check_all(len(reader.marks), log.interval)
     reader.walk(tree)
-    log.knows_flops, log.knows_memory = True, options.memory
+    log.knows_flops, log.knows_memory = True, bool(options.memory)

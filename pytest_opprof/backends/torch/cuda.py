@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,22 +30,28 @@ from ..contract import Options
 from ..cuda import events as cuda_events
 from ..cuda import nvml, sync_timing
 from ..cuda.activity import Calls, Work, callers, calls_of
-from ..cuda.cupti_records import DRIVER, RUNTIME, Table
+from ..cuda.cupti_records import DRIVER, LOADING, OVERHEAD, RUNTIME, Table
 from ..cuda.events import Span
 from ..cuda.nvml import Look
 from .host_ops import HostOps
-from .kineto import NO_SHAPE, Activity, Call, Recorded, recorded
+from .kineto import NO_SHAPE, Activity, Call, Op, Recorded, recorded
 from .marks import MARK, check_all
 
 KERNELS_LOST = (
     "A known cause is https://github.com/pytorch/pytorch/issues/192021: after idle time a session of torch's profiler"
-    " loses as many kernels as there were sessions before it. The program had more sessions of its own than opprof"
-    " allows for. Measure in a fresh process, or fewer tests in one. A launch that failed has no kernel either"
+    " loses as many kernels as there were sessions before it, with CUPTI 12.6 Update 2 to 13.0. There were more"
+    " sessions than opprof allows for, or CUDA was initialised inside the window: do that before, or in a warm-up."
+    " Measure fewer tests in one process. A launch that failed has no kernel either"
 )
 _NOT_RECORDED = (
     "torch's profiler recorded no call of CUDA at the end of the window, not even its own wait: another profiler has"
     " CUPTI (Nsight, a second collector in this process), its buffer was full, or TEARDOWN_CUPTI=1 is set. Run this"
     " test without these, or measure less in one test"
+)
+_UNLINKED = (
+    "{} kernels and copies have no recorded call: they are counted in the round in which they began. Of the driver's"
+    " calls torch's profiler records few beside launches of kernels, so copies of Numba, JAX and PyCUDA have none, and"
+    " their waits are not counted. Without torch in the process, opprof records them all"
 )
 _OF_ITS_OP = "cudaLaunchKernel"
 """The op of a kernel that an op launched: a part of that op, as the launch is."""
@@ -73,7 +80,7 @@ def read(
         log.environment = Environment(frameworks, models, timing=options.timing)
         before, after = looks
         nvml.tell(log, before, after, used)
-    log.knows_flops, log.knows_memory = True, options.memory
+    log.knows_flops, log.knows_memory = True, bool(options.memory)
 
 
 def check_waited(session: Recorded, end: int) -> None:
@@ -95,23 +102,33 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     session = session.without(host.compiler_calls, [op for _, op in host.compiled])
     if left_out := kernels_before - len(session.activities):
         log.remark(compiler_kernels(left_out))
-    calls = _calls(session.calls)
-    activities = _waited(session.activities, calls) if blocking else session.activities
+    if log.grad_nodes is not None:
+        for _, op in host.compiled:
+            log.grad_nodes.pop(bisect_right(marks, op.start), None)  # tracing makes nodes, too
+    calls, activities = _calls(session), session.activities
     on_device = bool(activities)
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)
     correlations = np.array([done.correlation for done in activities], np.uint32)
+    nodes = np.array([done.graph_node for done in activities], np.uint64)
+    caller = callers(calls, correlations, nodes)
     # The item after the last call is for work whose call was not recorded.
-    homes = np.append(ops, NOBODY)[callers(calls, correlations)].tolist()
+    homes = np.append(ops, NOBODY)[caller].tolist()
     for done, home in zip(activities, homes):
         if home != NOBODY:
             host.did(done, home)
-    first = host.append_to(log, marks, on_device)
-    parents = np.where(ops == NOBODY, NOBODY, ops + first)
-    device_ns = np.array([done.duration_ns for done in session.activities], np.int64)
-    work = _work(activities, homes, device_ns, correlations)
-    if on_device and not blocking:
+    work = _work(activities, homes, correlations, nodes)
+    if on_device and blocking:
+        sync_timing.check_blocking()
+        waited_ns = sync_timing.waited_ns(calls, work)
+        work = replace(work, duration_ns=np.where(work.duration_ns == ABSENT, ABSENT, waited_ns))
+        host.ops = _until_done(host, activities, homes)
+    elif on_device:
         log.busy_ns = cuda_events.busy_ns(calls, work, span)
+    first = host.append_to(log, marks, on_device and not blocking)
+    parents = np.where(ops == NOBODY, NOBODY, ops + first)
     cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST)
+    if alone := np.count_nonzero(caller == NOBODY):
+        log.remark(_UNLINKED.format(alone))
     for allocation in session.allocations:
         # Where a GPU worked, only its memory counts.
         if allocation.on_device == on_device:
@@ -119,24 +136,24 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     return sorted({done.device for done in activities})
 
 
-def _waited(activities: Sequence[Activity], calls: Calls) -> Sequence[Activity]:
-    """Return the *activities* with times of sync timing."""
-    if not activities:
-        return activities
-    sync_timing.check_blocking()
-    found = sync_timing.waited_ns(
-        calls,
-        np.array([done.correlation for done in activities], np.uint32),
-        np.array([done.start for done in activities], np.uint64),
-        np.array([done.duration_ns for done in activities], np.int64),
-    )
-    return [done._replace(duration_ns=ns) for done, ns in zip(activities, found.tolist())]
+def _until_done(host: HostOps, activities: Sequence[Activity], homes: Sequence[int]) -> list[Op]:
+    """Return the ops of *host*, each lasting until what it asked for is done: the host does not wait for copies."""
+    ends = [op.end for op in host.ops]
+    for done, home in zip(activities, homes):
+        if home != NOBODY:
+            ends[home] = max(ends[home], done.start + done.duration_ns)
+    for index in range(len(ends) - 1, -1, -1):
+        if (parent := host.parents[index]) != NOBODY:
+            ends[parent] = max(ends[parent], ends[index])
+    return [op._replace(duration_ns=end - op.start) for op, end in zip(host.ops, ends)]
 
 
-def _calls(calls: Sequence[Call]) -> Calls:
-    raw = list(dict.fromkeys(call.name for call in calls))
+def _calls(session: Recorded) -> Calls:
+    raw = list(dict.fromkeys(call.name for call in session.calls))
     number = {name: index for index, name in enumerate(raw)}
-    tables = {kind: _table([call for call in calls if call.kind == kind], number) for kind in (RUNTIME, DRIVER)}
+    tables = {kind: _table([call for call in session.calls if call.kind == kind], number) for kind in (RUNTIME, DRIVER)}
+    loaded = np.array(session.loaded, np.uint64)
+    tables[OVERHEAD] = {"what": np.full(len(loaded), LOADING[0]), "start": loaded}
     return calls_of(tables, lambda _, index: cuda_calls.without_api_version(raw[index]))
 
 
@@ -154,8 +171,8 @@ def _table(calls: Sequence[Call], number: Mapping[str, int]) -> Table:
 def _work(
     activities: Sequence[Activity],
     homes: Sequence[int],
-    device_ns: NDArray[np.int64],
     correlations: NDArray[np.uint32],
+    nodes: NDArray[np.uint64],
 ) -> Work:
     """Return *activities* as columns; *homes* are the indices of the ops that asked for them."""
     ops: dict[tuple[str, str], int] = {}
@@ -168,7 +185,7 @@ def _work(
         tuple(ops),
         np.array(numbers, np.int64),
         np.array([done.start for done in activities], np.uint64),
-        device_ns,
+        np.array([done.duration_ns for done in activities], np.int64),
         np.array(durations, np.int64),
         np.array([done.nbytes for done in activities], np.int64),
         kernels.places(
@@ -177,6 +194,7 @@ def _work(
             np.array([done.shape for done in activities], np.int64).reshape(-1, len(NO_SHAPE)).T,
         ),
         correlations,
+        nodes,
     )
 
 

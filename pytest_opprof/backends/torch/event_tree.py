@@ -14,6 +14,7 @@ from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ..contract import Options
 from .marks import MARK
+from .sites import SITE, Sites
 
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 """Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
@@ -50,6 +51,8 @@ class TreeReader:
         self._tensor = _TensorMetadata
         self._works: dict[tuple[object, ...], tuple[int, int, int | None]] = {}
         self.options = options
+        self.grad_numbers = 0, 0
+        """That of autograd's first node in the recording, and the one after its last."""
         self.marks: list[int] = []
         self.cuts_ops = False
         """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
@@ -82,6 +85,7 @@ class TreeReader:
     def walk(self, tree: list[Any]) -> None:
         """Append every op to the log in the order of time, an op before the ops inside it."""
         log, with_memory = self.log, self.options.memory
+        sites = None if self.options.chains is None else Sites(log)
         raws: dict[str, _Raw] = {}
         stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
         while stack:
@@ -90,8 +94,12 @@ class TreeReader:
                 interval = bisect_right(self.marks, event.start_time_ns)
             if with_memory and event.tag == self._allocation:
                 log.allocated(event.extra_fields.alloc_size, interval)
+                if sites is not None and event.extra_fields.alloc_size > 0:
+                    sites.allocated(interval)
                 continue
             raw = event.name
+            if sites is not None:
+                sites.comes_to(raw, event, interval)
             known = raws.get(raw)
             if known is None:
                 what = self._role(event)
@@ -110,8 +118,13 @@ class TreeReader:
                     place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
             elif known is not None:
                 index = log.add(known.name, event.duration_time_ns, parent, interval)
+            if sites is not None and index != parent:
+                sites.asked(index)
             if children:
                 stack.extend([(child, index, interval, place) for child in reversed(children)])
+
+        if sites is not None:
+            sites.end(*self.grad_numbers)
 
     def _raw(self, raw: str, what: Role) -> _Raw:
         told = KINDS.get(what)
@@ -189,6 +202,8 @@ class TreeReader:
 
     def _compile(self, compiling: Any, parent: int, interval: int) -> None:
         """Append the frames that were compiled, and take the time of *compiling* off the op around it."""
+        if self.log.grad_nodes is not None:
+            self.log.grad_nodes.pop(interval, None)  # tracing makes nodes, too
         if parent >= 0:
             self.log.compiling(parent, compiling.duration_time_ns)
         stack = [compiling]
@@ -201,7 +216,9 @@ class TreeReader:
 
     def _role(self, event: Any) -> Role:
         found = self._roles.get(event.name)
-        if found is None:
+        if found is None and event.name.startswith(SITE):
+            found = self._roles[event.name] = Role.ANNOTATION
+        elif found is None:
             # An event that is no op of torch (a call of Python, an allocation) has neither of these.
             scope = getattr(event.extra_fields, "scope", None)
             numbered = getattr(event.extra_fields, "sequence_number", -1) >= 0

@@ -23,7 +23,11 @@ from ..cuda.cupti_records import DRIVER, RUNTIME
 _OPS = frozenset(["cpu_op", "user_annotation"])
 _CALLS = {"cuda_runtime": RUNTIME, "cuda_driver": DRIVER}
 _ACTIVITIES = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
+_OVERHEAD = "overhead"
+_LOADING = frozenset(["Runtime Triggered Module Loading", "Lazy Function Loading"])
+_CUDA_CALL = re.compile(r"cu(da)?[A-Z]\w*")
 _BYTES = re.compile(r'"bytes": (\d+)')
+_GRAPH_NODE = re.compile(r'"graph node id": (\d+)')
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
 """As in PyTorch's traces of 2021 to 2026: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
 NO_SHAPE = (0,) * 6
@@ -88,6 +92,8 @@ class Activity(NamedTuple):
     stream: int = kernels.UNKNOWN
     shape: tuple[int, ...] = NO_SHAPE
     """Grid and block of a kernel."""
+    graph_node: int = 0
+    """The node of a CUDA graph that it was; 0 if it was none, or PyTorch does not tell, as before 2.12."""
 
 
 class Allocation(NamedTuple):
@@ -106,6 +112,8 @@ class Recorded:
     calls: list[Call] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)
+    """When code was loaded onto the GPU inside other calls."""
 
     def between(self, begin: int, end: int) -> Recorded:
         """Return what the program did. Before *begin* opprof launched kernels of its own, after *end* it waited."""
@@ -115,6 +123,7 @@ class Recorded:
             [call for call in self.calls if call.correlation not in ours],
             [done for done in self.activities if done.correlation not in ours],
             [allocation for allocation in self.allocations if begin <= allocation.time < end],
+            [time for time in self.loaded if begin <= time < end],
         )
 
     def without(self, calls: Collection[int], ops: Sequence[Op]) -> Recorded:
@@ -124,6 +133,7 @@ class Recorded:
             [call for call in self.calls if call.correlation not in calls],
             [done for done in self.activities if done.correlation not in calls],
             [each for each in self.allocations if not any(op.start <= each.time < op.end for op in ops)],
+            self.loaded,
         )
 
 
@@ -131,22 +141,46 @@ def recorded(events: Iterable[Any]) -> Recorded:
     """Sort events (`_KinetoEvent`). Other categories than these repeat them, or do not come from the program."""
     found, works = Recorded(), dict[tuple[str, ...], Work]()
     for event in events:
-        category = event.activity_type()
+        category = category_of(event)
         if category in _OPS:
             found.ops.append(_op(event, category, works))
         elif category in _CALLS:
             found.calls.append(_call(event, _CALLS[category]))
         elif category in _ACTIVITIES:
             found.activities.append(_activity(event, category))
+        elif category == _OVERHEAD and event.name() in _LOADING:
+            found.loaded.append(event.start_ns())
         elif event.name() == "[memory]":
             found.allocations.append(Allocation(event.start_ns(), event.nbytes(), event.device_type().name != "CPU"))
     return found
 
 
+def category_of(event: Any) -> str:
+    """Return what an event is, as PyTorch's traces call it: ``cpu_op``, ``cuda_runtime``, ``kernel`` and the like."""
+    return str(event.activity_type()) if hasattr(event, "activity_type") else category_by_name(event)
+
+
+def category_by_name(event: Any) -> str:
+    """Return the same for an event of PyTorch 2.10 or 2.11, which does not tell it."""
+    name, on_host = event.name(), event.device_type().name == "CPU"
+    if event.is_user_annotation():
+        return "user_annotation" if on_host else "gpu_user_annotation"
+    if name.startswith("["):  # [memory], also of the GPU
+        return "cpu_instant_event"
+    if not on_host:
+        if name.startswith(("Memcpy ", "Memset ")):
+            return "gpu_memcpy" if name.startswith("Memcpy ") else "gpu_memset"
+        return "kernel" if '"grid"' in event.metadata_json() else "cuda_sync"
+    if call := _CUDA_CALL.fullmatch(name):
+        return "cuda_runtime" if call[1] else "cuda_driver"
+    # What CUPTI itself takes time for is numbered by nobody: "Lazy Function Loading", "Buffer Flush".
+    return "cpu_op" if event.correlation_id() else _OVERHEAD
+
+
 def _op(event: Any, category: str, works: dict[tuple[str, ...], Work]) -> Op:
     """*works* are those of events before it: few differ."""
     name, dtypes, shapes = event.name(), event.dtypes(), event.shapes()
-    if "TensorList" in dtypes:
+    if "TensorList" in dtypes and hasattr(event, "structured_input_shapes"):  # from PyTorch 2.12 on
         shapes = event.structured_input_shapes()
     attributes = event.concrete_inputs() if name in NEEDS_ATTRIBUTES else ()
     case = name, str(dtypes), str(shapes), str(attributes)
@@ -193,6 +227,7 @@ def _activity(event: Any, category: str) -> Activity:
         int(found[1]) if found else ABSENT,
         event.device_resource_id(),
         _shape(metadata) if is_kernel else NO_SHAPE,
+        int(node[1]) if (node := _GRAPH_NODE.search(metadata)) else 0,
     )
 
 

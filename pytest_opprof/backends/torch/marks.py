@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import BackendError
 
 MARK = "opprof::mark"
-_LOST = (
+LOST = (
     "the torch profiler lost this window: another torch.profiler (or autograd.profiler) ran inside the test,"
     " and PyTorch has one session at a time, or a window was opened inside an op (an autograd hook or Function)"
     ". Remove it, or leave the test out of opprof"
@@ -23,4 +23,4 @@ def mark() -> None:
 def check_all(found: int, expected: int) -> None:
     """Check that as many marks were found as were set. Raises BackendError if not: another profiler recorded them."""
     if found != expected:
-        raise BackendError(_LOST)
+        raise BackendError(LOST)

@@ -189,15 +189,19 @@ def _on_cpu() -> Iterator[Work]:
 def _on_cuda() -> Iterator[Work]:
     if problem := driver.problem():
         raise BackendError(problem)
-    if find_spec("cupy"):
-        work = of_cupy()
-    elif find_spec("torch") and _imported("torch").version.cuda:
-        work = of_torch("cuda")
-    else:
+    if has_cupy := find_spec("cupy") is not None:
+        yield _checked(of_cupy())
+    # Last: where torch is imported its profiler has CUPTI, and our own records nothing any more.
+    if find_spec("torch") and _imported("torch").version.cuda:
+        yield _checked(of_torch("cuda"))
+    elif not has_cupy:
         raise BackendError(f"neither CuPy nor a PyTorch with CUDA is installed: {_INSTALL_CUPY}")
+
+
+def _checked(work: Work) -> Work:
     if problem := work.backend.unavailable():
         raise BackendError(problem)
-    yield work
+    return work
 
 
 def _imported(framework: str) -> Any:

@@ -1,4 +1,7 @@
-"""PyTorch on a real GPU: counts are exact, times are the GPU's. Skipped where there is none."""
+"""PyTorch on a real GPU: counts are exact, times are the GPU's. Skipped where there is none.
+
+`test_frameworks` runs it in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def torch() -> Any:
     from pytest_opprof.backends.torch import backend
 
     if not backend._records_gpu():
-        pytest.skip("torch is not built for CUDA, or finds no GPU")
+        pytest.skip("torch's profiler records no GPU: it is not built for CUDA, is before 2.10, or finds none")
     measured(torch, lambda: _work(torch, 1, 1, 1, 1, 1))  # loads kernels, and makes the handle of cuBLAS
     return torch
 

@@ -1,4 +1,7 @@
-"""The cuda backend on a real GPU, with CuPy: counts are exact, times are the GPU's. Skipped where there is none."""
+"""The cuda backend on a real GPU, with CuPy: counts are exact, times are the GPU's. Skipped where there is none.
+
+`test_frameworks` runs it in a process of its own: torch with CUDA must not be imported.
+"""
 
 from __future__ import annotations
 

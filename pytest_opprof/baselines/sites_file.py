@@ -1,0 +1,181 @@
+"""Where ops came from when their baseline was recorded: ``test_x.py.sites.json`` beside the file of calls.
+
+Nothing is judged by it. It is read only when a test fails, to tell which lines have more calls than before, and what is
+wrong with it is said there. Lines have no numbers, so that code which only moves changes nothing. Frames and chains are
+named by what they say: a new one changes no other, and what two branches add merges as a rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import BaselineError
+from ..machine.atomic_write import write_atomically
+from ..results.document import read_document
+from ..sites.places import Calls, Place, Site, WindowSites, near
+from .old_schemas import SITES_SCHEMA, check_version
+from .paths import sites_of
+
+if TYPE_CHECKING:
+    from .file_types import KeptSites, SitesFile
+
+_Said = TypeVar("_Said", bound=Hashable)
+_LEAST_LETTERS = 5
+"""Of the name of a frame or chain: one in a million others has the same five, and then both are longer."""
+SiteChange = tuple[str, str, WindowSites]
+"""A test, a window, and where the ops of it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSites:
+    """What is kept of the tests of one module."""
+
+    file: SitesFile
+
+    def of(self, test: str, window: str) -> WindowSites | None:
+        """Return the sites of a window, None if none are kept."""
+        kept = self.file.tests.get(test, {}).get(window)
+        return None if kept is None else self._of(kept)
+
+    def windows(self) -> dict[tuple[str, str], WindowSites]:
+        """Return the sites of all windows, by test and window."""
+        tests = self.file.tests.items()
+        return {(test, window): self._of(kept) for test, windows in tests for window, kept in windows.items()}
+
+    def _of(self, kept: KeptSites) -> WindowSites:
+        found: dict[str, dict[Site, Calls]] = {}
+        for by_chain, is_backward in ((kept.calls, False), (kept.backward, True)):
+            for chain, by_op in by_chain.items():
+                frames = (self.file.frames[name] for name in self.file.chains[chain])
+                site = Site(tuple(Place(each.file, each.function, each.text) for each in frames), is_backward)
+                for op, calls in by_op.items():
+                    found.setdefault(op, {})[site] = Calls(calls, calls) if isinstance(calls, int) else Calls(*calls)
+        return found
+
+
+def read(path: Path) -> ModuleSites | str:
+    """Return the sites that are kept beside the file of calls at *path*, or in words why none can be used."""
+    at = sites_of(path)
+    if not os.path.exists(at):  # which raises nothing
+        return f"no sites are kept: there is no {at}; pytest --opprof-update writes it"
+    try:
+        return ModuleSites(load(at))
+    except BaselineError as error:
+        return f"no sites are kept: {error}"
+
+
+def load(path: Path) -> SitesFile:
+    """Read and check a file of sites by itself. Raises BaselineError."""
+    from msgspec import ValidationError, convert
+
+    from .file_types import SitesFile
+
+    document = read_document(path, "file of call sites")
+    check_version(document, path, SITES_SCHEMA)
+    try:
+        file = convert(document, SitesFile)
+    except (ValidationError, RecursionError) as error:
+        raise _broken(path, str(error)) from None
+    for name, frames in file.chains.items():
+        if unknown := set(frames) - file.frames.keys():
+            raise _broken(path, f"['chains'][{name!r}]: there is no frame {min(unknown)!r}")
+    for test, windows in file.tests.items():
+        for window, kept in windows.items():
+            where = f"['tests'][{test!r}][{window!r}]"
+            if unknown := (kept.calls.keys() | kept.backward.keys()) - file.chains.keys():
+                raise _broken(path, f"{where}: there is no chain {min(unknown)!r}")
+            for by_op in (*kept.calls.values(), *kept.backward.values()):
+                for op, calls in by_op.items():
+                    if isinstance(calls, list) and calls[0] > calls[1]:
+                        raise _broken(path, f"{where}: the range of {op!r} is empty")
+    return file
+
+
+def _broken(path: Path, problem: str) -> BaselineError:
+    return BaselineError(f"{path}: {problem[:200]}. Restore the file, or delete it and run pytest --opprof-update")
+
+
+def save(path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collection[str]]) -> list[Path]:
+    """Write the sites of windows beside the file of calls at *path*, and return the files that changed.
+
+    Sites of windows that are not *kept* (by test: those that have calls) are dropped; a file without any is removed.
+    One that cannot be read is replaced where there is something to write, and else left as it is. Each is the old one
+    or the new one, never half of it. Raises BaselineError when it cannot be written.
+    """
+    from msgspec import to_builtins
+
+    at, before, new = sites_of(path), read(path), list(changes)
+    if isinstance(before, str) and not new:
+        return []
+    windows = {} if isinstance(before, str) else before.windows()
+    windows |= {(test, window): {op: near(of_op) for op, of_op in sites.items()} for test, window, sites in new}
+    document = _document({where: sites for where, sites in windows.items() if where[1] in kept.get(where[0], ())})
+    same = not isinstance(before, str) and before.file == document
+    if same or (not document.tests and not at.exists()):
+        return []
+    try:
+        if document.tests:
+            write_atomically(at, _text(to_builtins(document)))
+        else:
+            at.unlink()
+    except OSError as error:
+        raise BaselineError(f"{at}: cannot be written: {error.strerror or error}") from error
+    return [at]
+
+
+def _document(windows: Mapping[tuple[str, str], WindowSites]) -> SitesFile:
+    from .file_types import Frame, KeptSites, SitesFile
+
+    ops = (of_op for sites in windows.values() for of_op in sites.values())
+    used = {site.chain for of_op in ops for site, calls in of_op.items() if calls.most}
+    chains, frames = _names(used), _names({place for chain in used for place in chain})
+    tests: dict[str, dict[str, KeptSites]] = {}
+    for (test, window), sites in windows.items():
+        kept = tests.setdefault(test, {})[window] = KeptSites({}, {})
+        for op, of_op in sites.items():
+            for site, calls in of_op.items():
+                if calls.most:
+                    by_chain = kept.backward if site.is_backward else kept.calls
+                    by_chain.setdefault(chains[site.chain], {})[op] = _kept(calls)
+    return SitesFile(
+        {name: [frames[place] for place in chain] for chain, name in chains.items()},
+        {name: Frame(*place) for place, name in frames.items()},
+        SITES_SCHEMA,
+        tests,
+    )
+
+
+def _kept(calls: Calls) -> int | list[int]:
+    return calls.most if calls.fewest == calls.most else [*calls]
+
+
+def _names(every: Iterable[_Said]) -> dict[_Said, str]:
+    """Return a short name of each, made of what it says."""
+    left = {each: hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in every}
+    found: dict[_Said, str] = {}
+    letters = _LEAST_LETTERS
+    while left:
+        same = Counter(digest[:letters] for digest in left.values())
+        found |= {each: digest[:letters] for each, digest in left.items() if same[digest[:letters]] == 1}
+        left = {each: digest for each, digest in left.items() if same[digest[:letters]] > 1}
+        letters += 1
+    return found
+
+
+def _text(value: object, indent: str = "") -> str:
+    """Return JSON with sorted keys and one key a line, lists and objects of numbers on the line of their key."""
+    if not isinstance(value, dict) or not value or (indent and all(map(_is_number, value.values()))):
+        return json.dumps(value, sort_keys=True)
+    lines = [f"{indent} {json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value)]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(each, int) for each in value))

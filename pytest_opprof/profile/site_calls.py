@@ -1,0 +1,68 @@
+"""Which lines of the program asked for an op, and how often: `SiteCalls`, as they are shown and travel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..sites.places import Calls, Place, Site, WindowSites
+from ..sites.shown import Shown
+from .op_profile import OpProfile
+
+
+class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the program."""
+
+    file: Annotated[str, Meta(description="Relative to the root directory, if it is below it.")]
+    line: int
+    function: str
+    text: Annotated[str, Meta(description="What the line says; empty where that cannot be read.")]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}" + (f"  `{self.text}`" if self.text else "")
+
+
+class SiteCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How often one line asked for an op, called by the same lines, in the round with the most calls."""
+
+    calls: int
+    lines: Annotated[
+        tuple[SourceLine, ...],
+        Meta(description="The line, then those that called it; none where it was no line of the program."),
+    ] = ()
+    via: Annotated[str, Meta(description="The line of a package that the line called, where that asked.")] = ""
+    dtypes: str = ""
+    is_backward: Annotated[bool, Meta(description="Autograd asked, for what the line computed.")] = False
+
+
+def kept_sites(by_op: Mapping[str, Sequence[SiteCalls]]) -> WindowSites:
+    """Return sites as baselines keep them: lines by what they say, whatever the dtypes."""
+    found: dict[str, dict[Site, Calls]] = {}
+    for op, sites in by_op.items():
+        kept = found.setdefault(op, {})
+        for each in sites:
+            chain = tuple(Place(line.file, line.function, line.text) for line in each.lines)
+            site = Site(chain, each.is_backward)
+            kept[site] = Calls.total([kept.get(site, Calls(0, 0)), Calls(each.calls, each.calls)])
+    return found
+
+
+def site_calls(
+    profile: OpProfile,
+    name: str,
+    shown: Shown,
+    aliases: Mapping[str, str] | None = None,
+    known: Collection[str] = (),
+) -> tuple[SiteCalls, ...]:
+    """Return where the calls of *name* come from, as for `OpProfile.stats`, in the order of the program.
+
+    What nothing told a line of is among them, without one: the sum is what the worst round has.
+    """
+    found = []
+    for (site, dtypes), calls in profile.sites(name, aliases, known).items():
+        seen = shown.site(site.frames if site else ())
+        lines = [SourceLine(*line[:4]) for line in (seen, *seen.callers) if line.file]
+        found.append(SiteCalls(calls, tuple(lines), seen.via, dtypes, site is not None and site.is_backward))
+    return tuple(found)

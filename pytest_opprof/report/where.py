@@ -1,0 +1,160 @@
+"""Which lines ask for an op, those that ask for more than in the baseline first: the text below a failing table."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..profile.site_calls import SiteCalls, SourceLine, kept_sites
+from ..results.judged_window import JudgedWindow
+from ..sites.match import Grown, grown
+from ..sites.places import OpSites, Place
+from ..units import plural
+from ..verdict.compare import Row
+from ..verdict.facts import FACTS
+
+_LINES = 5
+"""So many lines are shown, unless all are."""
+_SINGLE_OPS = 3
+"""Of more ops than these there is one list, line by line."""
+_UNKNOWN = "no line of the program, or none that is known"
+
+
+class _Line(NamedTuple):
+    """A line, and what it called where that is a package's."""
+
+    line: SourceLine | None
+    via: str
+
+    def __str__(self) -> str:
+        return str(self.line or _UNKNOWN) + (f"  via {self.via}" if self.via else "")
+
+
+def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
+    """Return the lines that asked for each op that fails a *window*; *more* says how to see those left out."""
+    if window.asked and window.sites_lost:
+        return ["", f"which lines ask for {', '.join(map(_called, window.asked))} is not known: {window.sites_lost}"]
+    rows = {row.op: row for row in (window.diff.rows if window.diff else ())}
+    ops = [
+        _Op(op, sites, rows.get(op), None if window.base_sites is None else window.base_sites.get(op, {}))
+        for op in window.asked
+        if (sites := window.numbers.sites.get(op))
+    ]
+    lines = []
+    if len(ops) > _SINGLE_OPS and not every_line:
+        lines += ["", *_together(ops, more)]
+    else:
+        than = window.diff.than if window.diff else ""
+        lines += [line for op in ops for line in ("", *op.text(than, every_line, more))]
+    if ops and window.base_sites_lost:
+        lines.append(f"(which lines are new is not known: {window.base_sites_lost})")
+    return lines
+
+
+class _Op:
+    """An op that the user will ask about, and the lines that ask for it."""
+
+    def __init__(self, op: str, sites: Sequence[SiteCalls], row: Row | None, base: OpSites | None) -> None:
+        """*base* is None where it is not known which lines asked for it before."""
+        self.name = op
+        self._sites = sites
+        self._row = row
+        self.by_line = defaultdict[_Line, list[SiteCalls]](list)
+        for site in sites:
+            self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
+        self.grown = () if base is None else grown(base, kept_sites({op: sites})[op])
+        self._at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
+
+    @property
+    def culprits(self) -> Collection[_Line]:
+        """The lines that have more calls than before, else those that are of other dtypes; all if neither tells."""
+        more = {self._at[each.place] for each in self.grown}
+        dtypes = _grown_dtypes(self._row)
+        found = [line for line in self.by_line if line.line in more]
+        found = found or [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
+        return found or list(self.by_line)
+
+    @property
+    def new(self) -> Collection[SourceLine]:
+        """The lines that were not there before."""
+        return {self._at[each.place] for each in self.grown if each.is_new}
+
+    def text(self, than: str, every_line: bool, more: str) -> Iterator[str]:
+        """Yield a headline and the lines: what grew, what is of other dtypes, then those with most calls."""
+        calls = sum(site.calls for site in self._sites)
+        row = self._row
+        if self.name in FACTS:
+            yield f"where {_called(self.name)} come from ({calls}):"
+        else:
+            base = f", {row.base_calls or 'none'} in {than}" if row and row.base_calls != row.now_calls else ""
+            again = f"; {row.now_calls} when it failed" if row and row.now_calls and row.now_calls.most != calls else ""
+            yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
+        left = None if every_line else _LINES
+        for each in self.grown[:left]:
+            yield from self._more(each)
+        told = {self._at[each.place] for each in self.grown}
+        culprits = set(self.culprits)
+        others = [line for line in self.by_line if line.line not in told]
+        others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
+        shown = others if left is None else others[: max(left - len(self.grown), 0)]
+        for line in shown:
+            here = self.by_line[line]
+            notes = self._notes(here)
+            yield f"{sum(site.calls for site in here):6}  {line}" + (f"  ({'; '.join(notes)})" if notes else "")
+        left_out = len(others) - len(shown) + len(self.grown[len(self.grown) if left is None else left :])
+        if left_out:
+            yield f"... and {plural(left_out, 'more line')} ({more})"
+
+    def _more(self, each: Grown) -> Iterator[str]:
+        line = self._at[each.place]
+        via = next((found.via for found in self.by_line if found.line == line), "")
+        change = "(new)" if each.is_new else f"{each.before} -> {each.now}"
+        backward = each.backward_before, each.backward_now
+        if backward[1].most:
+            change += f" (backward {backward[1]})" if each.is_new else f" (backward {backward[0]} -> {backward[1]})"
+        notes = self._notes([site for site in self._sites if site.lines[:1] == (line,)], backward=False)
+        yield f"{f'+{each.more}':>6}  {_Line(line, via)}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
+        for caller in each.callers:
+            yield f"{'':8}{f'+{caller.more}':>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+
+    def _notes(self, sites: Sequence[SiteCalls], backward: bool = True) -> list[str]:
+        notes = []
+        if len({site.dtypes for site in self._sites}) > 1:
+            notes.append(", ".join(dict.fromkeys(site.dtypes for site in sites if site.dtypes)))
+        number = sum(site.calls for site in sites if site.is_backward)
+        if backward and number:
+            notes.append("backward" if all(site.is_backward for site in sites) else f"{number} of them backward")
+        return [note for note in notes if note]
+
+
+def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
+    """Yield the lines that are to blame, each with its ops, in the order of the program as far as lines tell it."""
+    by_line = defaultdict[_Line, Counter[str]](Counter)
+    order: dict[_Line, list[int]] = {}
+    for op in ops:
+        for line in op.culprits:
+            here = op.by_line[line]
+            by_line[line][op.name] += sum(site.calls for site in here)
+            numbers = min([each.line for each in reversed(site.lines)] for site in here)
+            order[line] = min(order.get(line, numbers), numbers)
+    new = {line for op in ops for line in op.new}
+    yield "where they come from:"
+    for line in sorted(by_line, key=lambda line: order[line])[:_LINES]:
+        yield f"  {line}" + ("  (new)" if line.line in new else "")
+        yield f"      {', '.join(f'{_called(op)} {calls}' for op, calls in by_line[line].items())}"
+    if len(by_line) > _LINES:
+        yield f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})"
+
+
+def _called(op: str) -> str:
+    return FACTS[op].text if op in FACTS else op
+
+
+def _grown_dtypes(row: Row | None) -> Collection[str]:
+    """Return the dtypes of which an op has more calls than in the baseline."""
+    if row is None or row.base_calls is None or row.now_calls is None:
+        return ()
+    before: Mapping[str, object] = row.base_calls.dtypes
+    now = row.now_calls.dtypes
+    return {each for each in now if each not in before or now[each].most > row.base_calls.dtypes[each].most}

@@ -1,0 +1,77 @@
+"""Call chains, each kept once: a tree whose nodes have numbers, so that an event needs one int for its whole chain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import CodeType
+from typing import NamedTuple
+
+UNKNOWN = 0
+"""The node of an op whose chain is not known, and the parent of where chains begin."""
+Nodes = Sequence[tuple[int, str, str, int]]
+"""By number of a node: the number of its caller; its file, function and line."""
+_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>"))
+
+
+class Frame(NamedTuple):
+    """A line of a function that was running."""
+
+    file: str
+    """Absolute; that of an example in a docstring is ``<doctest name>``."""
+    function: str
+    """The qualified name; on Python 3.10 the name alone."""
+    line: int
+
+
+class Chains:
+    """Chains of calls, each under a number. Keeps the code objects that they went through, never frames."""
+
+    def __init__(self) -> None:
+        self.by_instructions: dict[tuple[tuple[int, int], ...], int] = {}
+        """Nodes as `stack.here` finds them again: by the code and instruction of each frame."""
+        self._nodes = [(UNKNOWN, "", "", 0)]
+        self._numbers: dict[tuple[int, str, str, int], int] = {}
+        # By id: as keys, functions of two files that read the same are equal. Codes are kept so that ids stay theirs.
+        self._known: dict[tuple[int, int, int], int] = {}
+        self._codes: dict[int, CodeType] = {}
+
+    def node(self, parent: int, code: CodeType, line: int) -> int:
+        """Return the number of *line* in *code*, called from the node *parent*; 0.2 us where it is known."""
+        key = parent, id(code), line
+        found = self._known.get(key)
+        if found is None:
+            self._codes[id(code)] = code
+            found = self._known[key] = self._number(parent, code, line)
+        return found
+
+    def frames(self, node: int) -> tuple[Frame, ...]:
+        """Return the chain of *node*, the innermost frame first."""
+        return frames_of(self._nodes, node)
+
+    def frozen(self) -> Nodes:
+        """Return all chains as plain data, for `frames_of`; the numbers of nodes stay as they are."""
+        return tuple(self._nodes)
+
+    def _number(self, parent: int, code: CodeType, line: int) -> int:
+        file, function = code.co_filename, getattr(code, "co_qualname", code.co_name)
+        if not file.startswith("<"):
+            file = os.path.abspath(file)
+        around, callers_file, caller, _ = self._nodes[parent]
+        if code.co_name in _COMPREHENSIONS and callers_file == file:
+            # As from Python 3.12 on, where it is no function of its own.
+            parent, function = around, caller
+        node = parent, file, function, line
+        number = self._numbers.setdefault(node, len(self._nodes))
+        if number == len(self._nodes):
+            self._nodes.append(node)
+        return number
+
+
+def frames_of(nodes: Nodes, node: int) -> tuple[Frame, ...]:
+    """Return the chain of *node* in frozen chains, the innermost frame first; empty for one that is not known."""
+    frames = []
+    while node:
+        node, file, function, line = nodes[node]
+        frames.append(Frame(file, function, line))
+    return tuple(frames)

@@ -1,0 +1,98 @@
+"""Whose code a file is: lines of the user's and of packages can be sites; those of frameworks and tools cannot.
+
+An op that a framework runs belongs to the line that called the framework.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from enum import Enum
+from types import CodeType
+
+FRAMEWORKS = frozenset(
+    "cupy cupy_backends cupyx functorch jax jax_cuda12_pjrt jax_cuda12_plugin jax_cuda13_pjrt jax_cuda13_plugin jaxlib"
+    " llvmlite megengine mindspore ml_dtypes numba numpy onnxruntime tensorflow torch torch_npu torchgen triton".split()
+)
+"""Packages whose lines are no sites: their ops are what is counted."""
+_THEIR_TOOLS = frozenset(
+    "_distutils_hack filelock fsspec jinja2 markupsafe mpmath networkx packaging pkg_resources setuptools sympy"
+    " typing_extensions".split()
+)
+"""Packages that run no ops, but 200,000 lines where torch.compile uses them first: a tracer would give up."""
+TEST_TOOLS = frozenset(
+    "_hypothesis_pytestplugin _pytest coverage execnet flaky hypothesis pluggy py pytest xdist".split()
+)
+"""Packages that call tests. So do all in site-packages whose names begin with ``pytest_``."""
+_PACKAGES = re.compile(r".*[\\/](?:site|dist)-packages[\\/]", re.DOTALL)
+"""Matches the folder of installed packages, of whatever environment."""
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Kind(Enum):
+    """What lines of a file are."""
+
+    TRACED = "sites: the user's, or a package's"
+    HIDDEN = "a framework's, the standard library's or ours: the line that called them is the site"
+    TEST_TOOL = "hidden, too; where a chain of calls begins"
+
+
+class Kinds(dict[str, Kind]):
+    """The kind of each file, by `CodeType.co_filename`; found when it is asked for first."""
+
+    def __missing__(self, file: str) -> Kind:
+        found = self[file] = _kind(file)
+        return found
+
+
+kinds = Kinds()
+"""By file, not by code object: functions of two files that read the same are equal, and hashing one takes longer."""
+
+
+def is_traced(code: CodeType) -> bool:
+    """Tell whether lines of *code* can be sites."""
+    return kinds[code.co_filename] is Kind.TRACED
+
+
+def in_package(file: str) -> str:
+    """Return the path of an installed *file* below its site-packages (``einops/_backends.py``), else nothing."""
+    found = _PACKAGES.match(file)
+    return file[found.end() :] if found else ""
+
+
+def _kind(file: str) -> Kind:
+    if file.startswith("<"):
+        # The line that runs eval, exec or what a dataclass generates is the site. Examples in a docstring are lines.
+        return Kind.TRACED if file.startswith("<doctest ") else Kind.HIDDEN
+    path = os.path.abspath(file)
+    if _is_below(path, [_HERE]):
+        return Kind.HIDDEN
+    if installed := in_package(path):
+        name = re.split(r"[\\/.]", installed, maxsplit=1)[0]
+        if name in TEST_TOOLS or name.startswith("pytest_"):
+            return Kind.TEST_TOOL
+        return Kind.HIDDEN if name in FRAMEWORKS | _THEIR_TOOLS else Kind.TRACED
+    if _is_below(path, _folders(TEST_TOOLS)):
+        return Kind.TEST_TOOL
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull)  # set by torch.compile before it writes code
+    hidden = [generated, *_STANDARD_LIBRARY, *_folders(FRAMEWORKS | _THEIR_TOOLS)]
+    return Kind.HIDDEN if _is_below(path, hidden) else Kind.TRACED
+
+
+def _folders(packages: Iterable[str]) -> list[str]:
+    """Return where those of the *packages* are that are imported: a checkout, an archive, pip's ``--target``."""
+    modules = [getattr(sys.modules.get(name), "__dict__", {}) for name in packages]
+    files = [(module.get("__file__") or "", "__path__" in module) for module in modules]
+    folders = [os.path.dirname(file) if is_package else file for file, is_package in files]
+    return [*filter(None, folders), *(folder for module in modules for folder in module.get("__path__", ()))]
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
+
+
+_STANDARD_LIBRARY = {sysconfig.get_path("stdlib"), os.path.dirname(os.__file__)}
+_STANDARD_LIBRARY |= {os.path.realpath(folder) for folder in _STANDARD_LIBRARY}

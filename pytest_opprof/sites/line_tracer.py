@@ -1,0 +1,97 @@
+"""What both line tracers do: say where the program is, and give up where that takes too long."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import FrameType
+
+from ..errors import BackendError
+from .chains import UNKNOWN, Chains
+
+MOST_MARKS = 200_000
+"""How often a tracer calls `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it is traced."""
+
+
+class LineTracer(ABC):
+    """Follows one thread from line to line while a window is open.
+
+    While code runs that cannot be a site, the program is at the line that called it.
+    """
+
+    _running: LineTracer | None = None
+    """The one that runs in this process."""
+
+    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
+        """*on_site* is called with a node of *chains* whenever the program comes to another one.
+
+        That is at each line that is not the one before, and where a function returns into its caller's line.
+        """
+        self.now = UNKNOWN
+        """The node at which the program is."""
+        self.capped = False
+        """Whether there were more than `MOST_MARKS`: from there on nothing is known, as `on_site` was told, too."""
+        self.replaced = False
+        """Whether the program, or an exception in *on_site*, ended the tracing before `stop`: nodes may be wrong."""
+        self.chains = chains
+        self._on_site = on_site
+        self._marks = 0
+
+    def start(self, frame: FrameType) -> None:
+        """Begin in *frame*, which opened the window, and in those around it, to which the program may return.
+
+        Raises BackendError where lines cannot be traced now.
+        """
+        reason = self.unavailable()
+        if reason:
+            raise BackendError(reason)
+        LineTracer._running = self
+        try:
+            self._begin(frame)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End, and put back what traced before; nothing where it has ended."""
+        if LineTracer._running is not self:
+            return
+        LineTracer._running = None
+        self._end()
+        self.now = UNKNOWN
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Say why no tracer can start now, or return None if one can."""
+        if LineTracer._running is not None:
+            return "call sites are being traced already; one window at a time can do so, in one thread"
+        return cls._conflict()
+
+    @classmethod
+    @abstractmethod
+    def _conflict(cls) -> str | None:
+        """Say which other tool is in the way."""
+
+    @abstractmethod
+    def _begin(self, frame: FrameType) -> None:
+        """Trace *frame*, those around it, and what they call."""
+
+    @abstractmethod
+    def _pause(self) -> None:
+        """Trace no more, at a call of `_moved`."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Leave the interpreter as it was before `_begin`."""
+
+    def _moved(self, node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
+        """The program has come to *node*, which is not `now`."""
+        self._marks += 1
+        if self._marks <= MOST_MARKS:
+            self.now = node
+            self._on_site(node)
+        elif not self.capped:
+            self.capped = True
+            self._pause()
+            self.now = UNKNOWN
+            self._on_site(UNKNOWN)

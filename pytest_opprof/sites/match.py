@@ -1,0 +1,283 @@
+"""Which lines ask for an op more often than those of a baseline did, though code was edited, moved and renamed since.
+
+The lines of both sides are paired, the surest first: those that say the same, then the likest of each function. What
+one line of a function has more and another less was moved there (a line split in two), and is not told; nor is what one
+function has more on a line like that on which another has less. `benchmarks/site_matching.py` measures it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import TypeVar
+
+from .places import Calls, Chain, OpSites, Place, Site, near
+
+MOST_COMPARED = 3_000_000
+"""How many pairs of words are compared of one op of one window, 150 for a pair of usual lines: 0.6 s at worst. Lines
+that were edited and would need more are told as new."""
+_LEAST_WITHIN, _LEAST_ACROSS = 0.3, 0.7
+"""How alike two lines are at least (0 to 1, and what is added below) that are one, in a function and in two."""
+_SAME_START, _SAME_FILE, _SAME_NAME = 0.2, 0.1, 0.1
+"""What is added where lines begin with the same word (the name assigned to), are of one file, and of functions of one
+name. These five were chosen on ten projects, and are as good on nine others."""
+_MOST_LETTERS, _MOST_WORDS = 400, 50
+"""What is read of a line: difflib takes the square of it."""
+_Function = tuple[str, str]
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A line that has more calls than before."""
+
+    chain: Chain
+    """The line, and the way to it that most of the calls took that are more."""
+    before: Calls
+    now: Calls
+    backward_before: Calls
+    """Those of *before* that are of backward ops."""
+    backward_now: Calls
+    is_new: bool
+    """Whether no line of the baseline is this one."""
+    callers: tuple[Grown, ...] = ()
+    """The lines that call the function of this one more often than before; of a new one nobody knows."""
+
+    @property
+    def place(self) -> Place:
+        """The line."""
+        return self.chain[0]
+
+    @property
+    def more(self) -> int:
+        """How many calls more it has."""
+        return self.now.most - self.before.most
+
+
+def grown(before: OpSites, now: OpSites) -> tuple[Grown, ...]:
+    """Return the lines that have more calls of an op than *before*: those first that have most more.
+
+    There is one where the op has more calls, all of them by lines that are known. Where rounds differ, the most counts.
+    """
+    return _Comparison().grown(near(before), near(now))
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line of one side."""
+
+    place: Place
+    function: _Function
+    """As it is called now."""
+    text: str
+    words: list[str]
+    sites: dict[Site, Calls] = field(default_factory=dict)
+    calls: int = 0
+
+    @property
+    def callers(self) -> set[_Function]:
+        return {site.chain[1][:2] for site in self.sites if len(site.chain) > 1}
+
+    def total(self, backward: bool = False) -> Calls:
+        """Return its calls, or only those of *backward* ops."""
+        return Calls.total(calls for site, calls in self.sites.items() if site.is_backward or not backward)
+
+    def outside(self, inner: int) -> OpSites:
+        """Return its sites without as many of their *inner* frames."""
+        return {
+            Site(site.chain[inner:], site.is_backward): calls
+            for site, calls in self.sites.items()
+            if len(site.chain) > inner
+        }
+
+
+@dataclass(slots=True)
+class _Change:
+    """A line of the baseline and what it is now; one of them is None where it is gone or new."""
+
+    old: _Line | None
+    new: _Line | None
+    function: _Function
+    more: int
+    """How many calls more it has that are not found to have been moved; below 0: less."""
+
+
+_KEYS: tuple[Callable[[_Line], Hashable], ...] = (
+    lambda line: line.place,
+    lambda line: (line.place.function, line.text),
+    lambda line: (line.place.file, line.text),
+    lambda line: line.text,
+    lambda line: (line.function, line.text),
+)
+"""By what lines are paired that say the same, the surest first."""
+
+
+class _Comparison:
+    """One use of `grown`, which bounds what it takes."""
+
+    def __init__(self) -> None:
+        self._left = MOST_COMPARED
+
+    def grown(self, before: OpSites, now: OpSites) -> tuple[Grown, ...]:
+        """Return the lines that have more calls, with their callers, which are found in the same way."""
+        changes = self._changes(_lines(before), _lines(now))
+        of_function: dict[_Function, list[_Change]] = defaultdict(list)
+        for change in changes:
+            of_function[change.function].append(change)
+        for those in of_function.values():
+            _move(those, those)
+        self._move_across(changes)
+        found = [self._told(change.old, change.new) for change in changes if change.new and change.more > 0]
+        return tuple(sorted(found, key=lambda each: (-each.more, each.chain)))
+
+    def _changes(self, old: dict[Place, _Line], new: dict[Place, _Line]) -> list[_Change]:
+        """Pair the lines of two sides, and return how the calls of each changed."""
+        renamed = _renamed({line.function for line in old.values()}, {line.function for line in new.values()})
+        for line in old.values():
+            line.function = renamed.get(line.function, line.function)
+        found = []
+
+        def pair(lines: Iterable[tuple[_Line, _Line]]) -> None:
+            for before, now in lines:
+                if before.place in old and now.place in new:
+                    del old[before.place], new[now.place]
+                    found.append(_Change(before, now, now.function, now.calls - before.calls))
+
+        for key in _KEYS:
+            pair(_alone(old.values(), new.values(), key))
+        of_function: dict[_Function, list[_Line]] = defaultdict(list)
+        for line in old.values():
+            of_function[line.function].append(line)
+        candidates = ((line, of_function[line.function]) for line in new.values())
+        pair(self._likest(candidates, lambda *_: 0, _LEAST_WITHIN))
+        found += [_Change(line, None, line.function, -line.calls) for line in old.values()]
+        return found + [_Change(None, line, line.function, line.calls) for line in new.values()]
+
+    def _move_across(self, changes: Sequence[_Change]) -> None:
+        """Take what new lines have more for what lines like them have less, in any function."""
+        less = {change.old.place: change for change in changes if change.old and change.more < 0}
+        more = {change.new.place: change for change in changes if change.new and not change.old and change.more > 0}
+        lost = [change.old for change in less.values() if change.old]
+        come = [change.new for change in more.values() if change.new]
+
+        def bonus(old: _Line, new: _Line) -> float:
+            same_name = _last(old.place.function) == _last(new.place.function)
+            return _SAME_FILE * (old.place.file == new.place.file) + _SAME_NAME * same_name
+
+        for old, new in self._likest(((line, lost) for line in come), bonus, _LEAST_ACROSS):
+            gone, here = less[old.place], more[new.place]
+            if gone.more < 0 < here.more:
+                if not here.old and old.calls == -gone.more <= here.more:
+                    here.old = old  # the whole of it, so that the one is what the other was
+                _move([gone], [here])
+
+    def _likest(
+        self,
+        candidates: Iterable[tuple[_Line, Sequence[_Line]]],
+        bonus: Callable[[_Line, _Line], float],
+        least: float,
+    ) -> Iterator[tuple[_Line, _Line]]:
+        """Yield those of before that a line may be, with it: the likest of all first."""
+        found = []
+        # No letters but words: `y = x.float()` and `z = x.float()` share six of seven.
+        matcher = SequenceMatcher[str](autojunk=False)
+        for new, lines in candidates:
+            matcher.set_seq2(new.words)  # what is second is remembered
+            for old in lines:
+                self._left -= len(old.words) * len(new.words) + 1
+                if self._left < 0:
+                    break
+                matcher.set_seq1(old.words)
+                alike = matcher.ratio() + _SAME_START * (old.words[:1] == new.words[:1]) + bonus(old, new)
+                if alike >= least:
+                    found.append(((-alike, old.calls != new.calls, old.place, new.place), old, new))
+        yield from ((old, new) for _, old, new in sorted(found, key=lambda each: each[0]))
+
+    def _told(self, old: _Line | None, new: _Line) -> Grown:
+        callers = self._callers(old, new) if old else ()
+        most = max(new.sites, key=lambda site: (new.sites[site].most, site))
+        return Grown(
+            (new.place, *callers[0].chain) if callers else most.chain,
+            old.total() if old else Calls(0, 0),
+            new.total(),
+            old.total(backward=True) if old else Calls(0, 0),
+            new.total(backward=True),
+            old is None,
+            callers,
+        )
+
+    def _callers(self, old: _Line, new: _Line) -> tuple[Grown, ...]:
+        """Return who calls the function of a line more often than before."""
+        inner = 1
+        if old.function != new.function:
+            # Taken out of the function that calls it now, the line was its own caller. The other way round: put in.
+            inner = 0 if old.function in new.callers else 2 if new.function in old.callers else 1
+        return self.grown(old.outside(inner), new.outside(1))
+
+
+def _lines(sites: OpSites) -> dict[Place, _Line]:
+    """Return the lines that ask for the op, by their place."""
+    found: dict[Place, _Line] = {}
+    for site, calls in sites.items():
+        if site.chain:
+            place = site.chain[0]
+            if place not in found:
+                text = _plain(place.text)
+                found[place] = _Line(place, place[:2], text, re.findall(r"\w+|[^\w\s]", text)[:_MOST_WORDS])
+            found[place].sites[site] = calls
+            found[place].calls += calls.most
+    return dict(sorted(found.items()))
+
+
+def _plain(text: str) -> str:
+    """Return a line without what a formatter may change: spaces, comment, last comma, kind of quotes."""
+    text = " ".join(text[:_MOST_LETTERS].split())
+    return re.sub(r" #.*$", "", text).rstrip(",").replace("'", '"')
+
+
+def _alone(
+    old: Iterable[_Kind],
+    new: Iterable[_Kind],
+    key: Callable[[_Kind], Hashable],
+) -> list[tuple[_Kind, _Kind]]:
+    """Return what has a key that only one of each side has."""
+    before: dict[Hashable, list[_Kind]] = defaultdict(list)
+    now: dict[Hashable, list[_Kind]] = defaultdict(list)
+    for each in old:
+        before[key(each)].append(each)
+    for each in new:
+        now[key(each)].append(each)
+    return [(before[key][0], those[0]) for key, those in now.items() if len(those) == 1 == len(before.get(key, ()))]
+
+
+def _renamed(old: set[_Function], new: set[_Function]) -> dict[_Function, _Function]:
+    """Return what functions are called now that went to another file, or class, and are the only ones of their name."""
+    gone, come = old - new, new - old
+    files = dict(_alone(gone, come, lambda function: function[1]))
+    gone, come = gone - files.keys(), come - set(files.values())
+    return {**files, **dict(_alone(gone, come, lambda function: (function[0], _last(function[1]))))}
+
+
+def _last(function: str) -> str:
+    """Return the name of a function in its class."""
+    return function.rpartition(".")[2]
+
+
+def _move(less: Iterable[_Change], more: Iterable[_Change]) -> None:
+    """Take what lines have more for what others have less: new lines first, and last those that say the same still."""
+
+    def order(change: _Change) -> tuple[bool, bool, int]:
+        old, new = change.old, change.new
+        return old is not None, old is not None and new is not None and old.text == new.text, change.more
+
+    lost = [change for change in less if change.more < 0]
+    for change in sorted((change for change in more if change.more > 0), key=order):
+        while lost and change.more:
+            moved = min(-lost[-1].more, change.more)
+            lost[-1].more += moved
+            change.more -= moved
+            if not lost[-1].more:
+                lost.pop()

@@ -1,0 +1,112 @@
+"""The line tracer of Python 3.10 and 3.11, by `sys.settrace`: a thread has place for one tracer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from types import CodeType, FrameType
+from typing import Any
+
+from .chains import UNKNOWN, Chains
+from .code import Kind, kinds
+from .line_tracer import LineTracer
+from .stack import here, running
+
+Trace = Callable[[FrameType, str, Any], Any]
+_TRACED = Kind.TRACED
+_CAN_WAIT = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+"""Flags of code that is called again where it stopped."""
+
+
+class SettraceTracer(LineTracer):
+    """Takes the place of coverage's tracer while it runs: lines of the window are not covered then.
+
+    Python 3.10 does not trace ``__del__``. Where throw() is swallowed by a generator that others wait for with ``yield
+    from``, they go on untold; the rest of that line, and of the one with the throw(), may be taken for another.
+    """
+
+    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
+        super().__init__(chains, on_site)
+        self._locals: dict[tuple[int, int], Trace] = {}
+        """By parent and the id of the code, which they keep."""
+        self._before: Any = None
+        self._outer: dict[Trace, Any] = {}
+        """What traced each of the frames that ran when the window was opened, by what does so now."""
+        self._until: CodeType | None = None
+
+    @classmethod
+    def _conflict(cls) -> str | None:
+        """Only coverage's tracer may be put aside: a debugger would lose the program."""
+        tracer = sys.gettrace()
+        kind = type(tracer)
+        module = getattr(tracer, "__module__", kind.__module__)  # instances of types written in C have none
+        if tracer is None or module.split(".")[0] == "coverage":
+            return None
+        name = f"{module}.{getattr(tracer, '__qualname__', kind.__qualname__)}"
+        return f"{name} traces this thread, as a debugger does; call sites beside it need Python 3.12 or newer"
+
+    def _begin(self, frame: FrameType) -> None:
+        self._before, self._until = sys.gettrace(), frame.f_code
+        node = UNKNOWN
+        for each in reversed(running(frame, self._until)):
+            local = self._local(node, each.f_code)
+            self._outer[local] = each.f_trace
+            each.f_trace = local
+            node = self.chains.node(node, each.f_code, each.f_lineno)
+        if node != self.now:
+            self._moved(node)
+        sys.settrace(self._call)
+
+    def _pause(self) -> None:
+        sys.settrace(None)
+
+    def _end(self) -> None:
+        tracer = sys.gettrace()
+        self.replaced = tracer != (None if self.capped else self._call)
+        frame: FrameType | None = sys._getframe()  # others wait: when they go on, who traces then is asked first
+        while frame is not None:
+            local = frame.f_trace
+            if local is not None and getattr(local, "__module__", "") == __name__:
+                frame.f_trace = self._outer.get(local)
+            frame = frame.f_back
+        if tracer in (None, self._call):
+            sys.settrace(self._before)
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Trace | None:  # pragma: no cover  # see _moved
+        """Trace each function that is called, if its lines can be sites."""
+        code = frame.f_code
+        if kinds[code.co_filename] is not _TRACED:
+            return None
+        waits = code.co_flags & _CAN_WAIT
+        # throw() and close() go past the coroutines that wait for this one: only frames tell who called it.
+        parent = here(self.chains, frame.f_back, self._until) if waits else self.now
+        local = self._locals.get((parent, id(code)))
+        if local is None:
+            local = self._locals[parent, id(code)] = self._local(parent, code)
+        if waits:  # it goes on in the middle of a line
+            node = self.chains.node(parent, code, frame.f_lineno)
+            if node != self.now:
+                self._moved(node)
+        return local
+
+    def _local(self, parent: int, code: CodeType) -> Trace:
+        """Return what traces the lines of *code* called from *parent*, to which it returns."""
+        node = self.chains.node
+        known: dict[int, int] = {}
+
+        def local(frame: FrameType, event: str, argument: Any) -> Trace:  # pragma: no cover  # see _moved
+            if event == "line":
+                line = frame.f_lineno
+                found = known.get(line)
+                if found is None:
+                    found = known[line] = node(parent, code, line)
+            elif event == "return":
+                found = parent
+            else:
+                return local
+            if found != self.now:
+                self._moved(found)
+            return local
+
+        return local

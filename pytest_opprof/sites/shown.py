@@ -1,0 +1,125 @@
+"""Which line of a call chain is shown: the user's, also where a package or a helper of theirs called the op."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import posixpath
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import UsageError
+from .chains import Frame
+from .code import Kind, in_package, kinds
+
+
+class Site(NamedTuple):
+    """A line as it is shown."""
+
+    file: str
+    """Below the root directory, or below the folder that its package is in; else absolute. With slashes."""
+    line: int
+    function: str
+    text: str
+    """The source of the line, without the blanks around it; empty where it cannot be read."""
+    via: str = ""
+    """Where a package did what this line asked for: ``einops/_backends.py:261 in TorchBackend.transpose``."""
+    callers: tuple[Site, ...] = ()
+    """The lines that called it and are shown, the nearest first."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}" if self.file else "a line that is not known"
+
+
+class _File(NamedTuple):
+    name: str
+    """As it is shown."""
+    is_shown: bool
+    is_hidden: bool
+    """As the user wished."""
+
+
+class Shown:
+    """Chooses the innermost line of a file that is below the root directory and not of an installed package."""
+
+    def __init__(self, rootdir: str | os.PathLike[str], show: Sequence[str] = (), hide: Sequence[str] = ()) -> None:
+        """Choose also lines of what *show* names, and none of what *hide* names unless *show* does.
+
+        Both name packages and modules (``transformers``, ``mylib.dtypes``), or files and folders as they are shown
+        (``mylib/dtypes.py``). Raises UsageError for a framework in *show*.
+        """
+        self._root = os.path.abspath(rootdir)
+        self._show, self._hide = [_path(each) for each in show], [_path(each) for each in hide]
+        self._files: dict[str, _File] = {}
+        for given, path in zip(show, self._show):
+            if kinds[f"/site-packages/{path}/"] is not Kind.TRACED:
+                raise UsageError(
+                    f"{given!r} cannot be shown as a call site: lines of frameworks and test tools are not followed; "
+                    "name packages that call them, such as transformers"
+                )
+
+    def site(self, frames: Sequence[Frame]) -> Site:
+        """Return what to show of the chain *frames*, the innermost first.
+
+        Where none of its lines is to be shown, that is the innermost one that the user did not hide.
+        """
+        sites: list[Site] = []
+        inside: Site | None = None
+        for frame in frames:
+            file = self._file(frame.file)
+            if file.is_shown:
+                sites.append(_site(file, frame, "" if inside is None else str(inside)))
+                inside = None
+            elif inside is None and not file.is_hidden:
+                inside = _site(file, frame)
+        if sites:
+            return sites[0]._replace(callers=tuple(sites[1:]))
+        if inside is None and frames:
+            return _site(self._file(frames[0].file), frames[0])
+        return inside or Site("", 0, "", "")
+
+    def _file(self, path: str) -> _File:
+        known = self._files.get(path)
+        if known is None:
+            linecache.checkcache(path)  # it may have been written anew since it was read
+            known = self._files[path] = self._judged(path)
+        return known
+
+    def _judged(self, path: str) -> _File:
+        if path.startswith("<"):  # an example in a docstring
+            return _File(path, True, False)
+        below_root = self._below_root(path)
+        is_users = bool(below_root) and not in_package(os.sep + below_root)
+        module = in_package(path) or _in_checkout(path)
+        name = below_root if is_users else module if os.sep in module else path
+        names = [each.replace(os.sep, "/") for each in (name, module, path)]
+        show, hide = (any(_names(each, name) for each in given for name in names) for given in (self._show, self._hide))
+        return _File(names[0], show or (is_users and not hide), hide and not show)
+
+    def _below_root(self, path: str) -> str:
+        for root, file in ((self._root, path), (os.path.realpath(self._root), os.path.realpath(path))):
+            if file.startswith(os.path.join(root, "")):
+                return os.path.relpath(file, root)
+        return ""
+
+
+def _in_checkout(path: str) -> str:
+    """Return the path of a file below the folder in which its outermost package is: ``mylib/dtypes.py``."""
+    folder = os.path.dirname(path)
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder = os.path.dirname(folder)
+    return os.path.relpath(path, folder)
+
+
+def _path(given: str) -> str:
+    """Return a module, file or folder as a path."""
+    path = given.strip().replace(os.sep, "/")
+    return posixpath.normpath(path if "/" in path or path.endswith(".py") else path.replace(".", "/"))
+
+
+def _names(path: str, file: str) -> bool:
+    return file in (path, f"{path}.py") or file.startswith(f"{path}/")
+
+
+def _site(file: _File, frame: Frame, via: str = "") -> Site:
+    return Site(file.name, frame.line, frame.function, linecache.getline(frame.file, frame.line).strip(), via)

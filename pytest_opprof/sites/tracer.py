@@ -1,0 +1,17 @@
+"""The line tracer of this Python: `Tracer`."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info >= (3, 12):
+    from .monitoring import MonitoringTracer as Tracer
+else:
+    from .settrace import SettraceTracer as Tracer
+
+__all__ = ["Tracer", "unavailable"]
+
+
+def unavailable() -> str | None:
+    """Say why lines cannot be traced now, or return None if they can."""
+    return Tracer.unavailable()

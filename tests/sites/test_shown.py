@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.sites.chains import Frame
+from pytest_opprof.sites.shown import Shown, Site
+
+PACKAGES = "/usr/lib/python3/dist-packages"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with a package, a test, a virtual environment; beside it the checkout of another package."""
+    files = {
+        "project/src/mylib/__init__.py": "",
+        "project/src/mylib/dtypes.py": "def as_float(x):\n    return x.float()\n",
+        "project/src/mylib/model.py": "def forward(x):\n\n    y = as_float(x)  # wide\n    return y\n",
+        "project/tests/test_model.py": "def test_it():\n    forward(1)\n",
+        "project/.venv/lib/python3.11/site-packages/einops/_backends.py": "\n\nx.permute(axes)\n",
+        "other/otherlib/__init__.py": "",
+        "other/otherlib/nn/__init__.py": "",
+        "other/otherlib/nn/blocks.py": "block(x)\n",
+        "other/script.py": "run()\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def frames(root: Path) -> dict[str, Frame]:
+    return {
+        "helper": Frame(str(root / "src/mylib/dtypes.py"), "as_float", 2),
+        "model": Frame(str(root / "src/mylib/model.py"), "Model.forward", 3),
+        "test": Frame(str(root / "tests/test_model.py"), "test_it", 2),
+        "einops": Frame(str(root / ".venv/lib/python3.11/site-packages/einops/_backends.py"), "Torch.transpose", 3),
+        "other": Frame(str(root.parent / "other/otherlib/nn/blocks.py"), "Block.forward", 1),
+        "script": Frame(str(root.parent / "other/script.py"), "<module>", 1),
+        "installed": Frame(f"{PACKAGES}/transformers/models/bert.py", "Bert.forward", 10),
+    }
+
+
+def chain(frames: dict[str, Frame], names: str) -> list[Frame]:
+    return [frames[name] for name in names.split()]
+
+
+def test_the_innermost_line_of_the_project_is_shown_with_those_that_called_it(
+    root: Path, frames: dict[str, Frame]
+) -> None:
+    site = Shown(root).site(chain(frames, "helper model test"))
+    assert site == Site(
+        "src/mylib/dtypes.py",
+        2,
+        "as_float",
+        "return x.float()",
+        callers=(
+            Site("src/mylib/model.py", 3, "Model.forward", "y = as_float(x)  # wide"),
+            Site("tests/test_model.py", 2, "test_it", "forward(1)"),
+        ),
+    )
+    assert str(site) == "src/mylib/dtypes.py:2 in as_float"
+
+
+def test_it_says_via_which_package_the_op_was_called(root: Path, frames: dict[str, Frame]) -> None:
+    site = Shown(root).site(chain(frames, "einops installed model other installed test"))
+    assert (site.file, site.via) == ("src/mylib/model.py", "einops/_backends.py:3 in Torch.transpose")
+    assert [(each.file, each.via) for each in site.callers] == [
+        ("tests/test_model.py", "otherlib/nn/blocks.py:1 in Block.forward")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown", "text"),
+    [
+        ("einops installed", "einops/_backends.py:3 in Torch.transpose", "x.permute(axes)"),
+        ("other installed", "otherlib/nn/blocks.py:1 in Block.forward", "block(x)"),
+        ("installed", "transformers/models/bert.py:10 in Bert.forward", ""),
+    ],
+)
+def test_where_no_line_is_of_the_project_the_innermost_is_shown(
+    root: Path, frames: dict[str, Frame], names: str, shown: str, text: str
+) -> None:
+    site = Shown(root).site(chain(frames, names))
+    assert (str(site), site.text, site.via, site.callers) == (shown, text, "", ())
+
+
+def test_a_file_of_no_package_keeps_its_path(root: Path, frames: dict[str, Frame]) -> None:
+    assert Shown(root).site([frames["script"]]).file == str(root.parent / "other/script.py")
+
+
+@pytest.mark.parametrize("hide", ["mylib.dtypes", "mylib/dtypes.py", "src/mylib/dtypes.py", "./src/mylib/dtypes.py"])
+def test_a_helper_can_be_hidden(root: Path, frames: dict[str, Frame], hide: str) -> None:
+    site = Shown(root, hide=[hide]).site(chain(frames, "helper model helper test"))
+    assert (site.file, site.via) == ("src/mylib/model.py", "")
+    assert [each.file for each in site.callers] == ["tests/test_model.py"]
+
+
+def test_a_hidden_package_is_not_named_either(root: Path, frames: dict[str, Frame]) -> None:
+    site = Shown(root, hide=["einops"]).site(chain(frames, "einops other model"))
+    assert site.via == "otherlib/nn/blocks.py:1 in Block.forward"
+    site = Shown(root, hide=["einops"]).site(chain(frames, "einops other"))
+    assert site.file == "otherlib/nn/blocks.py"
+    site = Shown(root, hide=["einops"]).site(chain(frames, "einops"))
+    assert site.file == "einops/_backends.py"  # there is nothing else
+
+
+@pytest.mark.parametrize(
+    "show", ["transformers", "transformers.models", "transformers/models/", "transformers/models/bert.py"]
+)
+def test_a_package_can_be_shown(root: Path, frames: dict[str, Frame], show: str) -> None:
+    site = Shown(root, show=[show]).site(chain(frames, "einops installed test"))
+    assert str(site) == "transformers/models/bert.py:10 in Bert.forward"
+    assert site.via == "einops/_backends.py:3 in Torch.transpose"
+    assert [each.file for each in site.callers] == ["tests/test_model.py"]
+
+
+@pytest.mark.parametrize("show", ["transform", "models", "bert.py", "mylib"])
+def test_whole_names_count(root: Path, frames: dict[str, Frame], show: str) -> None:
+    assert Shown(root, show=[show]).site(chain(frames, "installed test")).file == "tests/test_model.py"
+
+
+def test_what_is_to_be_shown_wins(root: Path, frames: dict[str, Frame]) -> None:
+    shown = Shown(root, show=["mylib.dtypes"], hide=["mylib", "tests"])
+    site = shown.site(chain(frames, "helper model test"))
+    assert (site.file, site.callers) == ("src/mylib/dtypes.py", ())
+
+
+@pytest.mark.parametrize("show", ["torch", "torch.nn", "numpy/linalg", "pytest_mock", "sympy"])
+def test_a_framework_cannot_be_shown(root: Path, show: str) -> None:
+    with pytest.raises(
+        UsageError, match=f"'{show}' cannot be shown as a call site: lines of frameworks and test tools"
+    ):
+        Shown(root, show=["transformers", show])
+
+
+def test_a_project_may_be_an_installed_package(frames: dict[str, Frame]) -> None:
+    shown = Shown(f"{PACKAGES}/transformers")  # pytest --pyargs
+    assert shown.site([frames["installed"]]).file == "models/bert.py"
+
+
+def test_a_project_may_be_reached_by_a_link(root: Path, frames: dict[str, Frame]) -> None:
+    link = root.parent / "link"
+    link.symlink_to(root)
+    assert Shown(link).site([frames["test"]]).file == "tests/test_model.py"
+    through = frames["test"]._replace(file=str(link / "tests/test_model.py"))
+    assert Shown(root).site([through]).file == "tests/test_model.py"
+
+
+def test_an_example_in_a_docstring_is_the_users(root: Path, frames: dict[str, Frame]) -> None:
+    site = Shown(root).site([Frame("<doctest mylib.model[0]>", "<module>", 1), frames["test"]])
+    assert (site.file, site.text) == ("<doctest mylib.model[0]>", "")
+
+
+def test_the_text_is_that_of_now(root: Path, frames: dict[str, Frame]) -> None:
+    before = Shown(root).site([frames["helper"]]).text
+    Path(frames["helper"].file).write_text("def as_float(x):\n    return x.to(float32)\n")
+    os.utime(frames["helper"].file, (1, 1))
+    after = Shown(root).site([frames["helper"]]).text
+    assert (before, after) == ("return x.float()", "return x.to(float32)")
+
+
+def test_a_line_that_is_not_known_says_so(root: Path) -> None:
+    assert str(Shown(root).site([])) == "a line that is not known"
