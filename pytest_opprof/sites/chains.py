@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import NamedTuple
 
@@ -45,6 +45,13 @@ class Chains:
             found = self._known[key] = self._number(parent, code, line)
         return found
 
+    def of_text(self, frames: Iterable[Frame]) -> int:
+        """Return the node of a chain of which only the text is known; its frames, the outermost first."""
+        node = UNKNOWN
+        for frame in frames:
+            node = self._kept((node, *frame))
+        return node
+
     def frames(self, node: int) -> tuple[Frame, ...]:
         """Return the chain of *node*, the innermost frame first."""
         return frames_of(self._nodes, node)
@@ -61,7 +68,9 @@ class Chains:
         if code.co_name in _COMPREHENSIONS and callers_file == file:
             # As from Python 3.12 on, where it is no function of its own.
             parent, function = around, caller
-        node = parent, file, function, line
+        return self._kept((parent, file, function, line))
+
+    def _kept(self, node: tuple[int, str, str, int]) -> int:
         number = self._numbers.setdefault(node, len(self._nodes))
         if number == len(self._nodes):
             self._nodes.append(node)

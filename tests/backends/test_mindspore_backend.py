@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import linecache
 import os
 import sys
 import threading
@@ -20,12 +21,15 @@ import pytest
 
 from pytest_opprof.backends import registry
 from pytest_opprof.backends.contract import Options
+from pytest_opprof.backends.mindspore import scratch
 from pytest_opprof.backends.mindspore.backend import MindSporeBackend, backend
 from pytest_opprof.backends.numpy.backend import backend as numpy_backend
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
+from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.sites.chains import Chains
 from pytest_opprof.testing import check_backend
 
 pytestmark = pytest.mark.mindspore
@@ -177,7 +181,7 @@ def test_counts_are_those_that_mindspore_sums_up_itself(work: str, mode: str, ne
 def test_in_graphs_every_dtype_and_shape_is_known(work: str, graph: None, nets: ModuleType) -> None:
     body = WORKS[work](nets)
     profile = measure(body, body)
-    assert [key for key in profile.keys if key.dtypes is None or key.input_shapes is None] == []
+    assert [key for key in profile.keys if key.signature.dtypes is None or key.signature.input_shapes is None] == []
     assert profile.remarks == ()
     if "O2" in work:
         assert set(casts(profile)) == {"float32->float16", "float16->float32"}
@@ -199,7 +203,7 @@ def test_dynamic_shapes_are_not_known_but_their_dtypes_are(graph: None, ms: Modu
     net(nets.tensor(2, 8))
     profile = measure(lambda: net(nets.tensor(5, 8)), lambda: net(nets.tensor(3, 8)))
     (matmul,) = (key for key in profile.keys if key.raw == "MatMul")
-    assert (matmul.input_dtypes, matmul.input_shapes) == (("float32", "float32"), None)
+    assert (matmul.signature.input_dtypes, matmul.signature.input_shapes) == (("float32", "float32"), None)
     assert profile.stats("MatMul").bytes is None
 
 
@@ -214,6 +218,24 @@ def test_the_hidden_cast_of_a_molecular_dynamics_step_has_its_dtypes(hidden: boo
         {f"{source}->float64": 3, "float64->float32": 3} if hidden else {}
     )
     assert min(found["float32->float16"], found["float16->float32"]) > 3  # kernels without float16 cast, too
+
+
+def test_the_line_of_the_hidden_cast_is_told(mode: str, nets: ModuleType) -> None:
+    body = molecules(nets, hidden=True)
+    body()
+    with backend().collect(Options(chains=Chains())) as log:
+        log.mark()
+        body()
+        log.mark()
+    profile = assemble([(log.freeze(), {1: 0})], [1])
+    lines = Counter[str]()
+    for number, calls in zip(profile.columns.key.tolist(), profile.columns.events.tolist()):
+        key = profile.keys[number]
+        if "float64" in (key.signature.dtypes or "") and key.site:
+            frame = key.site.frames[0]
+            lines[linecache.getline(frame.file, frame.line).strip()] += calls
+    # Three steps: there, the product, and back.
+    assert lines == {"force = ops.cast(ops.cast(force, ms.float64) * 2.0, ms.float32)": 9}
 
 
 def test_a_jit_function_and_its_gradient_have_their_dtypes(pynative: None, ms: ModuleType, nets: ModuleType) -> None:
@@ -237,7 +259,7 @@ def test_kernels_cast_for_themselves_in_pynative_mode_as_in_a_graph(
     b = b[:4] if function is not nets.matmul else b
     compiled(a, b)
     eager, graph = measure(lambda: function(a, b)), measure(lambda: compiled(a, b))
-    assert all(key.dtypes is not None for key in (*eager.keys, *graph.keys))
+    assert all(key.signature.dtypes is not None for key in (*eager.keys, *graph.keys))
     assert casts(eager) == casts(graph)
 
 
@@ -385,7 +407,7 @@ def test_a_graph_that_the_program_lets_mindspore_write_is_not_known_and_said(
 def test_files_of_graphs_do_not_pile_up(graph: None, ms: ModuleType, nets: ModuleType) -> None:
     net, x = ms.nn.ReLU(), nets.tensor(3)
     measure(lambda: net(x))
-    assert [path for path in Path(backend()._graphs.folder).rglob("*") if path.is_file()] == []
+    assert [path for path in scratch.folder("graphs").rglob("*") if path.is_file()] == []
 
 
 def test_what_runs_elsewhere_is_said(

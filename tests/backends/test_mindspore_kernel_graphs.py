@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.backends.mindspore.kernel_graphs import KernelGraphs, kernels
+from pytest_opprof.backends.mindspore import scratch
+from pytest_opprof.backends.mindspore.graph_text import Kernel, kernels, with_lines
+from pytest_opprof.backends.mindspore.kernel_graphs import KernelGraphs
 from pytest_opprof.backends.mindspore.profiler import Call
 from pytest_opprof.ops.signature import Signature
+from pytest_opprof.sites.chains import Frame
 
 HALF = """\
 # IR entry: @kernel_graph0
@@ -22,7 +25,13 @@ subgraph @kernel_graph0() {
       : (Tensor) -> (Tensor)
       # Fullname with scope: (Default/Cast-op0)
       # Corresponding code candidate:
-      # In file net.py:10, 22~30/        return ops.cast(x, ms.float16)/
+      # In file /home/me/net.py:8~10, 4~97/    def construct(self, x):/
+      # In file /home/me/net.py:10, 22~30/        return self.half(x)/
+      # In file /lib/python3.11/site-packages/mindspore/ops/gen_ops_def.py:8804~8835/def cast(input, dtype):/
+      # In file /lib/python3.11/site-packages/mindspore/ops/gen_ops_def.py:8835, 11~32/    return cast_op(input)/
+      # In file /home/me/half.py:3~6, 0~8/@ms.jit/
+      # In file /home/me/half.py:4~6, 11~32/def half(x):/
+      # In file /home/me/half.py:5~6, 11~32/    return (x.astype(/
   %2(x) = PrimFunc_MatMul(%0, %1, Bool(0), Bool(1)) {instance name: matmul} cnode_attrs: {is_dynamic_len: Bool(0)}
       : (<Tensor[Float16], (8, 64)>, <Tensor[Float16], (8, 64)>, <Bool, NoShape>, <Bool, NoShape>) -> \
 (<Tensor[Float16], (8, 8)>)
@@ -52,11 +61,47 @@ RESHAPE = Signature(("float32",), ("float32",), ((8, 8),), ((64,),))
 
 
 def test_a_kernel_has_the_types_that_were_chosen_for_it_without_numbers_and_axes() -> None:
-    assert dict(kernels(HALF.splitlines())) == {
+    assert types(HALF) == {
         "Default/Cast-op0": CAST,
         "Default/MatMul-op0": MATMUL,
         "Default/Reshape-op0": RESHAPE,
     }
+
+
+def test_an_op_has_the_lines_of_the_program_that_ask_for_it() -> None:
+    found = dict(kernels(HALF.splitlines()))
+    lines = Frame("/home/me/net.py", "construct", 10), Frame("/home/me/half.py", "half", 5)
+    assert (found["Default/Cast-op0"].lines, found["Default/MatMul-op0"].lines) == (lines, ())
+
+
+def asked(number: int) -> Kernel:
+    return Kernel(CAST, lines=(Frame("/home/me/net.py", "construct", number),))
+
+
+INNER = Kernel(CAST, is_inner=True)
+
+
+def lines_of(graph: list[tuple[str, Kernel]], program: list[tuple[str, Kernel]]) -> list[int]:
+    """Return the line of each kernel; 0 where it is not known."""
+    return [kernel.lines[0].line if kernel.lines else 0 for kernel in with_lines(dict(graph), dict(program)).values()]
+
+
+def test_lines_are_those_of_the_program_where_casts_that_kernels_need_are_not_counted() -> None:
+    program = [("Default/Cast-op1", asked(2)), ("Default/Cast-op0", asked(1)), ("Default/d/Cast-op0", asked(3))]
+    built = ["Default/Cast-op1", "Default/Cast-op0", "Default/Cast-op10", "Default/Cast-op9", "Default/d/Cast-op7"]
+    kinds = [asked(9), INNER, asked(9), INNER, asked(9)]
+    assert lines_of([*zip(built, kinds)], program) == [1, 0, 2, 0, 3]
+
+
+def test_an_op_that_was_expanded_has_its_lines_where_it_is_one_kernel() -> None:
+    program = [("Default/Muls-op0", asked(1)), ("Default/Muls-op1", asked(2)), ("Default/SiLU-op0", asked(3))]
+    built = ["Expand/_Muls/Mul-op0", "Expand/_Muls/Mul-op1", "Expand/_SiLU/Mul-op0", "Expand/_SiLU/Mul-op1"]
+    assert lines_of([(name, asked(9)) for name in built], program) == [1, 2, 0, 0]
+
+
+def test_where_the_program_has_more_or_fewer_ops_their_lines_are_not_known() -> None:
+    program = [("Default/Cast-op0", asked(1)), ("Default/Cast-op1", asked(2)), ("other", asked(3))]
+    assert lines_of([("Default/Cast-op0", asked(9)), ("other", asked(9))], program) == [0, 3]
 
 
 def test_before_kernels_are_chosen_a_tensor_has_the_type_of_the_program() -> None:
@@ -67,7 +112,7 @@ def test_before_kernels_are_chosen_a_tensor_has_the_type_of_the_program() -> Non
       # Fullname with scope: (Default/Adam-op3)
 """
     signature = Signature(("bfloat16", "complex64"), ("float64",), ((4,), ()), None)
-    assert dict(kernels(text.splitlines())) == {"Default/Adam-op3": signature}
+    assert types(text) == {"Default/Adam-op3": signature}
 
 
 def test_several_results_are_several_tensors() -> None:
@@ -80,22 +125,30 @@ def test_several_results_are_several_tensors() -> None:
       # Fullname with scope: (Default/Split-op0)
 """
     signature = Signature(("complex64",), ("complex64",) * 2, ((4, 3),), ((2, 3),) * 2)
-    assert dict(kernels(text.splitlines())) == {"Default/Split-op0": signature}
+    assert types(text) == {"Default/Split-op0": signature}
 
 
 def graphs(*texts: str) -> KernelGraphs:
     """Return what knows the graphs of *texts*, as MindSpore leaves them in its folder."""
     known = KernelGraphs()
     for number, text in enumerate(texts):
-        written(known, f"graph_build_{number}_0042.ir", text)
+        written(f"graph_build_{number}_0042.ir", text)
     return known
 
 
-def written(known: KernelGraphs, name: str, text: str = "") -> Path:
-    path = Path(known.folder, "rank_0", name)
+def written(name: str, text: str = "") -> Path:
+    path = scratch.folder("graphs") / "rank_0" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def signatures(known: KernelGraphs, calls: list[Call]) -> dict[int, Signature]:
+    return {index: kernel.signature for index, kernel in known.kernels_of(calls).items()}
+
+
+def types(text: str) -> dict[str, Signature]:
+    return {name: kernel.signature for name, kernel in kernels(text.splitlines())}
 
 
 def calls(*names: str) -> list[Call]:
@@ -105,32 +158,41 @@ def calls(*names: str) -> list[Call]:
 RUN = ["Default/Cast-op0", "Default/MatMul-op0"]
 
 
+def test_a_graph_has_the_lines_of_the_program_that_is_written_after_it() -> None:
+    written("graph_build_0_0041.ir", HALF)
+    written("24_execute_0044.ir", HALF.replace("net.py:10", "net.py:77"))
+    written("graph_build_1_0055.ir", HALF.replace("op0", "op1"))
+    found = KernelGraphs().kernels_of(calls(*RUN, *[name.replace("op0", "op1") for name in RUN]))
+    assert [frame.line for frame in found[0].lines] == [77, 5]
+    assert (found[2].signature, found[2].lines) == (CAST, ())
+
+
 def test_a_run_has_all_kernels_of_its_graph_but_those_that_only_reshape() -> None:
-    found = graphs(HALF).signatures(
-        calls("Default/MatMul-op0", "Default/Cast-op0", "Cast", *RUN, "Default/Reshape-op0")
+    found = signatures(
+        graphs(HALF), calls("Default/MatMul-op0", "Default/Cast-op0", "Cast", *RUN, "Default/Reshape-op0")
     )
     assert found == {0: MATMUL, 1: CAST, 3: CAST, 4: MATMUL, 5: RESHAPE}
 
 
 def test_what_only_looks_like_a_part_of_a_graph_is_not_known() -> None:
     """As the casts of a single op in PyNative mode do, which have names of their own numbering."""
-    assert graphs(HALF).signatures(calls("Default/Cast-op0", "Default/BiasAdd-op0", "Default/MatMul-op0")) == {}
+    assert signatures(graphs(HALF), calls("Default/Cast-op0", "Default/BiasAdd-op0", "Default/MatMul-op0")) == {}
 
 
 def test_of_graphs_that_share_names_the_one_that_ran_whole_is_meant() -> None:
     single = HALF[: HALF.index("  %2(")].replace("Float16", "Float64")
     known = graphs(single, HALF)
-    assert known.signatures(calls(*RUN))[0] == CAST
-    assert known.signatures(calls("Default/Cast-op0"))[0].output_dtypes == ("float64",)
+    assert signatures(known, calls(*RUN))[0] == CAST
+    assert signatures(known, calls("Default/Cast-op0"))[0].output_dtypes == ("float64",)
 
 
 def test_two_graphs_that_differ_under_the_same_names_are_not_known() -> None:
     known = graphs(HALF, HALF.replace("Float16", "Float64"))
-    assert known.signatures(calls(*RUN)) == {1: MATMUL}
+    assert signatures(known, calls(*RUN)) == {1: MATMUL}
 
 
 def test_a_shape_that_is_dynamic_is_not_known() -> None:
-    found = graphs(HALF.replace("{8, 64}", "{-1, 64}")).signatures(calls(*RUN))
+    found = signatures(graphs(HALF.replace("{8, 64}", "{-1, 64}")), calls(*RUN))
     assert found[0] == Signature(CAST.input_dtypes, CAST.output_dtypes)
     assert found[1] == MATMUL._replace(input_shapes=None)
 
@@ -138,6 +200,6 @@ def test_a_shape_that_is_dynamic_is_not_known() -> None:
 @pytest.mark.parametrize("name", ["graph_build_0_0001.ir", "ms_output_vm_build_0.pb"])
 def test_files_are_deleted_when_they_were_read(name: str) -> None:
     known = KernelGraphs()
-    path = written(known, name)
-    assert known.signatures([]) == {}
+    path = written(name)
+    assert signatures(known, []) == {}
     assert not path.exists()

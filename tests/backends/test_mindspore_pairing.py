@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_opprof.backends.mindspore.dispatched import Dispatched, Tensors
 from pytest_opprof.backends.mindspore.pairing import paired
 from pytest_opprof.backends.mindspore.profiler import Call
-from pytest_opprof.ops.signature import Signature
+from pytest_opprof.ops.signature import UNKNOWN, Signature
 
 SHAPE = (2, 3)
 
@@ -31,11 +31,11 @@ def kernels(names: str) -> dict[int, Call]:
 def arrows(ops: list[Dispatched], names: str) -> list[str]:
     """Return what is known of each kernel, as text: ``float32>float16``, ``?``."""
     found = paired(kernels(names), ops)
-    return [arrow(found.get(index)) for index in range(len(names.split()))]
+    return [arrow(found[index].signature) if index in found else "?" for index in range(len(names.split()))]
 
 
-def arrow(known: Signature | None) -> str:
-    return f"{','.join(known.input_dtypes or ())}>{','.join(known.output_dtypes or ())}" if known else "?"
+def arrow(known: Signature) -> str:
+    return "?" if known is UNKNOWN else f"{','.join(known.input_dtypes or ())}>{','.join(known.output_dtypes or ())}"
 
 
 IN, OUT = "float16>float32", "float32>float16"
@@ -48,6 +48,11 @@ ASKED = [
 
 def test_a_kernel_without_float16_casts_what_it_reads_and_writes() -> None:
     assert arrows(ASKED, "Cast Cast Cast MatMul Cast Cast") == [OUT, IN, IN, "float32,float32>float32", OUT, IN]
+
+
+def test_a_cast_inside_is_of_the_op_that_needs_it() -> None:
+    found = paired(kernels("Cast Cast Cast MatMul Cast Cast"), ASKED)
+    assert [found[index].place for index in range(6)] == [0, 1, 1, 1, 1, 2]
 
 
 def test_a_kernel_with_float16_casts_nothing() -> None:
@@ -140,6 +145,6 @@ def test_without_casts_of_their_own_all_ops_are_known(program: Program) -> None:
     calls = {next(number): Call(0, 1, op.op, None) for op in program.ops}
     found = paired(calls, program.ops)
     casts = [op for op in program.ops if op.op == "Cast"]
-    assert [found[index].output_dtypes for index, call in calls.items() if call.name == "Cast"] == [
+    assert [found[index].signature.output_dtypes for index, call in calls.items() if call.name == "Cast"] == [
         (op.outputs[0][0],) for op in casts
     ]

@@ -44,6 +44,7 @@ class MindSporeBackend(Backend):
 
     name = "mindspore"
     hint = "mindspore must be imported at the top of the module, and run on the CPU"
+    tells_sites = True
 
     def __init__(self) -> None:
         self._graphs = KernelGraphs()
@@ -101,9 +102,9 @@ class MindSporeBackend(Backend):
             wait()  # what was called before belongs to the interval before
             marks.append(time_ns())
 
-        log = EventLog(Environment((("mindspore", mindspore.__version__),)), mark, _is_known)
+        log = EventLog(Environment((("mindspore", mindspore.__version__),)), mark, _is_known, options.chains)
         with recorded() as calls:
-            with dispatched() as ops:
+            with dispatched(options.chains) as ops:
                 yield log
         self._add(calls, ops, marks, log)
         if reason := self.blind():
@@ -131,21 +132,25 @@ class MindSporeBackend(Backend):
         return KnownWork(run, {"MatMul": 1, "Cast": 1}, another, first_use="import mindspore")
 
     def _add(self, calls: Sequence[Call], ops: list[Dispatched] | None, marks: Sequence[int], log: EventLog) -> None:
-        known = self._graphs.signatures(calls)
-        eager = {index: call for index, call in enumerate(calls) if index not in known}
-        known |= paired(eager, ops or [])
+        compiled = self._graphs.kernels_of(calls)
+        eager = paired({index: call for index, call in enumerate(calls) if index not in compiled}, ops or [])
+        names: dict[tuple[str, Signature], tuple[int, int]] = {}
+        """By type and signature: the number of the name, and the bytes."""
         for index, call in enumerate(calls):
-            signature = known.get(index) or (
-                UNKNOWN if call.input_shapes is None else Signature(input_shapes=call.input_shapes)
-            )
+            found = compiled.get(index) or eager.get(index)
+            signature = found.signature if found else UNKNOWN
+            if signature is UNKNOWN and call.input_shapes is not None:
+                signature = Signature(input_shapes=call.input_shapes)
             raw = op_type(call.name)
-            log.add(
-                log.name(raw, signature=signature),
-                call.duration_ns,
-                interval=bisect_right(marks, call.start),
-                nbytes=_nbytes(raw, signature),
-            )
-        if any(index not in known and meaning(op_type(call.name)).op == CAST for index, call in enumerate(calls)):
+            if (raw, signature) not in names:
+                names[raw, signature] = log.name(raw, signature=signature), _nbytes(raw, signature)
+            name, nbytes = names[raw, signature]
+            event = log.add(name, call.duration_ns, interval=bisect_right(marks, call.start), nbytes=nbytes)
+            if log.chains and index in compiled:
+                log.asked_at(event, log.chains.of_text(compiled[index].lines))
+            elif log.chains and ops and index in eager:
+                log.asked_at(event, ops[eager[index].place].site)
+        if any(meaning(raw).op == CAST and signature.output_dtypes is None for raw, signature in names):
             log.remark(_UNKNOWN_CASTS)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if calls and self._threads and self._threads < cores and not self._said_threads:

@@ -6,12 +6,15 @@ dtypes included. It is experimental, and new in 2.10. It does not see the ops of
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import time_ns
 from typing import Any, NamedTuple
 
 from ...ops.signature import Shape
+from ...sites.chains import Chains
+from ...sites.stack import here
 
 Tensors = tuple[tuple[str, Shape], ...]
 """Dtype and shape of each."""
@@ -25,13 +28,16 @@ class Dispatched(NamedTuple):
     op: str
     inputs: Tensors
     outputs: Tensors
+    site: int = 0
+    """Which line called it: a node of the chains."""
 
 
 @contextmanager
-def dispatched() -> Iterator[list[Dispatched] | None]:
+def dispatched(chains: Chains | None = None) -> Iterator[list[Dispatched] | None]:
     """Yield a list of the ops that this thread calls from now on; None where that cannot be had.
 
-    It cannot before MindSpore 2.10, and where the program has a mode of its own, which ours would replace.
+    It cannot before MindSpore 2.10, and where the program has a mode of its own, which ours would replace. *chains*
+    get the lines that called them.
     """
     try:
         from mindspore._c_expression import _DispatchGuardStack
@@ -49,7 +55,8 @@ def dispatched() -> Iterator[list[Dispatched] | None]:
         def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
             at = time_ns()
             result = func(*args, **(kwargs or {}))
-            found.append(Dispatched(at, func.name, read(args), read((result,))))
+            site = here(chains, sys._getframe(1)) if chains else 0
+            found.append(Dispatched(at, func.name, read(args), read((result,)), site))
             return result
 
     with Listening():

@@ -20,12 +20,13 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from typing import NamedTuple
 
 from ...ops.mindspore_files import op_type
 from ...ops.names import meaning
-from ...ops.signature import Shape, Signature
+from ...ops.signature import UNKNOWN, Shape, Signature
 from ...ops.vocabulary import CAST
 from .dispatched import Dispatched, Tensors
 from .profiler import Call
@@ -36,6 +37,15 @@ _CAST_INPUTS = frozenset("Add Sub Mul Div Pow Mod Max Min ReduceSum ReduceMean R
 """Ops that may cast an input to the dtype of their result. In mixed precision each op may, whose result is float16."""
 _KERNELS = {"Max": "ReduceMax", "Min": "ReduceMin"}
 """Ops that are called as others are in the vocabulary, and what their kernels are."""
+
+
+class Pair(NamedTuple):
+    """What is known of a kernel."""
+
+    place: int
+    """Of the op that it was launched for, among those dispatched."""
+    signature: Signature
+    """UNKNOWN where that op has kernels for several dtypes, and nothing tells which ran."""
 
 
 class _Way(NamedTuple):
@@ -53,38 +63,41 @@ class _Gap:
 
     casts: list[int]
     """Kernels, by index."""
-    dispatched: list[Signature]
+    dispatched: list[Pair]
     is_open: bool
     """Whether its casts may be of other ops: of kernels that were not dispatched as what they are."""
 
-    @property
+    @cached_property
     def more(self) -> int:
         """How many casts nobody called."""
         return len(self.casts) - len(self.dispatched)
 
 
-def paired(calls: Mapping[int, Call], ops: Sequence[Dispatched]) -> dict[int, Signature]:
+def paired(calls: Mapping[int, Call], ops: Sequence[Dispatched]) -> dict[int, Pair]:
     """Return what is known of *calls* (by index, in the order in which they began) from the *ops* dispatched."""
-    kernels = {index: meaning(op_type(call.name)).op for index, call in calls.items()}
-    meanings = [_KERNELS.get(op.op) or meaning(op.op).op for op in ops]
+    kernels = {index: _meant(op_type(call.name)) for index, call in calls.items()}
+    meanings = [_KERNELS.get(op.op) or _meant(op.op) for op in ops]
     pairs = sorted(_pairs(kernels, meanings))
     in_order = all(before[1] < after[1] for before, after in pairwise(pairs))
     if not in_order or any(calls[index].start < ops[place].at for index, place in pairs):
         return {}  # threads of the program called them
-    end = [_Way((), Signature(), ())]
-    ways = [end, *([*_ways(ops[place], meanings[place])] for _, place in pairs), end]
-    gaps = [*_gaps(kernels, ops, meanings, pairs)]
+    ends = [(-1, -1), *pairs, (max(kernels, default=0) + 1, len(ops))]
+    nothing = [_Way((), UNKNOWN, ())]
+    ways = [nothing, *(_ways(meanings[place], ops[place].inputs, ops[place].outputs) for _, place in pairs), nothing]
+    gaps = [*_gaps(kernels, ops, meanings, ends)]
     _leave_possible(ways, gaps)
     known = {}
-    for (index, _), each in zip(pairs, ways[1:]):
-        if len(own := {way.own for way in each}) == 1:
-            known[index] = own.pop()
-    for gap, before, after in zip(gaps, ways, ways[1:]):
-        casts = {(*one.after, *gap.dispatched, *other.before) for one, other in _fitting(gap, before, after)}
+    for (index, place), possible in zip(pairs, ways[1:]):
+        own = {way.own for way in possible}
+        known[index] = Pair(place, own.pop() if len(own) == 1 else UNKNOWN)
+    for gap, (_, begin), (_, end), before, after in zip(gaps, ends, ends[1:], ways, ways[1:]):
+        fitting = {(one.after, other.before) for one, other in _fitting(gap, before, after)}
         if gap.more == 0:
             known.update(zip(gap.casts, gap.dispatched))
-        elif not gap.is_open and len(casts) == 1:
-            known.update(zip(gap.casts, casts.pop()))
+        elif not gap.is_open and len(fitting) == 1:
+            ((last, first),) = fitting
+            made = [*(Pair(begin, each) for each in last), *gap.dispatched, *(Pair(end, each) for each in first)]
+            known.update(zip(gap.casts, made))
     return known
 
 
@@ -101,38 +114,41 @@ def _pairs(kernels: Mapping[int, str], meanings: Sequence[str]) -> Iterator[tupl
 
 
 def _gaps(
-    kernels: Mapping[int, str], ops: Sequence[Dispatched], meanings: Sequence[str], pairs: Sequence[tuple[int, int]]
+    kernels: Mapping[int, str], ops: Sequence[Dispatched], meanings: Sequence[str], ends: Sequence[tuple[int, int]]
 ) -> Iterator[_Gap]:
-    ends = [(-1, -1), *pairs, (max(kernels, default=0) + 1, len(ops))]
     indices = [*kernels]
     for (first, begin), (last, end) in pairwise(ends):
         between = indices[bisect_right(indices, first) : bisect_left(indices, last)]
         casts = [index for index in between if kernels[index] == CAST]
-        asked = [ops[place] for place in range(begin + 1, end) if meanings[place] == CAST]
-        called = [*filter(None, map(_cast, asked))]
+        called = [
+            Pair(place, _of_cast(source, target, shape))
+            for place in range(begin + 1, end)
+            if meanings[place] == CAST
+            for (source, shape), (target, _) in zip(ops[place].inputs[:1], ops[place].outputs)
+            if source != target
+        ]
         yield _Gap(casts, called, len(called) != len(casts) < len(between))
-
-
-def _cast(op: Dispatched) -> Signature | None:
-    """Return what a cast does that was dispatched; None where it has nothing to do."""
-    (source, shape), (target, _) = op.inputs[0], op.outputs[0]
-    return None if source == target else _of_cast(source, target, shape)
 
 
 def _of_cast(source: str, target: str, shape: Shape) -> Signature:
     return Signature((source,), (target,), (shape,), (shape,))
 
 
-def _ways(op: Dispatched, meant: str) -> Iterator[_Way]:
-    """Yield the ways to do *op*: as it is, on wider dtypes, on inputs that are all of the dtype of the result."""
-    yield from _narrow_and_wide(op.inputs, op.outputs)
-    (target, _), *more = op.outputs or (("", ()),)
-    if target not in _HALF and (more or meant not in _CAST_INPUTS):
-        return
-    first = tuple(_of_cast(dtype, target, shape) for dtype, shape in op.inputs if dtype != target)
-    if first:
-        for way in _narrow_and_wide(tuple((target, shape) for _, shape in op.inputs), op.outputs):
-            yield way._replace(before=(*first, *way.before))
+@lru_cache(4096)
+def _meant(raw: str) -> str:
+    return meaning(raw).op
+
+
+@lru_cache(4096)
+def _ways(op: str, inputs: Tensors, outputs: Tensors) -> list[_Way]:
+    """Return the ways to do *op*: as it is, on wider dtypes, on inputs that are all of the dtype of the result."""
+    ways = [*_narrow_and_wide(inputs, outputs)]
+    (target, _), *others = outputs or (("", ()),)
+    first = tuple(_of_cast(dtype, target, shape) for dtype, shape in inputs if dtype != target)
+    if first and (target in _HALF or (op in _CAST_INPUTS and not others)):
+        cast = tuple((target, shape) for _, shape in inputs)
+        ways += [way._replace(before=(*first, *way.before)) for way in _narrow_and_wide(cast, outputs)]
+    return ways
 
 
 def _narrow_and_wide(inputs: Tensors, outputs: Tensors) -> Iterator[_Way]:
@@ -176,9 +192,11 @@ def _narrow(ways: list[list[_Way]], gaps: Sequence[_Gap]) -> int | None:
     numbers = list(range(len(gaps)))
     plain = [number for number in numbers if gaps[number].more == 0]
     for number in plain + numbers + numbers[::-1]:
-        fitting = [*_fitting(gaps[number], ways[number], ways[number + 1])]
+        before, after = ways[number : number + 2]
+        fitting = [*_fitting(gaps[number], before, after)]
         if not fitting:
             return number
-        for side in (0, 1):
-            ways[number + side] = [way for way in ways[number + side] if any(way is pair[side] for pair in fitting)]
+        if len(fitting) < len(before) * len(after):
+            for side in (0, 1):
+                ways[number + side] = [*dict.fromkeys(pair[side] for pair in fitting)]
     return None

@@ -8,7 +8,6 @@ Each call of an op is in the files that it writes when it stops (`ops.mindspore_
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from ...errors import BackendError
 from ...ops.mindspore_files import launch, starts_and_times
 from ...ops.signature import Shape
+from . import scratch
 
 _CALLS = "cpu_op_execute_timestamp_*.txt"
 _LAUNCHES = "cpu_framework_*.txt"
@@ -71,10 +71,11 @@ def recorded() -> Iterator[list[Call]]:
     except (AttributeError, RuntimeError) as error:
         raise BackendError(f"MindSpore {mindspore.__version__} has no profiler as 2.7 to 2.10 do: {error}") from error
     calls: list[Call] = []
-    with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
-        wait()  # else what is queued would be recorded as ours
+    folder = scratch.folder("calls")
+    wait()  # else what is queued would be recorded as ours
+    try:
         with _watched(kind, "init", "stop") as others:
-            begin(profiler, folder)
+            begin(profiler, str(folder))
             profiler.step_profiling_enable(True)
             profiler.enable_op_time()
             try:
@@ -85,7 +86,10 @@ def recorded() -> Iterator[list[Call]]:
                     end(profiler)
         if others:
             raise BackendError(_TAKEN)
-        calls += _read(Path(folder))
+        calls += _read(folder)
+    finally:
+        for path in folder.iterdir():  # where nothing runs, those of the last window would stay
+            path.unlink()
 
 
 def _is_running() -> bool:
