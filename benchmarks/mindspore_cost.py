@@ -123,9 +123,7 @@ def main() -> None:
     for layers in (2, 8):
         plain, watched = zip(*[(compiling(layers, False), compiling(layers, True)) for _ in range(3)])
         bare, ours = min(plain), min(watched)
-        print(
-            f"compiling a training step, {layers} cells:     bare {bare:6.2f} s  window {ours:6.2f} s (x{ours / bare:.2f})"
-        )
+        print(f"compiling a training step, {layers} cells: bare {bare:.2f} s, window {ours:.2f} s (x{ours / bare:.2f})")
 
 
 if __name__ == "__main__":

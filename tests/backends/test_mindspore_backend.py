@@ -69,6 +69,14 @@ def mode(ms: ModuleType, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
+def dispatching(ms: ModuleType, request: pytest.FixtureRequest) -> None:
+    """Skip in PyNative mode where that does not tell what it dispatches."""
+    is_graph = "mode" in request.fixturenames and request.getfixturevalue("mode") == "graph"
+    if not is_graph and not hasattr(ms.utils, "MsDispatchMode"):
+        pytest.skip(f"MindSpore {ms.__version__} has no MsDispatchMode (2.10 and later)")
+
+
+@pytest.fixture
 def pynative(ms: ModuleType) -> None:
     ms.set_context(mode=ms.PYNATIVE_MODE)
 
@@ -187,6 +195,7 @@ def test_in_graphs_every_dtype_and_shape_is_known(work: str, graph: None, nets: 
         assert set(casts(profile)) == {"float32->float16", "float16->float32"}
 
 
+@pytest.mark.usefixtures("dispatching")
 def test_a_loop_and_a_branch_count_as_they_ran(mode: str, ms: ModuleType, nets: ModuleType) -> None:
     net, x = nets.Branches(), ms.Tensor(np.ones((4, 8), np.float32))
     for times in (3, 5):
@@ -207,6 +216,7 @@ def test_dynamic_shapes_are_not_known_but_their_dtypes_are(graph: None, ms: Modu
     assert profile.stats("MatMul").bytes is None
 
 
+@pytest.mark.usefixtures("dispatching")
 @pytest.mark.parametrize("hidden", [False, True])
 def test_the_hidden_cast_of_a_molecular_dynamics_step_has_its_dtypes(hidden: bool, mode: str, nets: ModuleType) -> None:
     body = molecules(nets, hidden)
@@ -220,6 +230,7 @@ def test_the_hidden_cast_of_a_molecular_dynamics_step_has_its_dtypes(hidden: boo
     assert min(found["float32->float16"], found["float16->float32"]) > 3  # kernels without float16 cast, too
 
 
+@pytest.mark.usefixtures("dispatching")
 def test_the_line_of_the_hidden_cast_is_told(mode: str, nets: ModuleType) -> None:
     body = molecules(nets, hidden=True)
     body()
@@ -248,6 +259,7 @@ def test_a_jit_function_and_its_gradient_have_their_dtypes(pynative: None, ms: M
     assert profile.calls_by_dtype["Cos"] == {"float64": (0, 1)}
 
 
+@pytest.mark.usefixtures("dispatching")
 @pytest.mark.parametrize("number", range(7))
 def test_kernels_cast_for_themselves_in_pynative_mode_as_in_a_graph(
     number: int, pynative: None, ms: ModuleType, nets: ModuleType
@@ -263,6 +275,7 @@ def test_kernels_cast_for_themselves_in_pynative_mode_as_in_a_graph(
     assert casts(eager) == casts(graph)
 
 
+@pytest.mark.usefixtures("dispatching")
 def test_bytes_are_those_of_the_tensors(mode: str, ms: ModuleType, nets: ModuleType) -> None:
     relu, x = ms.nn.ReLU(), nets.tensor(4, 8)
     relu(x)
@@ -291,6 +304,7 @@ def test_ops_belong_to_the_step_that_called_them(mode: str, nets: ModuleType) ->
     assert steps.stats("Tanh").calls == (3, 3, 3, 3, 3, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_the_contract_is_kept(mode: str, ms: ModuleType) -> None:
     assert check_backend(backend(), backend().selfcheck_work()) == []
@@ -347,7 +361,10 @@ def test_an_op_that_fails_after_it_was_called_is_said(
     pynative: None, nets: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyNative mode may find out when it is waited for; when it does is up to threads, so it is made up here."""
-    from mindspore.graph.api import _pynative_executor
+    try:
+        from mindspore.graph.api import _pynative_executor
+    except ImportError:
+        from mindspore.common.api import _pynative_executor
 
     def fails() -> None:
         raise RuntimeError("The kernel Clone unregistered.")
@@ -370,6 +387,7 @@ def test_an_error_in_the_body_stops_the_profiler(pynative: None, ms: ModuleType,
     assert raws(measure(lambda: ms.ops.sin(x))) == {"Sin": 1}
 
 
+@pytest.mark.usefixtures("dispatching")
 def test_a_mode_of_the_program_that_sees_its_ops_is_left_alone(
     pynative: None, ms: ModuleType, nets: ModuleType
 ) -> None:
@@ -387,6 +405,17 @@ def test_a_mode_of_the_program_that_sees_its_ops_is_left_alone(
     assert "the dtypes of some casts are not known" in profile.remarks[0][1]
     with pytest.raises(UsageError, match="cannot be counted: mindspore does not tell the dtypes of Cast"):
         profile.stats("Cast[*->float64]")
+
+
+def test_where_nothing_is_dispatched_dtypes_of_pynative_mode_are_not_known_and_that_is_said(
+    pynative: None, ms: ModuleType, nets: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before 2.10."""
+    monkeypatch.delattr(ms.utils, "MsDispatchMode", raising=False)
+    x = nets.tensor(2)
+    profile = measure(lambda: ms.ops.cast(x, ms.float64), lambda: ms.ops.relu(x))
+    assert (raws(profile), casts(profile)) == ({"Cast": 1, "ReLU": 1}, {})
+    assert "the dtypes of some casts are not known" in profile.remarks[0][1]
 
 
 def test_a_graph_that_the_program_lets_mindspore_write_is_not_known_and_said(
@@ -437,6 +466,7 @@ def test_that_threads_are_not_limited_is_said_once(
     )
 
 
+@pytest.mark.usefixtures("dispatching")
 def test_numpy_in_the_same_window_is_counted_beside_it(mode: str, nets: ModuleType) -> None:
     body = molecules(nets)
     body()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -162,3 +163,13 @@ def test_the_users_own_profiler_in_a_test_is_an_error_that_says_so(pytester: pyt
     result = run()
     result.stdout.fnmatch_lines(["*MindSpore's profiler lost this window: another one (ms.Profiler, *"])
     result.assert_outcomes(failed=1)
+
+
+def test_the_recipes_of_the_documentation_run(pytester: pytest.Pytester, run: Run) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mindspore.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    pytester.makepyfile(test_models=recipe)
+    result = run("--opprof-update", "--opprof-processes=1")
+    result.assert_outcomes(passed=2)
+    (baselines,) = pytester.path.glob("baselines/*/test_models.py.json")
+    assert '"steps 3 to 5"' in baselines.read_text()
