@@ -2,7 +2,8 @@
 
     python examples/demo.py [SUITE]          (or: make demo)
 
-Works on copies of the example suites in a temporary folder. PyTorch's is shown where torch is installed.
+Works on copies of the example suites in a temporary folder. PyTorch's is shown where torch is installed, JAX's where it
+is asked for: python examples/demo.py jax_models
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ CHANGES = {
         "models.py",
         "return self.linear(x.bfloat16()).float()",
         "return self.linear(x.bfloat16()).half().float()",
+    ),
+    "jax_models": (
+        "models.py",
+        "state = jnp.tanh(state @ weight + x)",
+        "state = jnp.tanh(state @ weight + x).astype(jnp.bfloat16).astype(jnp.float32)",
     ),
 }
 """By suite: file, a line of it, and what a well-meant change makes of it."""

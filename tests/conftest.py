@@ -23,6 +23,7 @@ from pytest_opprof.backends import fake
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes import child
 from pytest_opprof.processes.pool import Pool
+from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
@@ -155,11 +156,12 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run pytest on the files of pytester with the fake device, in this process.
 
-    How busy the machine is does not matter, and neither are baselines recorded nor calls confirmed in other processes:
-    a fresh one takes 0.5 s, and other plugins would add as much. `thrice` makes times of the baselines that are judged,
-    `looks` gives what confirms calls.
+    How busy the machine is does not matter, and neither are baselines and call sites recorded nor calls confirmed in
+    other processes: a fresh one takes 0.5 s, and other plugins would add as much. `thrice` makes times of the baselines
+    that are judged, `looks` gives what confirms calls.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
+    monkeypatch.setattr(Recording, "sites", lambda recording, tests: {})
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +91,35 @@ def test_a_change_fails_the_tests_it_made_worse_with_the_op_named(recorded: Path
 def test_the_suite_passes_unchanged(recorded: Path) -> None:
     done = run(recorded, "--opprof", "-k", "forward and not language")
     assert done.returncode == 0, done.stdout
+
+
+def without_times(what: Any) -> Any:
+    """Return what a run says of its windows, but for times and lines."""
+    if isinstance(what, dict):
+        return {key: without_times(value) for key, value in what.items() if not key.endswith("_ns") and key != "sites"}
+    return list(map(without_times, what)) if isinstance(what, list) else what
+
+
+@pytest.mark.parametrize(
+    ("suite", "tests"), [("numpy_filter", 3), pytest.param("torch_models", 20, marks=[pytest.mark.torch])]
+)
+@pytest.mark.slow
+@pytest.mark.processes
+def test_recording_lines_changes_nothing_but_times(tmp_path: Path, suite: str, tests: int) -> None:
+    folder = Path(shutil.copytree(EXAMPLES / suite, tmp_path / suite))
+    documents = []
+    for flags in ([], ["--opprof-sites"]):
+        done = run(folder, "--opprof", "--opprof-json=run.json", "--opprof-memory", *flags)
+        assert done.returncode == 0, done.stdout
+        documents.append(json.loads((folder / "run.json").read_text()))
+    windows, with_sites = ([each for test in run["tests"] for each in test["windows"]] for run in documents)
+    assert len(windows) == tests
+    for window, sited in zip(windows, with_sites):
+        assert without_times(sited) == without_times({**window, "processes": []})
+        assert not window.get("sites")
+        for op, numbers in sited["ops"].items():
+            assert sum(site["calls"] for site in sited["sites"][op]) == max(numbers["calls"])
+            assert all(site["lines"][-1]["file"].startswith("test_") for site in sited["sites"][op])
 
 
 @pytest.mark.processes

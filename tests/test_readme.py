@@ -80,7 +80,7 @@ def test_what_contributing_says_is_where_it_says() -> None:
     root = Path(__file__).parent.parent
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = {path for path in re.findall(r"`([a-z_/]+(?:/|\.py))`", text) if path != ".ci/run"}
-    places = [root / "pytest_opprof", root / "pytest_opprof" / "ops" / "tables"]
+    places = [root, root / "pytest_opprof", root / "pytest_opprof" / "ops" / "tables"]
     assert [path for path in paths if not any((place / path).exists() for place in places)] == []
     packages = {path.name for path in (root / "pytest_opprof").iterdir() if (path / "__init__.py").exists()}
     assert packages <= {path.strip("/") for path in paths}

@@ -21,6 +21,8 @@ _BUILTIN = {
         "mindspore": "mindspore.backend",
         "torch": "torch.backend",
         "cuda": "cuda.backend",
+        "jax": "jax.backend",
+        "onnxruntime": "onnxruntime.backend",
         "fake": "fake",
     }.items()
 }

@@ -20,14 +20,15 @@ def _run(arguments: argparse.Namespace) -> bool:
     from ..backends.failures import failures_of
     from ..backends.registry import find, load
 
-    for name in sorted(find()):
+    names = sorted(find())
+    for name in names:
         try:
             backend = load(name)
             with failures_of(backend):
                 reason = backend.unavailable()
         except OpprofError as error:
             reason = str(error)
-        print(f"{name:8}  {'can run' if reason is None else f'cannot run: {reason}'}")
+        print(f"{name:{max(map(len, names))}}  {'can run' if reason is None else f'cannot run: {reason}'}")
     if not driver.problem() and (missing := nvml.unwatched()):
         print(missing)
     return False

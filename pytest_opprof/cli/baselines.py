@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..baselines import file
+from ..baselines import file, sites_file
 from ..baselines import paths as baselines_paths
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
@@ -20,7 +20,10 @@ from ..errors import BaselineError, UsageError
 from ..report.listing import clean
 from ..units import plural
 
-_LONE = "has times of a module without calls"
+_LONE = "has times or call sites of a module without calls"
+
+
+_BESIDE = (baselines_paths.times_of, baselines_paths.sites_of)
 
 
 def add(commands: Any) -> None:
@@ -69,19 +72,29 @@ def _list(arguments: argparse.Namespace) -> bool:
 
 
 def _check(arguments: argparse.Namespace) -> bool:
-    paths, lone = _files(arguments.dir), list(baselines_paths.lone_times(arguments.dir))
-    times = [beside for path in paths if (beside := baselines_paths.times_of(path)).exists()]
+    paths, lone = _files(arguments.dir), _lone(arguments.dir)
+    beside = [each for path in paths for of in _BESIDE if (each := of(path)).exists()]
     found = [wrong for path in paths for wrong in _wrong(arguments.dir, path)]
     found += [(path, f"{path}: {_LONE}. Restore them, or let opprof baselines prune remove it") for path in lone]
     for _, said in found:
         print(said)
     wrong = len({path for path, _ in found})
-    print(f"{plural(len(paths) + len(times) + len(lone), 'baseline file')}, {wrong} wrong")
+    print(f"{plural(len(paths) + len(beside) + len(lone), 'baseline file')}, {wrong} wrong")
     return bool(wrong)
 
 
+def _lone(root: Path) -> list[Path]:
+    return [*baselines_paths.lone_times(root), *baselines_paths.lone_sites(root)]
+
+
 def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what is wrong with the file of calls at *path* and that of times beside it, and in which of them."""
+    """Yield what is wrong with the file of calls at *path* and those beside it, and in which of them."""
+    sites = baselines_paths.sites_of(path)
+    try:
+        if sites.exists():
+            sites_file.load(sites)
+    except BaselineError as error:
+        yield sites, str(error)
     beside, said = baselines_paths.times_of(path), ""
     try:
         if beside.exists():
@@ -131,7 +144,7 @@ def _prune(arguments: argparse.Namespace) -> bool:
     for path, said in unused:
         print(clean(f"{baselines_paths.times_of(path)}: {said}"))
         store.drop_tests(path, [])
-    lone = list(baselines_paths.lone_times(arguments.dir))
+    lone = _lone(arguments.dir)
     for path in lone:
         print(clean(f"{path}: {_LONE}"))
     if not arguments.dry_run:

@@ -64,6 +64,7 @@ class Recorder:
         self._thread = 0
         self._around: Recorder | None = None
         self._marked_ns = 0
+        self._marked_paused_ns = 0
         self._paused_ns = 0
         self._yardstick_ns = 0
         self.turn: Callable[[], None] | None = None
@@ -117,12 +118,12 @@ class Recorder:
         self._active[window] = len(window._host_ns)
         self._mark()
         waited = self._waited_ns()
-        begin, paused = self._clock_ns(), self._paused_ns
+        begin, paused = self._clock_ns(), self._paused()
         try:
             yield
             self._check_no_range_is_open(window, "ends")
             self._settle()
-            window._host_ns.append(self._clock_ns() - begin - (self._paused_ns - paused))
+            window._host_ns.append(self._clock_ns() - begin - (self._paused() - paused))
             if waited is not None:
                 # A thread that ended took what it had waited along.
                 window._wait_ns.append(max((self._waited_ns() or 0) - waited, 0))
@@ -137,6 +138,10 @@ class Recorder:
         del self._active[window]
         if self._live is not None:
             self._mark()
+
+    def _paused(self) -> int:
+        """Return how long the program was kept waiting by what measures it, in ns."""
+        return self._paused_ns + sum(log.paused_ns for _, log in self._recording)
 
     def _settle(self) -> None:
         for backend in self._unsettled:
@@ -168,7 +173,7 @@ class Recorder:
             )
 
     def _mark(self, of_range: bool = False) -> None:
-        self._ranges.interval_ends(self._clock_ns() - self._marked_ns)
+        self._ranges.interval_ends(self._clock_ns() - self._marked_ns - (self._paused() - self._marked_paused_ns))
         try:  # costs nothing, and ranges may be many
             for backend, log in self._recording:  # noqa: B007  # the last one is blamed
                 log.mark(of_range)
@@ -179,7 +184,7 @@ class Recorder:
             raise failure(backend, error) from error
         # A range changes nothing in what is active.
         self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
-        self._marked_ns = self._clock_ns()
+        self._marked_ns, self._marked_paused_ns = self._clock_ns(), self._paused()
 
     def _start(self) -> None:
         begin = self._clock_ns()
@@ -210,7 +215,7 @@ class Recorder:
             for window in {window: None for interval in self._intervals for window in interval}:
                 steps = {index: active[window] for index, active in enumerate(self._intervals) if window in active}
                 window._parts.append((profile, steps))
-        self._paused_ns += self._clock_ns() - begin
+        self._paused_ns, self._recording = self._paused() + self._clock_ns() - begin, []
 
     def _profiles(self) -> list[OpProfile]:
         profiles = []

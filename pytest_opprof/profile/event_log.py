@@ -72,6 +72,8 @@ class EventLog:
         """How many ops autograd recorded in each interval; without those that are not known, None where none is."""
         self.on_device: Events | None = None
         """Which events are kernels, copies and sets of devices; None where nothing tells."""
+        self.paused_ns = 0
+        """How long the thread that opened the window waited for the backend, which is no time of the program."""
         self.disturbed: list[str] = []
         """What else decided how long the device took: it was throttled, or others used it."""
         self.unseen: list[str] = []

@@ -232,12 +232,16 @@ class OpProfile:
         return np.zeros(len(self.columns), bool), False
 
     def sites(
-        self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+        self,
+        name: str,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        counted_only: bool = False,
     ) -> Mapping[tuple[CallSite | None, str], int]:
         """Return the calls of *name* (as for `stats`) in its worst step, by where they were asked for and by dtypes.
 
         They are in the order of the program. *name* may be ``grad_nodes`` or ``allocations``, too. The site is None
-        where nothing told it.
+        where nothing told it. *counted_only*: of a raw name those that are ops by themselves, as in `ops`.
         """
         if name in ("grad_nodes", "allocations"):
             steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
@@ -248,7 +252,7 @@ class OpProfile:
             mask, every_event = self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known)
         else:
             mask, every_event = self._events(name, aliases, known)
-        weights = self.columns.events if every_event else self.columns.counted
+        weights = self.columns.events if every_event and not counted_only else self.columns.counted
         by_step = self._per_step(mask, weights)
         mask = mask & (self.columns.step == by_step.index(max(by_step))) if by_step else mask
         mask = mask & (weights > 0)

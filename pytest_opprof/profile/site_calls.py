@@ -55,13 +55,14 @@ def site_calls(
     shown: Shown,
     aliases: Mapping[str, str] | None = None,
     known: Collection[str] = (),
+    counted_only: bool = False,
 ) -> tuple[SiteCalls, ...]:
-    """Return where the calls of *name* come from, as for `OpProfile.stats`, in the order of the program.
+    """Return where the calls of *name* come from, as for `OpProfile.sites`, in the order of the program.
 
     What nothing told a line of is among them, without one: the sum is what the worst round has.
     """
     found = []
-    for (site, dtypes), calls in profile.sites(name, aliases, known).items():
+    for (site, dtypes), calls in profile.sites(name, aliases, known, counted_only).items():
         seen = shown.site(site.frames if site else ())
         lines = [SourceLine(*line[:4]) for line in (seen, *seen.callers) if line.file]
         found.append(SiteCalls(calls, tuple(lines), seen.via, dtypes, site is not None and site.is_backward))

@@ -30,6 +30,7 @@ from ..report import failure
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
+from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES
@@ -169,10 +170,12 @@ class Judging:
 
     def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return which lines asked for each op, and for what a budget limits."""
-        names = [*(stats.op for stats in profile.ops), *plan.budget.ops, GRAD_NODES, ALLOCATIONS]
-        aliases = self._settings.aliases
+        limited = plan.budget.ops
+        names = [*(stats.op for stats in profile.ops), *limited, GRAD_NODES, ALLOCATIONS]
         # The limits were checked before: each name means something, but the dtypes of some ops may not be known.
-        return {name: found for name in names if (found := site_calls(profile, name, self._shown, aliases, names))}
+        # A limit of a raw name is of every event that has it, also inside of others; a baseline is of ops.
+        of = partial(site_calls, profile, shown=self._shown, aliases=self._settings.aliases, known=names)
+        return {name: found for name in names if (found := of(name, counted_only=name not in limited))}
 
     def _compared(self, report: JudgedWindow, base: WindowBaseline, plan: TestPlan) -> JudgedWindow:
         return _with_timing(report, base, plan, self._timing(base, report.processes, plan))
@@ -225,13 +228,20 @@ class Judging:
         if any(map(_lacks_sites, windows)):
             looks, why = self._looks_alone(item, "fails", 1, "to see which lines ask for its ops")
             sites = dict(looks[0].sites) if looks else {}
-            why = why or (looks[0].why if looks else "")
+            why = why or (looks[0].why if looks else "") or "what recorded them does not tell it"
             windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
 
     def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
         kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
-        return replace(window, base_sites_lost=kept) if isinstance(kept, str) else replace(window, base_sites=kept)
+        if isinstance(kept, str):
+            return replace(window, base_sites_lost=kept)
+        known = {**base.calls, **base.facts}
+        for op in window.asked:
+            if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
+                why = f"the lines that are kept are of other calls of {op}; pytest --opprof-update records them again"
+                return replace(window, base_sites_lost=why)
+        return replace(window, base_sites=kept)
 
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
@@ -326,10 +336,10 @@ def _lacks_sites(window: JudgedWindow) -> bool:
 
 
 def _is_alike(window: JudgedWindow, again: OpProfile) -> bool:
-    """Tell whether a window made the same calls *again*."""
-    return {op: calls.most for op, calls in window.numbers.calls.items()} == {
-        stats.op: stats.most_calls for stats in again.ops
-    }
+    """Tell whether a window made the same calls *again*, and lines are known: a debugger here may be in the way."""
+    has_lines = any(key.site and key.site.frames for key in again.keys)
+    calls = {op: calls.most for op, calls in window.numbers.calls.items()}
+    return has_lines and calls == {stats.op: stats.most_calls for stats in again.ops}
 
 
 def _with_sites(window: JudgedWindow, sites: Mapping[str, SitesByOp], why: str = "") -> JudgedWindow:

@@ -16,7 +16,6 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
-from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
 from ..processes.this_run import CORE
 from ..report.summary import Summary
@@ -160,7 +159,7 @@ class Measuring:
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)
-            if not any(backend.tells_sites and is_in_use(backend) for backend in measurement.backends):
+            if not _tells_sites(measurement, windows):
                 return windows
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
             return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None)
@@ -174,8 +173,7 @@ class Measuring:
         record, failure, cause = concluded(
             id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel
         )
-        frameworks = {name for window in windows for name, _ in window.environment.frameworks}
-        tells_sites = any(backend.tells_sites and backend.name in frameworks for backend in measurement.backends)
+        tells_sites = _tells_sites(measurement, windows)
         item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item), tells_sites=tells_sites)
         if failure:
             raise Failed(failure, cause)
@@ -214,3 +212,9 @@ def _adapts(item: pytest.Item) -> str:
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         return "Hypothesis"
     return "pytest-benchmark" if "benchmark" in getattr(item, "fixturenames", ()) else ""
+
+
+def _tells_sites(measurement: Measurement, windows: Sequence[JudgedWindow]) -> bool:
+    """Tell whether a backend that tells which lines ask for ops saw some of the *windows*."""
+    frameworks = {name for window in windows for name, _ in window.environment.frameworks}
+    return any(backend.tells_sites and backend.name in frameworks for backend in measurement.backends)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import CodeType
 from typing import NamedTuple
 
@@ -45,12 +45,12 @@ class Chains:
             found = self._known[key] = self._number(parent, code, line)
         return found
 
-    def of_text(self, frames: Iterable[Frame]) -> int:
-        """Return the node of a chain of which only the text is known; its frames, the outermost first."""
-        node = UNKNOWN
-        for frame in frames:
-            node = self._kept((node, *frame))
-        return node
+    def of_lines(self, lines: Sequence[Frame]) -> int:
+        """Return the number of a chain that is known as *lines*, the innermost first."""
+        number = UNKNOWN
+        for file, function, line in reversed(lines):
+            number = self._numbered((number, file, function, line))
+        return number
 
     def frames(self, node: int) -> tuple[Frame, ...]:
         """Return the chain of *node*, the innermost frame first."""
@@ -68,9 +68,9 @@ class Chains:
         if code.co_name in _COMPREHENSIONS and callers_file == file:
             # As from Python 3.12 on, where it is no function of its own.
             parent, function = around, caller
-        return self._kept((parent, file, function, line))
+        return self._numbered((parent, file, function, line))
 
-    def _kept(self, node: tuple[int, str, str, int]) -> int:
+    def _numbered(self, node: tuple[int, str, str, int]) -> int:
         number = self._numbers.setdefault(node, len(self._nodes))
         if number == len(self._nodes):
             self._nodes.append(node)

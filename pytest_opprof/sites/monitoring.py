@@ -142,7 +142,7 @@ class MonitoringTracer(LineTracer):
             return
         call = self._stack[-1]
         if call.code is not code:
-            # throw() again: a coroutine goes on without an event where the one that it waits for has returned.
+            # It began unseen: in another greenlet, or outside of the test tool at which the chain began.
             self._follow(sys._getframe(1))
             call = self._stack[-1]
         node = call.nodes.get(line)

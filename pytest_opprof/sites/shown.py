@@ -106,7 +106,7 @@ class Shown:
 def _in_checkout(path: str) -> str:
     """Return the path of a file below the folder in which its outermost package is: ``mylib/dtypes.py``."""
     folder = os.path.dirname(path)
-    while os.path.exists(os.path.join(folder, "__init__.py")):
+    while os.path.exists(os.path.join(folder, "__init__.py")) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return os.path.relpath(path, folder)
 

@@ -70,7 +70,7 @@ def test_a_kernel_has_the_types_that_were_chosen_for_it_without_numbers_and_axes
 
 def test_an_op_has_the_lines_of_the_program_that_ask_for_it() -> None:
     found = dict(kernels(HALF.splitlines()))
-    lines = Frame("/home/me/net.py", "construct", 10), Frame("/home/me/half.py", "half", 5)
+    lines = Frame("/home/me/half.py", "half", 5), Frame("/home/me/net.py", "construct", 10)
     assert (found["Default/Cast-op0"].lines, found["Default/MatMul-op0"].lines) == (lines, ())
 
 
@@ -163,7 +163,7 @@ def test_a_graph_has_the_lines_of_the_program_that_is_written_after_it() -> None
     written("24_execute_0044.ir", HALF.replace("net.py:10", "net.py:77"))
     written("graph_build_1_0055.ir", HALF.replace("op0", "op1"))
     found = KernelGraphs().kernels_of(calls(*RUN, *[name.replace("op0", "op1") for name in RUN]))
-    assert [frame.line for frame in found[0].lines] == [77, 5]
+    assert [frame.line for frame in found[0].lines] == [5, 77]
     assert (found[2].signature, found[2].lines) == (CAST, ())
 
 

@@ -136,7 +136,7 @@ def test_where_both_have_a_name_ours_decides(install: Callable[..., None], monke
 
 def test_hints_are_those_of_backends_that_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
     of_numpy = "NumPy arrays come from opprof.array(), or --opprof-numpy=all"
-    backends = registry.load_all(None)
+    backends = [registry.load(name) for name in ("numpy", "torch")]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     assert registry.hints(backends) == f"torch must be imported at the top of the module, {of_numpy}"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -145,9 +145,8 @@ def test_hints_are_those_of_backends_that_can_run(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_name_that_does_not_exist_is_an_error_with_the_nearest() -> None:
-    with pytest.raises(
-        BackendError, match=r"no backend 'toch': did you mean 'torch'\? Known: cuda, fake, numpy, torch\."
-    ):
+    known = ", ".join(sorted(registry.find()))
+    with pytest.raises(BackendError, match=rf"no backend 'toch': did you mean 'torch'\? Known: {known}\."):
         registry.load("toch")
 
 

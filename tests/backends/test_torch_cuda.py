@@ -38,6 +38,7 @@ from pytest_opprof.profile.saved import OUTSIDE
 from pytest_opprof.readers.pytorch import kineto as reader
 from pytest_opprof.readers.shared.options import Options as ReadOptions
 from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.sites.chains import Chains
 from pytest_opprof.verdict.budgets import Budget
 
 from ..conftest import shared
@@ -82,9 +83,9 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
             annotates = category == "user_annotation" or "#" in name
             done = work(name, arguments_of(args.get("Input type", []), args.get("Input Dims", [])))
             key = -number if annotates else serial
-            numbered = "Sequence number" in args
+            sequence = (0, args["Sequence number"]) if "Sequence number" in args else None
             signature = done.signature if "Input type" in args else UNKNOWN
-            op = Op(name, thread, start, duration, key, done.dtypes, annotates=annotates, numbered=numbered)
+            op = Op(name, thread, start, duration, key, done.dtypes, annotates=annotates, sequence=sequence)
             found.ops.append(op._replace(signature=signature))
         elif category in ("cuda_runtime", "cuda_driver", "Runtime"):
             kind = DRIVER if category == "cuda_driver" else RUNTIME
@@ -758,6 +759,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     import torch
 
     from pytest_opprof.backends.torch import backend as module
+    from pytest_opprof.backends.torch.sites import traced
 
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5))
@@ -775,11 +777,12 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
 
     step()
     torch._dynamo.reset()
+    chains = Chains()
+    tree, rows = (EventLog(Environment(()), chains=chains) for _ in range(2))
     session = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
-    with session:
+    with session, traced(chains, tree):
         step()
-    tree, rows = EventLog(Environment(())), EventLog(Environment(()))
-    module._read(session.profiler.kineto_results, tree, Options())
+    module._read(session.profiler.kineto_results, tree, Options(chains=chains))
     rows.knows_flops = True
     torch_cuda.fill(rows, kineto.recorded(session.profiler.kineto_results.events()))
     ours, theirs = rows.freeze(), tree.freeze()
@@ -789,6 +792,11 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     for op in ("Cast", "Conv", "MatMul", "ConvGrad", "Relu"):
         assert (ours.stats(op).bytes, ours.stats(op).flops) == (theirs.stats(op).bytes, theirs.stats(op).flops)
     assert None not in (ours.stats("Cast").bytes, ours.stats("Conv").flops, ours.stats("ConvGrad").flops)
+    sites = [[(op, site) for op in ours.op_names for site, _ in each.sites(op)] for each in (ours, theirs)]
+    assert sites[0] == sites[1]
+    lines = {site.frames[0].line for site, _ in ours.sites("Conv") if site}
+    assert lines == {step.__code__.co_firstlineno + 4}
+    assert {site.is_backward for site, _ in ours.sites("ConvGrad") if site} == {True}
     assert ours.calls_by_dtype["Cast"] == theirs.calls_by_dtype["Cast"]
     assert ours.calls_by_dtype["Conv"] == theirs.calls_by_dtype["Conv"] == {"bfloat16": (1,)}
 

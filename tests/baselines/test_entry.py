@@ -6,8 +6,9 @@ import pytest
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.file_types import KeptTimes
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
+from pytest_opprof.verdict.facts import ALLOCATIONS, GRAD_NODES, PEAK_MEMORY
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -113,3 +114,49 @@ def test_an_update_forgets_times_of_other_calls() -> None:
         OLD.calls, {"Other": runs(99)}
     )
     assert old.updated(WindowBaseline(OLD.calls, {HERE: runs(10)}), HERE, times_changed=False) == OLD
+
+
+def fact(name: str, *amount: int, varies: bool = False) -> dict[str, Range]:
+    return {name: Range(min(amount), max(amount), varies)}
+
+
+def with_facts(facts: dict[str, Range], times: dict[str, tuple[ProcessTimes, ...]]) -> WindowBaseline:
+    return WindowBaseline(OLD.calls, times, facts=facts)
+
+
+def test_a_baseline_without_facts_gets_them_from_an_update_and_keeps_its_times() -> None:
+    now = with_facts(fact(GRAD_NODES, 3), {HERE: runs(11)})
+    assert OLD.allows(now)
+    assert OLD.updated(now, HERE, times_changed=False) == with_facts(now.facts, dict(OLD.times))
+
+
+def test_facts_that_a_run_does_not_know_stay() -> None:
+    old = with_facts(fact(GRAD_NODES, 3) | fact(ALLOCATIONS, 5), dict(OLD.times))
+    now = with_facts(fact(GRAD_NODES, 3), {HERE: runs(11)})
+    assert old.allows(now)
+    assert old.updated(now, HERE, times_changed=False) == old
+
+
+def test_facts_within_their_tolerance_stay_what_they_were() -> None:
+    old = with_facts(fact(PEAK_MEMORY, 10**6), dict(OLD.times))
+    now = with_facts(fact(PEAK_MEMORY, 1_040_000), {})
+    assert old.allows(now)
+    assert old.updated(now, HERE, times_changed=False) == old
+
+
+@pytest.mark.parametrize("nodes", [0, 4])
+def test_other_facts_are_another_baseline(nodes: int) -> None:
+    old, now = with_facts(fact(GRAD_NODES, 3), dict(OLD.times)), with_facts(fact(GRAD_NODES, nodes), {})
+    assert not old.allows(now)
+    assert old.updated(now, HERE, times_changed=False) == now
+
+
+def test_a_fact_that_varies_allows_what_is_near_its_range() -> None:
+    old = with_facts(fact(GRAD_NODES, 3, 5, varies=True), dict(OLD.times))
+    assert [old.allows(with_facts(fact(GRAD_NODES, nodes), {})) for nodes in (0, 1, 4, 7, 8)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]

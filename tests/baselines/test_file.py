@@ -17,11 +17,12 @@ from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.file_types import CallsFile, TimesFile
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BaselineError
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.results import document as results_document
 from pytest_opprof.results.json_schema import problems
+from pytest_opprof.verdict.facts import FACTS, GRAD_NODES, PEAK_MEMORY
 
 HERE = "CPU, 2 cores"
 TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
@@ -256,6 +257,21 @@ def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(sav
     assert (set(entry.times), set(entry.mismatched)) == ({HERE}, {"Other"})
 
 
+FACTS_KEPT = {GRAD_NODES: Range(0, 3), PEAK_MEMORY: Range(4096, 8192, varies=True)}
+
+
+def test_facts_of_a_window_stand_below_its_calls_and_its_times_stay_of_these_calls(saved: Path) -> None:
+    prefill = TEST_A["prefill"]
+    with_facts = WindowBaseline(prefill.calls, prefill.times, facts=FACTS_KEPT)
+    new = Baselines(TORCH, {**SOME.tests, "TestA::test_a": {"prefill": with_facts}})
+    assert baselines_file.save(saved, new) == [saved]
+    assert texts(saved)[1] == TIMES
+    (kept,) = json.loads(texts(saved)[0])["tests"]["TestA::test_a"].values()
+    assert kept == {"calls": {"Add": 1}, "facts": {GRAD_NODES: [0, 3], PEAK_MEMORY: {"varies": [4096, 8192]}}}
+    read = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
+    assert (read.facts, set(read.times), read.mismatched) == (FACTS_KEPT, {HERE}, {})
+
+
 @pytest.mark.parametrize(
     ("there", "instead"), [('"TestA::test_a"', '"test_c"'), ('"prefill"', '"decode"')], ids=["test", "window"]
 )
@@ -270,6 +286,12 @@ def test_times_without_calls_are_not_used_and_that_is_said(saved: Path, there: s
 def calls(edit: Callable[[dict[str, object]], object]) -> bytes:
     document = json.loads(CALLS)
     edit(document["tests"]["test_b[fp16]"]["body"]["calls"])
+    return json.dumps(document).encode()
+
+
+def facts(**kept: object) -> bytes:
+    document = json.loads(CALLS)
+    document["tests"]["test_b[fp16]"]["body"]["facts"] = kept
     return json.dumps(document).encode()
 
 
@@ -305,6 +327,13 @@ BROKEN_CALLS = [
     (calls(lambda c: c.update(Cast=[1, 2, 3])), r"\['calls'\]\['Cast'\]"),
     (calls(lambda c: c.update(Cast=10**400)), r"\['calls'\]\['Cast'\]"),
     (calls(lambda c: c.update(Cast=1.0)), r"Expected `.*`, got `float`"),  # which JSON Schema takes for an integer
+    (
+        facts(grad_nods=3),
+        r"\['test_b\[fp16\]'\]\['body'\]\['facts'\]: 'grad_nods' is no fact; known are grad_nodes, peak_memory, ",
+    ),
+    (facts(grad_nodes=[3, 1]), r"\['facts'\]\['grad_nodes'\]: the range is empty"),
+    (facts(grad_nodes=-1), r"\['facts'\]\['grad_nodes'\]"),
+    (facts(held_memory=1.5), r"\['facts'\]|got `float`"),
     (TIMES.encode(), r"\['schema'\]|the file: "),
 ]
 BROKEN_TIMES = [
@@ -362,6 +391,15 @@ names = st.text(max_size=12)
 calls = st.builds(lambda least, more: CallRange(least, least + more), st.integers(1, 10**6), st.integers(0, 9))
 
 
+facts_kept = st.dictionaries(
+    st.sampled_from(list(FACTS)),
+    st.builds(
+        lambda least, more, varies: Range(least, least + more, varies and more > 0),
+        st.integers(0, 10**17),
+        st.integers(0, 10**17),
+        st.booleans(),
+    ),
+)
 rounded_ns = st.builds(lambda digits, power: digits * 10**power, st.integers(0, 999), st.integers(0, 9))
 """Of three digits, which is what a file keeps."""
 
@@ -379,7 +417,7 @@ def entries(draw: st.DrawFn) -> WindowBaseline:
         ProcessTimes(draw(samples), {op: draw(samples) for op in timed}, draw(waits), draw(yardstick), threads)
         for _ in range(processes)
     )
-    return WindowBaseline(counted, {HERE: measured} if draw(st.booleans()) else {})
+    return WindowBaseline(counted, {HERE: measured} if draw(st.booleans()) else {}, facts=draw(facts_kept))
 
 
 @given(st.dictionaries(names, st.dictionaries(names, entries(), min_size=1, max_size=2), min_size=1, max_size=3))

@@ -363,6 +363,37 @@ def test_what_a_step_waits_for_is_in_its_time() -> None:
     assert window.host_ns == 705
 
 
+def test_what_a_backend_makes_ready_is_in_no_time() -> None:
+    now, logs = [0], list[EventLog]()
+
+    class MakesReady(Backend):
+        name = "ready"
+
+        def in_use(self) -> bool:
+            return True
+
+        @contextmanager
+        def collect(self, options: Options) -> Iterator[EventLog]:
+            logs.append(EventLog(Environment((("ready", "1"),))))
+            yield logs[-1]
+
+    def work() -> None:
+        now[0] += 5
+        logs[-1].paused_ns += 700
+        now[0] += 700
+
+    recorder = Recorder([MakesReady()], Options(), clock_ns=lambda: now[0])
+    outer, inner = Window("outer"), Window("inner")
+    with recorder.open(outer), recorder.step(outer):
+        work()
+        with recorder.open(inner), recorder.step(inner):
+            work()
+        with op("mine"):
+            work()
+    assert (inner.host_ns, outer.host_ns) == (5, 15)
+    assert outer.profile.stats("mine").device_ns == (5,)
+
+
 def test_what_threads_waited_for_a_cpu_is_that_of_each_step() -> None:
     waited = [50]
     recorder, window = Recorder([fake.backend()], Options(), waited_ns=lambda: waited[0]), Window("w")

@@ -43,7 +43,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
             child.answer()
             return asked
 
-        _, asked = as_child(does, "--continue-on-collection-errors", *arguments, kind="side", trees=trees)
+        _, asked = as_child(does, "--continue-on-collection-errors", *arguments, kind="side", trees=trees, sites=False)
         return asked
 
     return ran
@@ -95,7 +95,7 @@ def test_at_its_end_it_says_what_it_took_from_the_other_tree(side: Side, pyteste
 
 def test_it_ends_where_nobody_takes_turns_any_more(pytester: pytest.Pytester, as_child: AsChild) -> None:
     pytester.makepyfile(test_m=MODEL)
-    result, asked = as_child(lambda child: child.hear()[0], kind="side", trees=NOWHERE)
+    result, asked = as_child(lambda child: child.hear()[0], kind="side", trees=NOWHERE, sites=False)
     assert (result.ret, asked) == (1, "tests")
     result.stdout.fnmatch_lines(["*the run that started this one has ended*"])
 

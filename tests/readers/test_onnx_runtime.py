@@ -20,7 +20,7 @@ from pytest_opprof.readers.onnx import runtime
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 
-from .protobuf import field, varint
+from ..protobuf_messages import field, varint
 
 DATA = Path(__file__).parents[1] / "data" / "onnxruntime-cpu"
 

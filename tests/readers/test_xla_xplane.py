@@ -22,7 +22,7 @@ from pytest_opprof.readers.shared.place import Place
 from pytest_opprof.readers.xla import jax, xplane
 
 from ..conftest import shared
-from .protobuf import field
+from ..protobuf_messages import field
 
 DATA = Path(__file__).parents[1] / "data"
 RUN = DATA / "jax-cpu" / "run"

@@ -132,6 +132,7 @@ def test_other_threads_do_not_matter(tracer: Tracer, marks: list[int]) -> None:
     turn, done = threading.Event(), threading.Event()
     thread = threading.Thread(target=work)
     tracer.start(sys._getframe())
+    programs.deep(0)
     thread.start()
     before = len(marks)
     turn.set(); done.wait(); after, now = len(marks), tracer.now  # fmt: skip  # noqa: E702
@@ -139,7 +140,21 @@ def test_other_threads_do_not_matter(tracer: Tracer, marks: list[int]) -> None:
     tracer.stop()
     assert after == before + 1
     assert functions(tracer, now) == ["test_other_threads_do_not_matter"]
-    assert not any("deep" in functions(tracer, node) for node in marks)
+    assert ["deep"] not in [functions(tracer, node) for node in marks]
+
+
+def test_the_function_that_runs_may_end_in_another_thread(tracer: Tracer) -> None:
+    nodes = []
+
+    def both(is_other: bool = False) -> None:
+        if not is_other:
+            thread = threading.Thread(target=both, args=[True])
+            thread.start(); thread.join(); nodes.append(tracer.now)  # fmt: skip  # noqa: E702
+
+    tracer.start(sys._getframe())
+    both()
+    tracer.stop()
+    assert functions(tracer, nodes[0]) == ["both", "test_the_function_that_runs_may_end_in_another_thread"]
 
 
 def test_an_interrupt_of_the_program_leaves_it_tracing(tracer: Tracer) -> None:

@@ -73,6 +73,24 @@ def test_who_takes_the_id_next_finds_nothing_of_ours(tracer: Tracer, taken: list
     assert json.dumps.__code__ in started
 
 
+def test_a_function_that_began_unseen_is_found_by_its_frame(tracer: Tracer) -> None:
+    nodes = []
+
+    def twice(is_inner: bool = False) -> None:
+        if is_inner:
+            tracer.start(sys._getframe())
+            raise ValueError
+        pytest.raises(ValueError, twice, is_inner=True)  # noqa: RUF061  # the tool calls it
+        nodes.append(tracer.now)
+
+    twice()
+    nodes.append(tracer.now)
+    tracer.stop()
+    test = "test_a_function_that_began_unseen_is_found_by_its_frame"
+    functions = [[frame.function.split(".")[-1] for frame in tracer.chains.frames(node)] for node in nodes]
+    assert functions == [["twice", test], [test]]
+
+
 def test_what_was_disabled_in_one_window_is_seen_in_the_next(taken: list[int]) -> None:
     monitoring.use_tool_id(4, "before")
     monitoring.register_callback(4, events.PY_START, lambda code, offset: monitoring.DISABLE)

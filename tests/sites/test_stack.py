@@ -72,6 +72,16 @@ def test_until_tells_which_test_tools_are_inside_of_the_window(heard: list[Frame
     assert functions(heard[0], programs.deep.__code__) == ["model"]  # does not run
 
 
+def test_a_tool_inside_of_the_window_does_not_count_in_a_thread_either(heard: list[FrameType]) -> None:
+    def work() -> None:
+        pytest.raises(ZeroDivisionError, lambda: 1 / op(0))  # noqa: RUF061  # the tool calls it
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert functions(heard[0], work.__code__) == ["<lambda>", "work"]
+
+
 def test_in_another_thread_a_chain_begins_with_what_the_thread_runs(heard: list[FrameType]) -> None:
     test = sys._getframe().f_code
     thread = threading.Thread(target=programs.deep, args=[1])

@@ -117,6 +117,32 @@ def test_allocations_are_counted_in_the_worst_step() -> None:
     assert lines(profile, allocations=3) == []
 
 
+def test_what_autograd_recorded_and_memory_that_is_held_are_judged_in_the_worst_step() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.knows_memory, log.grad_nodes = True, {1: 0, 2: 3}
+    for size in (2048, -4096):
+        log.mark()
+        log.allocated(size)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1})], [1, 1])
+    assert lines(profile, grad_nodes=0, held_memory="1 KiB") == [
+        "ops recorded for backward: 0..3, over the budget of 0",
+        "memory held at the end: 0 B..2 KiB, over the budget of 1 KiB",
+    ]
+    assert lines(profile, held_memory=0) == ["memory held at the end: 0 B..2 KiB, over the budget of 0 B"]
+    assert lines(profile, grad_nodes="0..3", held_memory="2 KiB") == []
+
+
+def test_what_autograd_recorded_is_not_known_of_a_step_that_compiles() -> None:
+    log = EventLog(ENVIRONMENT)
+    log.grad_nodes = {2: 3}
+    log.mark()
+    log.mark()
+    frozen = log.freeze()
+    assert lines(assemble([(frozen, {2: 0})], [1]), grad_nodes=3) == []
+    with pytest.raises(UsageError, match=r"the limit on ops recorded for backward \(3\) cannot be checked"):
+        lines(assemble([(frozen, {1: 0, 2: 1})], [1, 1]), grad_nodes=3)
+
+
 def test_launches_are_calls_of_cuda_that_start_kernels_and_are_no_calls_of_ops() -> None:
     log = EventLog(ENVIRONMENT)
     for call, kernels in [("cuLaunchKernel", 1), ("cudaGraphLaunch", 3), ("cudaMemcpyAsync", 1)]:
@@ -135,7 +161,16 @@ def test_no_launch_is_within_a_budget_where_launches_would_have_been_seen() -> N
 
 
 @pytest.mark.parametrize(
-    "limits", [{"flops": 1}, {"peak_memory": "1 MiB"}, {"allocations": 0}, {"Add": "5 FLOP"}, {"launches": 1}]
+    "limits",
+    [
+        {"flops": 1},
+        {"peak_memory": "1 MiB"},
+        {"held_memory": 0},
+        {"allocations": 0},
+        {"grad_nodes": 0},
+        {"Add": "5 FLOP"},
+        {"launches": 1},
+    ],
 )
 def test_a_limit_on_what_was_not_measured_is_an_error_not_a_pass(limits: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="cannot be checked: fake does not measure it here"):
@@ -179,6 +214,8 @@ def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
         ({"calls": "5 ms"}, r"op_budget\(calls='5 ms'\): write a number of calls"),
         ({"allocations": "5 B"}, r"op_budget\(allocations='5 B'\): write a number of calls"),
         ({"peak_memory": 5}, r"op_budget\(peak_memory=5\): write a size"),
+        ({"held_memory": "5 ms"}, r"op_budget\(held_memory='5 ms'\): write a size"),
+        ({"grad_nodes": "5 B"}, r"op_budget\(grad_nodes='5 B'\): write a number of calls"),
         ({"only": "MatMul"}, r"op_budget\(only='MatMul'\): write a list of op names"),
         ({"top": [1]}, r"op_budget\(top=\[1\]\): write a list of op names"),
         (

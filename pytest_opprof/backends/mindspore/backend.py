@@ -147,7 +147,7 @@ class MindSporeBackend(Backend):
             name, nbytes = names[raw, signature]
             event = log.add(name, call.duration_ns, interval=bisect_right(marks, call.start), nbytes=nbytes)
             if log.chains and index in compiled:
-                log.asked_at(event, log.chains.of_text(compiled[index].lines))
+                log.asked_at(event, log.chains.of_lines(compiled[index].lines))
             elif log.chains and ops and index in eager:
                 log.asked_at(event, ops[eager[index].place].site)
         if any(meaning(raw).op == CAST and signature.output_dtypes is None for raw, signature in names):

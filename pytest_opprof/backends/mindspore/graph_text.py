@@ -56,7 +56,7 @@ class Kernel(NamedTuple):
     is_inner: bool = False
     """Whether it is a cast that another kernel needs."""
     lines: tuple[Frame, ...] = ()
-    """Those of the program that ask for it, the outermost first; none where that is not known."""
+    """Those of the program that ask for it, the innermost first; none where that is not known."""
 
 
 Graph = Mapping[str, Kernel]
@@ -69,7 +69,7 @@ def kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
     for line in [*lines, _END]:
         if node := _NODE.match(line):
             if name and types and op not in _NO_KERNELS:
-                yield name, Kernel(_signature(types), is_inner, tuple(frames))
+                yield name, Kernel(_signature(types), is_inner, tuple(reversed(frames)))
             op, name, is_inner, types, frames = node[1], "", _INNER in line, [], []
         elif line.startswith(_TYPES):
             types.append(line)

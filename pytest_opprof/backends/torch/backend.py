@@ -106,7 +106,7 @@ class TorchBackend(Backend):
         knows = _is_known_on_gpu if on_gpu else _is_registered
         number = getattr(torch.autograd, "_get_sequence_nr", None)
         numbers: list[int] = []
-        """That of the next node of autograd in this thread, at each mark."""
+        """That of the next node of autograd in this thread, at each mark and at the end."""
 
         def on_mark() -> None:
             if number is not None:
@@ -126,6 +126,8 @@ class TorchBackend(Backend):
                 mark()
             with nullcontext() if options.chains is None else traced(options.chains, log):
                 yield log
+            if number is not None:
+                numbers.append(number())
             if on_gpu:
                 mark()
                 contexts = _wait()
@@ -292,7 +294,7 @@ def _look() -> dict[int, Look]:
     return nvml.look(cuda_driver.opened())
 
 
-def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int]) -> None:
+def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int] = ()) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = TreeReader(log, options, results.events if results else tuple)
     if numbers:

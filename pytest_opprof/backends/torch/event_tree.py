@@ -104,7 +104,7 @@ class TreeReader:
             if known is None:
                 what = self._role(event)
                 if what in (Role.COMPILES, Role.FRAME):
-                    self._compile(event, parent, interval)
+                    self._compile(event, parent, interval, sites)
                     continue
                 if what is not Role.ANNOTATION:
                     known = raws[raw] = self._raw(raw, what)
@@ -200,7 +200,7 @@ class TreeReader:
         found = self._attributes_by_correlation.get(event.correlation_id)
         return () if found is None else found.concrete_inputs()
 
-    def _compile(self, compiling: Any, parent: int, interval: int) -> None:
+    def _compile(self, compiling: Any, parent: int, interval: int, sites: Sites | None) -> None:
         """Append the frames that were compiled, and take the time of *compiling* off the op around it."""
         if self.log.grad_nodes is not None:
             self.log.grad_nodes.pop(interval, None)  # tracing makes nodes, too
@@ -210,7 +210,9 @@ class TreeReader:
         while stack:
             event = stack.pop()
             if self._role(event) is Role.FRAME:
-                self.log.add(self.log.name(event.name), ABSENT, parent, interval)
+                index = self.log.add(self.log.name(event.name), ABSENT, parent, interval)
+                if sites is not None:
+                    sites.asked(index)
             else:
                 stack.extend(event.children)
 

@@ -14,6 +14,7 @@ from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ...profile.nesting import innermost, nested
 from .kineto import Activity, Call, Op
+from .sites import SITE, sites_of
 
 _MEMCPY = "cudaMemcpyAsync"
 """The op of a copy that does nothing but a memcpy: the memcpy is counted in its place."""
@@ -57,6 +58,7 @@ class HostOps:
         """The correlations of the calls that torch.compile made."""
         self._logged = logged(op.name for op in ops)
         self._roles: dict[str, Role] = {}
+        self._marks = [op for op in ops if op.name.startswith(SITE)]
         self._nest(ops, calls)
         alike: dict[tuple[str, tuple[str, ...], bool], int] = {}
         numbers = [alike.setdefault((op.name, op.dtypes, op.signature.is_scalar), len(alike)) for op in self.ops]
@@ -99,8 +101,10 @@ class HostOps:
         return len(self.ops) - 1
 
     def _role(self, op: Op) -> Role:
+        if op.name not in self._roles and op.name.startswith(SITE):
+            self._roles[op.name] = Role.ANNOTATION
         if op.name not in self._roles:
-            self._roles[op.name] = role(op.name, op.annotates, op.numbered, op.name in self._logged)
+            self._roles[op.name] = role(op.name, op.annotates, op.sequence is not None, op.name in self._logged)
         return self._roles[op.name]
 
     def did(self, done: Activity, home: int) -> None:
@@ -126,6 +130,7 @@ class HostOps:
     def append_to(self, log: EventLog, marks: Sequence[int], on_device: bool) -> int:
         """Append the ops to *log*, with their device time if *on_device*; return the index of the first."""
         first, intervals = len(log), list[int]()
+        sites = [] if log.chains is None else sites_of(self.ops, self.parents, self._marks)
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
         for index, (op, parent, time) in enumerate(zip(self.ops, self.parents, times)):
             is_outermost = parent == NOBODY
@@ -138,6 +143,8 @@ class HostOps:
             event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops is not None:
                 log.computed(event, op.flops)
+            if sites:
+                log.asked_at(event, *sites[index])
         for around, compiled in self.compiled if not on_device else ():
             if around != NOBODY:
                 log.compiling(first + around, compiled.duration_ns)

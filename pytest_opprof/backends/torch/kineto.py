@@ -50,8 +50,8 @@ class Op(NamedTuple):
     """Whether it is a `record_function`."""
     nbytes: int = ABSENT
     """What it reads and writes."""
-    numbered: bool = False
-    """Whether it has a sequence number, which autograd gives."""
+    sequence: tuple[int, int] | None = None
+    """The sequence number that autograd gave it, after the thread that it counts: that of the forward op."""
     signature: Signature = UNKNOWN
 
     @property
@@ -197,7 +197,7 @@ def _op(event: Any, category: str, works: dict[tuple[str, ...], Work]) -> Op:
         done.flops,
         category == "user_annotation",
         ABSENT if done.nbytes is None else done.nbytes,
-        event.sequence_nr() >= 0,
+        None if event.sequence_nr() < 0 else (event.fwd_thread_id() or event.start_thread_id(), event.sequence_nr()),
         done.signature,
     )
 

@@ -9,14 +9,18 @@ forward op with the same sequence number.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...profile.event_log import EventLog
 from ...sites.chains import Chains
 from ...sites.line_tracer import MOST_MARKS
 from ...sites.tracer import Tracer
+
+if TYPE_CHECKING:
+    from .kineto import Op
 
 SITE = "opprof::site "
 """Followed by the number of a node."""
@@ -54,6 +58,38 @@ def traced(chains: Chains, log: EventLog) -> Iterator[None]:
             )
         if tracer.replaced:
             log.remark("which lines asked for ops may be wrong: something else traced lines (sys.settrace)")
+
+
+def sites_of(ops: Sequence[Op], parents: Sequence[int], marks: Sequence[Op]) -> list[tuple[int, bool]]:
+    """Return the line of each op of several threads, and whether autograd works for it.
+
+    *parents* holds the index of the op around each, -1 for none. A thread without *marks*, as that of backward passes
+    where there is a GPU, is where the thread with marks is.
+    """
+    by_thread: dict[int, list[tuple[int, int]]] = {}
+    for mark in marks:
+        by_thread.setdefault(mark.thread, []).append((mark.start, int(mark.name[len(SITE) :])))
+    traced = sorted(marks, key=lambda mark: mark.start)[0].thread if marks else 0
+    forward: dict[tuple[int, int], tuple[int, bool]] = {}
+    nodes: list[_Node | None] = [None] * len(ops)
+    found = [(0, False)] * len(ops)
+    for mine in by_thread.values():
+        mine.sort()
+    for index in sorted(range(len(ops)), key=lambda index: (ops[index].start, index)):
+        op, parent = ops[index], parents[index]
+        mine = by_thread.get(op.thread) or by_thread.get(traced, [])
+        last = bisect_right(mine, (op.start, 1 << 62)) - 1
+        now = mine[last][1] if last >= 0 else 0
+        node = nodes[parent] if parent >= 0 else None
+        here = (node.site, node.is_backward) if node and node.entered == now else (now, False)
+        if op.name.startswith(_NODE):
+            is_known = op.sequence is not None and op.sequence in forward
+            here = (forward[op.sequence][0], True) if op.sequence is not None and is_known else here
+            node = _Node(op.end, *here, now)
+        elif op.sequence is not None:
+            forward[op.sequence] = here
+        nodes[index], found[index] = node, here
+    return found
 
 
 class _Node(NamedTuple):

@@ -11,7 +11,7 @@ NAMES: Mapping[str, str] = {
         LongformerAttention
     """,
     "AveragePool": "GlobalAveragePool",
-    "Cast": "CastLike",
+    "Cast": "CastLike InsertedPrecisionFreeCast",
     "Conv": "FusedConv NhwcFusedConv NhwcConv ConvInteger QLinearConv",
     "Dropout": "BitmaskDropout",
     "FFT": "DFT Rfft Irfft",

@@ -20,10 +20,11 @@ from ...errors import TraceError
 from ...ops.signature import Shape
 from ...profile.environment import Environment
 from ...profile.saved import SavedOp, SavedProfile
+from ...protobuf import BYTES, VARINT, Broken, Data, Field, fields, inside, numbers, text
+from ..shared.mapped import content
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import MOST_OPS, ONCE, Function, executed
-from ..shared.wire import BYTES, VARINT, Broken, Data, Field, content, fields, text, varint
 
 TITLE = "ONNX model"
 _MODEL = {1: VARINT, 5: VARINT, **dict.fromkeys([2, 3, 4, 6, 7, 8, 14, 20, 25, 26], BYTES)}
@@ -178,36 +179,24 @@ class _Model:
         name, dtype, shape = "", "", []
         for field in self._all(message.start, message.end):
             if field.number == 1:
-                shape += [field.value] if field.wire == VARINT else self._packed(field)
+                shape += numbers(self._data, field)
             elif field.number == 2:
                 dtype = _DTYPES.get(field.value, "")
             elif field.number == 8:
                 name = text(self._data, field)
         self._state(name, dtype, tuple(shape))
 
-    def _packed(self, message: Field) -> list[int]:
-        numbers, at = [], message.start
-        while at < message.end:
-            number, at = varint(self._data, at, message.end)
-            numbers.append(number)
-        return numbers
-
     def _value_info(self, message: Field) -> None:
-        found = {field.number: field for field in self._all(message.start, message.end)}
+        found = inside(self._data, message)
         # TypeProto.tensor_type, then its elem_type and shape.
-        tensor = self._inside(self._inside(found.get(2)).get(1))
+        tensor = inside(self._data, inside(self._data, found.get(2)).get(1))
         shape: Shape | None = None
         if 2 in tensor:
-            dimensions = [self._inside(field).get(1) for field in self._all(tensor[2].start, tensor[2].end)]
+            dimensions = [inside(self._data, field).get(1) for field in self._all(tensor[2].start, tensor[2].end)]
             known = [field.value for field in dimensions if field is not None]
             shape = tuple(known) if len(known) == len(dimensions) else None
         if 1 in tensor:
             self._state(text(self._data, found.get(1)), _DTYPES.get(tensor[1].value, ""), shape)
-
-    def _inside(self, message: Field | None) -> dict[int, Field]:
-        if message is None or message.wire != BYTES:
-            return {}
-        return {field.number: field for field in self._all(message.start, message.end)}
 
     def _state(self, name: str, dtype: str, shape: Shape | None) -> None:
         if len(self._values) >= _MOST_VALUES:

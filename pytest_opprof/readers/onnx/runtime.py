@@ -1,18 +1,9 @@
-"""ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling`, Chrome trace events in a bare array.
+"""ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling` (`ops.onnxruntime_events`).
 
-Times are whole us: a node that takes less than one has 0 or 1, so compare counts of small nodes, not their times.
-
-- ``cat`` Node, ``name`` ``<node>_kernel_time``: one execution of a node; ``args``: ``op_name``, ``provider``,
-  ``node_index``, ``input_type_shape`` and ``output_type_shape`` (``[{"float": [32, 64]}]``), ``activation_size``,
-  ``parameter_size`` and ``output_size`` (bytes, as texts), ``mem_in_use_peak``. Old versions also wrote
-  ``_fence_before`` and ``_fence_after``, which are no nodes.
-- ``cat`` Session, ``name`` ``model_run``: one call of ``run``, a step.
-- ``cat`` Kernel (builds with CUDA or ROCm profiling): a kernel of the Node event before it; ``args``: ``op_name``.
-
-Where a provider only launches kernels (`_ASYNCHRONOUS`), the time of a node is host time, and that of its kernels is
-device time. The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are depends on
-the graph optimisation level; neither that nor the version is in the file. Seen: 1.31.1, CPU. Kernels were not seen:
-they are read after ONNX Runtime's source and documentation.
+Each call of ``run`` is a step. Where a provider only launches kernels, the time of a node is host time, and that of its
+kernels is device time. The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are
+depends on the graph optimisation level; neither that nor the version is in the file. Seen: 1.31.1, CPU. Kernels were
+not seen: they are read after ONNX Runtime's source and documentation.
 """
 
 from __future__ import annotations
@@ -25,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...errors import TraceError
-from ...ops.signature import Shape
+from ...ops import onnxruntime_events
+from ...ops.onnxruntime_events import ASYNCHRONOUS, MOST_EVENTS, RUN, described, is_run, nbytes, node_of, size
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
@@ -35,15 +27,7 @@ from ..shared.options import Options
 from ..shared.place import Place
 
 TITLE = "ONNX Runtime profile"
-_ASYNCHRONOUS = frozenset(
-    f"{name}ExecutionProvider"
-    for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX", "Dml", "CANN", "Js", "WebGpu")
-)
-_SESSION = frozenset(["session_initialization", "model_run", "SequentialExecutor::Execute"])
-_SUFFIX = "_kernel_time"
-_NO_NODES = ("_fence_before", "_fence_after")
-_MOST_EVENTS = 1_000_000
-"""The number of events at which ONNX Runtime stops recording."""
+_SESSION = frozenset(["session_initialization", RUN, "SequentialExecutor::Execute"])
 _MOST_STEPPED = 200_000
 """With more node events, all calls of ``run`` are one step: a record takes 0.5 KB."""
 
@@ -80,7 +64,9 @@ def read(place: Place, options: Options) -> SavedProfile:
     steps = _Steps(events)
     return SavedProfile(
         source=TITLE,
-        environment=Environment((("onnxruntime", ""),), _device(events), ""),
+        environment=Environment(
+            (("onnxruntime", ""),), onnxruntime_events.device(node.provider for node in events.nodes), ""
+        ),
         records=tuple(_records(events, own, steps)),
         steps=steps.labels,
         step_ns=steps.times,
@@ -125,10 +111,10 @@ class _Events:
 
 
 def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -> None:
-    from ..shared.event_types import OrtEvent
+    from ...ops.onnxruntime_json import Event
 
     untimed = Untimed(partial)
-    for piece in read_events(place, OrtEvent, None, partial, remarks):
+    for piece in read_events(place, Event, None, partial, remarks):
         events.total += len(piece)
         for event in piece:
             args = event.args
@@ -137,32 +123,26 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
             start, duration = round(event.ts * 1000), round(event.dur * 1000)
             if duration < 0:
                 raise TraceError(f"{place}: {event.name!r} at {event.ts} us takes {event.dur} us; record it again")
-            if event.cat == "Node" and not event.name.endswith(_NO_NODES):
-                sizes = [_size(size) for size in (args.activation_size, args.parameter_size, args.output_size)]
+            if (name := node_of(event)) is not None:
                 node = _Node(
-                    event.name.removesuffix(_SUFFIX),
+                    name,
                     args.op_name,
                     args.provider,
                     str(args.node_index),
                     bytes(args.input_type_shape),
                     bytes(args.output_type_shape),
-                    None if None in sizes else sum(filter(None, sizes)),
+                    nbytes(args),
                 )
                 events.which.append(events.nodes.setdefault(node, len(events.nodes)))
                 events.threads.append(event.tid)
                 events.starts.append(start)
                 events.durations.append(duration)
-                events.peak = max(events.peak, _size(args.mem_in_use_peak) or 0)
-            elif event.cat == "Session" and event.name == "model_run":
+                events.peak = max(events.peak, size(args.mem_in_use_peak) or 0)
+            elif is_run(event):
                 events.runs.append(_Run(start, duration, event.tid))
             elif event.cat == "Kernel":
                 events.kernels.append((event.name, args.op_name, duration, len(events.which) - 1))
     remarks += untimed.remarks()
-
-
-def _size(written: str | int) -> int | None:
-    text = str(written)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 class _Steps:
@@ -209,7 +189,7 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[SavedO
         record = record._replace(
             step=step, calls=len(taken), memory=None if node.memory is None else node.memory * len(taken)
         )
-        if node.provider not in _ASYNCHRONOUS:
+        if node.provider not in ASYNCHRONOUS:
             yield record._replace(device_ns=sum(taken), least_ns=min(taken), most_ns=max(taken))
         else:
             record = record._replace(host_ns=sum(taken), host_least_ns=min(taken), host_most_ns=max(taken))
@@ -220,8 +200,8 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[SavedO
 
 
 def _record(node: _Node) -> SavedOp:
-    input_dtypes, input_shapes = _described(node.inputs)
-    output_dtypes, output_shapes = _described(node.outputs)
+    input_dtypes, input_shapes = described(node.inputs)
+    output_dtypes, output_shapes = described(node.outputs)
     return SavedOp(
         node.name,
         node.type,
@@ -234,18 +214,6 @@ def _record(node: _Node) -> SavedOp:
     )
 
 
-def _described(text: bytes) -> tuple[tuple[str, ...], tuple[Shape, ...] | None]:
-    """Return the dtypes and shapes in ``[{"float":[32,64]}]``, without inputs that are left out."""
-    import msgspec
-
-    try:
-        tensors = [each for each in msgspec.json.decode(text or b"[]", type=list[dict[str, Shape]]) if each]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return (), None
-    pairs = [pair for tensor in tensors for pair in tensor.items()]
-    return tuple(dtype for dtype, _ in pairs), tuple(shape for _, shape in pairs) if text else None
-
-
 def _kernels(events: _Events, steps: _Steps) -> Iterator[SavedKernel]:
     launches: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
     for name, op, duration, event in events.kernels:
@@ -255,12 +223,7 @@ def _kernels(events: _Events, steps: _Steps) -> Iterator[SavedKernel]:
 
 
 def _remarks(events: _Events) -> Iterator[str]:
-    if events.total >= _MOST_EVENTS:
-        yield f"{events.total} events: ONNX Runtime stops recording at {_MOST_EVENTS}; later ones are not in the file"
+    if events.total >= MOST_EVENTS:
+        yield f"{events.total} events: ONNX Runtime stops recording at {MOST_EVENTS}; later ones are not in the file"
     if len(events.which) > _MOST_STEPPED and len(events.runs) > 1:
         yield f"{len(events.runs)} calls of run() are shown as one step: more than {_MOST_STEPPED} events of nodes"
-
-
-def _device(events: _Events) -> str:
-    names = {node.provider.removesuffix("ExecutionProvider").lower() for node in events.nodes}
-    return "+".join(sorted(names - {"cpu", ""})) or "cpu"

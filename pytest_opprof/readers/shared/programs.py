@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 from ...errors import TraceError
 from ...ops.signature import Shape
 from ...profile.saved import SavedOp
+from ...xla.hlo_ops import dot_flops
 from .place import Place
 
 MOST_OPS = 500_000
@@ -22,8 +22,6 @@ MOST_TEXT = 1 << 28
 STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?')
 """A quoted text."""
 ONCE = "the body of {} is counted once: how often it runs is not in the file"
-REDUCTIONS = {"add": "ReduceSum", "multiply": "ReduceProd", "maximum": "ReduceMax", "minimum": "ReduceMin"}
-"""The canonical op of XLA's reduce, by the op that it applies."""
 _MOST_CALLS = 10**15
 _PIECE = 1 << 20
 _MOST_LINE = 1 << 22
@@ -75,15 +73,11 @@ def op_record(name: str, opcode: str, inputs: Types, outputs: Types) -> SavedOp:
 
 
 def dot_operations(record: SavedOp, contracted: str) -> float | None:
-    """Return the FLOPs of a dot product that sums over the *contracted* dimensions (``0, 2``) of its left side.
-
-    Two for each pair of elements: a multiplication and an addition.
-    """
+    """Return the FLOPs of a dot product that sums over the *contracted* dimensions (``0, 2``) of its left side."""
     if not record.input_shapes or not record.output_shapes:
         return None
-    dimensions = contracted.replace(" ", "").split(",")
-    summed = [size for dimension, size in enumerate(record.input_shapes[0]) if str(dimension) in dimensions]
-    return 2 * prod(record.output_shapes[0]) * prod(summed)
+    left, names = record.input_shapes[0], contracted.replace(" ", "").split(",")
+    return dot_flops(record.output_shapes[0], left, [each for each in range(len(left)) if str(each) in names])
 
 
 def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tuple[SavedOp, ...]:

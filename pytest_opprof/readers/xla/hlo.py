@@ -21,11 +21,11 @@ from functools import lru_cache
 from ...errors import TraceError
 from ...profile.environment import Environment
 from ...profile.saved import SavedProfile
+from ...xla.hlo_ops import is_op, reduction
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import (
     ONCE,
-    REDUCTIONS,
     STRING,
     Function,
     Size,
@@ -49,11 +49,6 @@ _CALLED = re.compile(
 )
 _APPLIED = re.compile(r"\bto_apply=%?([\w.\-]+)")
 _CONTRACTED = re.compile(r"\blhs_contracting_dims=\{([0-9,]*)\}")
-_NO_OPS = frozenset(
-    """parameter constant tuple get-tuple-element bitcast fusion call while conditional after-all opt-barrier
-    add-dependency domain async-start async-update async-done""".split()
-)
-_IN_REGIONS = frozenset(["parameter", "constant", "convert", "bitcast", "tuple", "get-tuple-element"])
 _MOST_TYPES = 1 << 16
 _MOST_CACHED = 2000
 _ONCE = {"while": "a loop", "conditional": "a branch"}
@@ -122,9 +117,8 @@ class _Module:
             raise TraceError(f"{self._place}: ends {what}. Was it copied whole?")
         for function in self.functions.values():
             for index, applied in function.reduces:
-                region = self.functions.get(applied, _Computation()).opcodes - _IN_REGIONS
-                op = REDUCTIONS.get(region.pop()) if len(region) == 1 else None
-                function.records[index] = function.records[index]._replace(op=op or "")
+                applies = self.functions.get(applied, _Computation()).opcodes
+                function.records[index] = function.records[index]._replace(op=reduction(applies))
 
     def _instruction(self, inside: _Computation, name: str, line: str, at: int, number: int) -> None:
         end = _closing(line, at) if line.startswith("(", at) else line.find(" ", at)
@@ -132,9 +126,9 @@ class _Module:
         if match is None or end < 0:
             raise TraceError(f"{self._place}: line {number}: {name!r} has no shape and opcode: {line[at : at + 80]!r}")
         opcode, shape = match[1], line[at:end]
-        is_op = opcode not in _NO_OPS and not opcode.endswith("-done")
+        counts = is_op(opcode)
         # Only the name and type of a constant are kept.
-        if excess := self._size.exceeded(line[:end] if opcode == "constant" else line, is_op):
+        if excess := self._size.exceeded(line[:end] if opcode == "constant" else line, counts):
             raise TraceError(f"{self._place}: line {number}: {excess}")
         inside.types[name] = shape
         inside.opcodes.add(opcode)
@@ -143,7 +137,7 @@ class _Module:
         close = _closing(line, match.end() - 1)
         attributes = STRING.sub("", line[close:])
         self._calls(inside, opcode, attributes)
-        if not is_op:
+        if not counts:
             return
         operands = [one or other for one, other in _OPERAND.findall(line[match.end() : close - 1])]
         record = op_record(name, opcode.removesuffix("-start"), inside.types_of(operands), _types(shape))

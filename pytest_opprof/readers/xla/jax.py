@@ -33,13 +33,13 @@ from ...errors import TraceError
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
+from ...xla.hlo_ops import plain_name
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
 
 TITLE = "JAX / XLA profiler trace"
-_NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
 _CALL = re.compile(r"PjitFunction\((.*)\)")
 _NO_NAME = re.compile(r"[^\w.\-]+")
 _CONTROL = frozenset(
@@ -283,7 +283,7 @@ def _records(events: Events, steps: _Steps) -> Iterator[SavedOp]:
 
 def _type(name: str) -> str:
     """Return the instruction's name without numbers; ``wrapped_x`` is a fusion of one x."""
-    return _NUMBERS.sub("", name).removeprefix("wrapped_")
+    return plain_name(name).removeprefix("wrapped_")
 
 
 def _calls(events: Events, members: list[int]) -> int:

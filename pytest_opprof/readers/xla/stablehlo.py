@@ -20,11 +20,11 @@ from functools import lru_cache
 from ...errors import TraceError
 from ...profile.environment import Environment
 from ...profile.saved import SavedProfile
+from ...xla.hlo_ops import REDUCTIONS
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import (
     ONCE,
-    REDUCTIONS,
     STRING,
     Function,
     Size,

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
-from ...errors import TraceError
-from .place import Place
-
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-MOST_COMPRESSED = 1 << 30
-"""Bytes of a gzipped file, inflated: 1 GiB. Other files are mapped, not read."""
 MOST_NAME = 1024
 """Bytes of a text that are read."""
 Data = bytes | mmap.mmap
@@ -34,22 +28,6 @@ class Field(NamedTuple):
     value: int
     start: int
     end: int
-
-
-@contextmanager
-def content(place: Place) -> Iterator[Data]:
-    """Give the bytes of a file: mapped, or inflated if it is compressed. Raises TraceError."""
-    if place.is_compressed or place.size == 0:
-        yield place.read(MOST_COMPRESSED)
-        return
-    try:
-        with open(place.path, "rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise TraceError(f"{place}: cannot be read ({error.strerror})") from None
-    with data:
-        yield data
-    place.progress(place.size)
 
 
 def fields(data: Data, at: int, end: int, cut: bool = False) -> Iterator[Field]:
@@ -103,3 +81,21 @@ def text(data: Data, field: Field | None) -> str:
     if field is None or field.wire != BYTES:
         return ""
     return data[field.start : min(field.end, field.start + MOST_NAME)].decode("utf-8", "replace")
+
+
+def inside(data: Data, field: Field | None) -> dict[int, Field]:
+    """Return the fields of a message by number, the last of each; none where *field* is no message. Raises Broken."""
+    if field is None or field.wire != BYTES:
+        return {}
+    return {each.number: each for each in fields(data, field.start, field.end)}
+
+
+def numbers(data: Data, field: Field) -> list[int]:
+    """Return the numbers of a repeated field, packed or one by one. Raises Broken."""
+    if field.wire == VARINT:
+        return [field.value]
+    found, at = [], field.start
+    while at < field.end:
+        number, at = varint(data, at, field.end)
+        found.append(number)
+    return found

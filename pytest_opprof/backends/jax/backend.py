@@ -1,0 +1,145 @@
+"""JAX on the CPU, by a session of XLA's profiler that is kept in memory, and the programs that XLA compiled.
+
+XLA's profiler of a GPU needs CUPTI for itself. There the backend of CUDA records JAX, and this one is not in use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+
+from ...errors import BackendError
+from ...profile.environment import Environment
+from ...profile.event_log import EventLog
+from ..contract import Backend, KnownWork, Options
+from .fence import FUNCTION, Fence
+from .programs import Programs, is_started
+
+_INSTALL = "jax is not installed: pip install jax"
+_ON_CPU = "cpu"
+_ON_GPU = frozenset(["gpu", "cuda", "rocm"])
+
+
+class JaxBackend(Backend):
+    """Collects the kernels that XLA runs on the CPU, the ops in them, and what it compiles; of all threads.
+
+    It starts no client of JAX's: that would take memory of a GPU. A test may be the first to use JAX.
+    """
+
+    name = "jax"
+    tells_sites = True
+    hint = "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)"
+
+    def __init__(self) -> None:
+        self._fence: Fence | None = None
+        self._programs = Programs()
+        self._recording = False
+
+    def unavailable(self) -> str | None:
+        """Say that JAX is missing, or return None."""
+        from importlib.util import find_spec
+
+        return None if find_spec("jax") else _INSTALL
+
+    def in_use(self) -> bool:
+        """Tell whether something imported JAX, which does not run on a GPU."""
+        return "jax._src.xla_bridge" in sys.modules and not (is_started() and _platform() in _ON_GPU)
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record until the context ends.
+
+        Raises BackendError where JAX does not run on the CPU, where another session of its profiler runs, and where a
+        program was lost that ran.
+        """
+        import jax
+        import jaxlib
+
+        from .events import NAMES, Compiled, fill
+        from .recording import MARK, Recording
+        from .session import Session, others_refused
+
+        if self._recording:
+            raise BackendError("the jax backend is recording already; it cannot be nested")
+
+        def mark() -> None:
+            if log.interval in log.range_marks:  # a step begins and ends after `settle`
+                self.settle()
+            with jax.profiler.TraceAnnotation(MARK):
+                pass
+
+        def made(ns: int, function: str) -> None:
+            if function != FUNCTION:
+                compiled.append(Compiled(log.interval, ns, function))
+
+        versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
+        log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
+        compiled: list[Compiled] = []
+        self.settle()
+        with self._programs.held(made), others_refused():
+            session = Session()
+            self._recording = True
+            try:
+                yield log
+                self.settle()
+                self.settle()
+            finally:
+                # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
+                self._recording = False
+                data = session.stop()
+            if self._fence:
+                recording = Recording.of(data)
+                recording.check(log.interval, self._fence)
+                fill(log, recording, self._programs, compiled)
+
+    def settle(self) -> None:
+        """Wait until all is done that this thread called. Raises BackendError where JAX does not run on the CPU."""
+        if not is_started():
+            return
+        import jax
+
+        devices = jax.local_devices()
+        if (platform := _platform()) != _ON_CPU:
+            where = "; the cuda backend records it" if platform in _ON_GPU else ""
+            raise BackendError(f"JAX runs on {platform} here, and the jax backend sees its CPU only{where}")
+        if self._fence is None or self._fence.devices != devices:
+            self._fence = Fence(devices)
+        self._fence.wait()
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast: two programs of one kernel each."""
+        import jax
+
+        matrix = jax.numpy.ones((8, 8))
+        return KnownWork(
+            lambda: (matrix @ matrix).astype("bfloat16"),
+            {"MatMul": 1, "Cast": 1, "jax::program": 2, "jax::kernel": 2},
+            _profiler,
+            first_use="import jax; jax.numpy.zeros(1)",
+        )
+
+
+_BACKEND = JaxBackend()
+
+
+def backend() -> JaxBackend:
+    """Return the backend (the entry point calls this). There is one, as there is one profiler."""
+    return _BACKEND
+
+
+def _platform() -> str:
+    """Return where JAX runs what names no device: ``cpu``, ``gpu``, ``tpu``."""
+    import jax
+
+    return str(jax.default_backend())
+
+
+@contextmanager
+def _profiler() -> Iterator[None]:
+    """Profile as users do: into a folder."""
+    import jax
+
+    with TemporaryDirectory() as folder, jax.profiler.trace(folder):
+        yield
