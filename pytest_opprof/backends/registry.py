@@ -18,6 +18,7 @@ _BUILTIN = {
     name: EntryPoint(name, f"pytest_opprof.backends.{module}:backend", GROUP)
     for name, module in {
         "numpy": "numpy.backend",
+        "mindspore": "mindspore.backend",
         "torch": "torch.backend",
         "cuda": "cuda.backend",
         "jax": "jax.backend",

@@ -28,6 +28,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
+from ...ops.mindspore_files import op_type
 from ...ops.signature import Shape
 from ...profile.saved import COMMUNICATION_PLACES, SavedOp, SavedProfile
 from ..shared import tables
@@ -104,13 +105,13 @@ def _nodes(session: common.Session) -> dict[str, _Node]:
     kind = "op type" if "op type" in table.columns else "kernel type"
     table.require("name", kind, "op info")
     nodes: dict[str, _Node] = {}
-    for row, (name, op_type, info) in session.rows(table, "name", kind, "op info"):
-        node = _node(place, row, op_type or common.op_type(name), info)
-        nodes[name] = node if nodes.get(name, node) == node else _Node(op_type)
+    for row, (name, told, info) in session.rows(table, "name", kind, "op info"):
+        node = _node(place, row, told or op_type(name), info)
+        nodes[name] = node if nodes.get(name, node) == node else _Node(node.type)
     return nodes
 
 
-def _node(place: Place, row: int, op_type: str, info: str) -> _Node:
+def _node(place: Place, row: int, kind: str, info: str) -> _Node:
     try:
         tensors = _decoder().decode(info or "{}")
         shapes = {name: _shape(tensor.shape) for name, tensor in tensors.items()}
@@ -119,9 +120,9 @@ def _node(place: Place, row: int, op_type: str, info: str) -> _Node:
     matches = sorted((int(match[2]), match[0]) for name in tensors if (match := _TENSOR.fullmatch(name)))
     inputs, outputs = ([name for _, name in matches if name.lower().startswith(side)] for side in ("input", "output"))
     if not matches or any(tensor.data_type == _NOT_KNOWN for tensor in tensors.values()):
-        return _Node(op_type)
+        return _Node(kind)
     return _Node(
-        op_type,
+        kind,
         tuple(shapes[name] for name in inputs),
         tuple(shapes[name] for name in outputs),
         tuple(tensors[name].data_type.removeprefix("NUMBER_TYPE_") for name in inputs),
@@ -159,7 +160,7 @@ def _details(session: common.Session, place: Place, nodes: dict[str, _Node]) -> 
     records: list[SavedOp] = []
     for row, (name, mean, frequency, core) in session.rows(table, "name", "mean", "execution frequency", "task type"):
         calls = common.count(table, row, "execution frequency", frequency) if counted else 1
-        known = nodes.get(name) or _Node(common.op_type(name))
+        known = nodes.get(name) or _Node(op_type(name))
         ns = session.nanoseconds(table, row, "mean", mean, calls)
         records.append(SavedOp(name=name, calls=calls, device_ns=ns, place=core, **known._asdict()))
     return records
@@ -198,7 +199,7 @@ def _aicpu(session: common.Session, detail: Place | None) -> list[SavedOp]:
     return [
         SavedOp(
             name=name,
-            type=common.op_type(name),
+            type=op_type(name),
             calls=len(times),
             host_ns=sum(host for host, _ in times) if on_host else None,
             device_ns=sum(device for _, device in times) if on_device else None,

@@ -15,6 +15,7 @@ from itertools import islice, repeat
 from operator import gt
 
 from ...errors import TraceError
+from ...ops.mindspore_files import launch, op_type, starts_and_times
 from ...ops.signature import Shape
 from ...profile.saved import SavedOp
 from ..shared.place import Place
@@ -30,11 +31,6 @@ _CALL = re.compile(rb"(?:\d{1,18}|[1-8]\d{18}),\d{1,9}(?:\.\d*)?(?:e-\d+|e\+0[0-
 _UNTIMED = re.compile(rb"\d{1,19},(?:[+-]?nan|n/a|null|none)?,\d+", re.IGNORECASE)
 _BLOCK = 1 << 16
 """Bytes of a line that are split at once."""
-_LAUNCH = re.compile(rb"([^;\n]*);([^;\n]*);\d+;((?:input_\d+:[^;\n]*;)*)\s*")
-_INPUT = re.compile(rb":([^;]*);")
-_SHAPE = re.compile(rb"\[(?:-?\d{1,18}(?:, ?-?\d{1,18})*)?\]")
-_MOST_MS = 1e9
-"""12 days: no call takes longer."""
 
 Inputs = tuple[Shape, ...]
 
@@ -58,7 +54,7 @@ class Calls:
         """Return the record of the calls that took *times*."""
         return SavedOp(
             name=self.name,
-            type=common.op_type(self.name),
+            type=op_type(self.name),
             calls=len(times),
             device_ns=sum(times),
             least_ns=min(times),
@@ -115,12 +111,9 @@ def _add(session: common.Session, op: Calls, place: Place, number: int, calls: l
     try:
         if not calls:
             return None
-        starts, times, threads = zip(*(call.split(b",") for call in calls), strict=True)
-        milliseconds = list(map(float, times))
-        if not (all(map(bytes.isdigit, starts + threads)) and 0 <= min(milliseconds) <= sum(milliseconds) < _MOST_MS):
-            raise ValueError
-        op.starts.extend(map(int, starts))
-        op.times.extend(map(round, map((1e6).__mul__, milliseconds)))
+        starts, times = starts_and_times(calls)
+        op.starts.extend(starts)
+        op.times.extend(times)
     except (ValueError, OverflowError):
         if untimed := [call for call in calls if _UNTIMED.fullmatch(call)]:
             where = f"a call of {op.name[:80]!r} in line {number}, {untimed[0].decode()!r}"
@@ -213,9 +206,8 @@ def _launches(session: common.Session, place: Place) -> dict[str, list[Inputs]]:
 
 
 def _launch(place: Place, number: int, line: bytes) -> tuple[str, Inputs]:
-    match = _LAUNCH.fullmatch(line) if len(line) < MOST_LAUNCH else None
-    cells = [cell for cell in _INPUT.findall(match[3]) if cell != b"NoShape"] if match else []
-    if not match or not all(map(_SHAPE.fullmatch, cells)):
-        raise _broken(place, number, line, "op_type;op_name;graph_id;input_1:[2, 3];...")
-    shapes = tuple(tuple(map(int, cell[1:-1].split(b","))) if len(cell) > 2 else () for cell in cells)
-    return _text(place, number, match[2]), shapes
+    try:
+        name, shapes = launch(line if len(line) < MOST_LAUNCH else b"")
+    except ValueError:
+        raise _broken(place, number, line, "op_type;op_name;graph_id;input_1:[2, 3];...") from None
+    return _text(place, number, name), shapes

@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
+from ...ops.mindspore_files import op_type
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place
@@ -109,7 +110,7 @@ def _details(session: common.Session, place: Place) -> list[SavedOp]:
     return [
         SavedOp(
             name=name,
-            type=kind or common.op_type(name),
+            type=kind or op_type(name),
             calls=common.count(table, row, columns[2], calls),
             device_ns=session.nanoseconds(table, row, columns[3], total),
         )

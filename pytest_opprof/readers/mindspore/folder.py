@@ -34,7 +34,6 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 _FOLDERS = ("FRAMEWORK", "profiler")
 _RANK = re.compile(r"_(\d{1,9})(?:_detail|_type)?\.(?:csv|txt)$")
-_NUMBER = re.compile(r"-op\d+$")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _FLOAT32 = 6e-8
 """MindSpore adds up times in float32 (its OpInfo): each addition may lose this share of the sum."""
@@ -158,15 +157,6 @@ def open_session(place: Place, stems: Iterable[str], options: Options) -> Sessio
         asked = "several ranks" if rank is None else f"no rank {rank}"
         raise TraceError(f"{place}: has {asked}; choose --rank {' or '.join(map(str, found))}")
     return Session(home, rank, options.partial)
-
-
-def op_type(name: str) -> str:
-    """Return the op type in a full name.
-
-    >>> op_type("Default/fc-Dense/MatMul-op1")
-    'MatMul'
-    """
-    return _NUMBER.sub("", name.rpartition("/")[2])
 
 
 def count(table: tables.Table, row: int, column: str, cell: str) -> int:

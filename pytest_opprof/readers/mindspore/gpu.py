@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...ops.mindspore_files import op_type
 from ...profile.saved import UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place
@@ -70,7 +71,7 @@ def _details(session: common.Session, place: Place, kernels: list[SavedKernel] |
     for row, (name, kind, calls, host, device, launched) in session.rows(table, *columns):
         record = SavedOp(
             name=name,
-            type=kind or common.op_type(name),
+            type=kind or op_type(name),
             calls=common.count(table, row, columns[2], calls),
             device_ns=session.nanoseconds(table, row, columns[4], device),
             host_ns=session.nanoseconds(table, row, columns[3], host),
