@@ -23,7 +23,7 @@ _MARKS = (
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
-    ("backend", "NAME[,NAME]", "what records ops: numpy, torch, cuda, fake or one you installed (default: auto)"),
+    ("backend", "NAME[,NAME]", "what records ops: a backend or several; opprof backends lists them (default: auto)"),
     ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
     (
         "numpy",
