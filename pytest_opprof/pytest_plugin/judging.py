@@ -336,10 +336,10 @@ def _lacks_sites(window: JudgedWindow) -> bool:
 
 
 def _is_alike(window: JudgedWindow, again: OpProfile) -> bool:
-    """Tell whether a window made the same calls *again*."""
-    return {op: calls.most for op, calls in window.numbers.calls.items()} == {
-        stats.op: stats.most_calls for stats in again.ops
-    }
+    """Tell whether a window made the same calls *again*, and lines are known: a debugger here may be in the way."""
+    has_lines = any(key.site and key.site.frames for key in again.keys)
+    calls = {op: calls.most for op, calls in window.numbers.calls.items()}
+    return has_lines and calls == {stats.op: stats.most_calls for stats in again.ops}
 
 
 def _with_sites(window: JudgedWindow, sites: Mapping[str, SitesByOp], why: str = "") -> JudgedWindow:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..ops.names import canonical_ops
 from ..profile.site_calls import SiteCalls, SourceLine, kept_sites
 from ..results.judged_window import JudgedWindow
 from ..sites.match import Grown, grown
@@ -37,7 +38,13 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
         return ["", f"which lines ask for {', '.join(map(_called, window.asked))} is not known: {window.sites_lost}"]
     rows = {row.op: row for row in (window.diff.rows if window.diff else ())}
     ops = [
-        _Op(op, sites, rows.get(op), None if window.base_sites is None else window.base_sites.get(op, {}))
+        _Op(
+            op,
+            sites,
+            rows.get(op),
+            None if window.base_sites is None else window.base_sites.get(op, {}),
+            max(window.numbers.ops[op].calls) if op in canonical_ops() and op in window.numbers.ops else None,
+        )
         for op in window.asked
         if (sites := window.numbers.sites.get(op))
     ]
@@ -55,16 +62,22 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
 class _Op:
     """An op that the user will ask about, and the lines that ask for it."""
 
-    def __init__(self, op: str, sites: Sequence[SiteCalls], row: Row | None, base: OpSites | None) -> None:
-        """*base* is None where it is not known which lines asked for it before."""
+    def __init__(
+        self, op: str, sites: Sequence[SiteCalls], row: Row | None, base: OpSites | None, failed_with: int | None
+    ) -> None:
+        """*base* is None where it is not known which lines asked for it before.
+
+        *failed_with* are the calls with which the test failed; None if that is not their number alone.
+        """
         self.name = op
         self._sites = sites
         self._row = row
+        self._failed_with = row.now_calls.most if row and row.now_calls else failed_with
         self.by_line = defaultdict[_Line, list[SiteCalls]](list)
         for site in sites:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
         self.grown = () if base is None else grown(base, kept_sites({op: sites})[op])
-        self._at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
+        self._at = {_place(line): line for site in sites for line in site.lines}
 
     @property
     def culprits(self) -> Collection[_Line]:
@@ -88,14 +101,14 @@ class _Op:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
             base = f", {row.base_calls or 'none'} in {than}" if row and row.base_calls != row.now_calls else ""
-            again = f"; {row.now_calls} when it failed" if row and row.now_calls and row.now_calls.most != calls else ""
+            again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES
         for each in self.grown[:left]:
             yield from self._more(each)
-        told = {self._at[each.place] for each in self.grown}
+        told = {each.place for each in self.grown}  # lines that say the same are one
         culprits = set(self.culprits)
-        others = [line for line in self.by_line if line.line not in told]
+        others = [line for line in self.by_line if line.line is None or _place(line.line) not in told]
         others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
         shown = others if left is None else others[: max(left - len(self.grown), 0)]
         for line in shown:
@@ -145,6 +158,10 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
         yield f"      {', '.join(f'{_called(op)} {calls}' for op, calls in by_line[line].items())}"
     if len(by_line) > _LINES:
         yield f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})"
+
+
+def _place(line: SourceLine) -> Place:
+    return Place(line.file, line.function, line.text)
 
 
 def _called(op: str) -> str:

@@ -1,0 +1,329 @@
+"""A failing test says which lines ask for its ops: it is looked at once more, here or in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.pool import Answer, Pool
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
+from pytest_opprof.pytest_plugin import judging
+
+from ..conftest import ALONE, ELSEWHERE, looks, thrice
+
+Suite = Callable[..., pytest.RunResult]
+CASTS = """
+import numpy as np
+def narrowed(x):
+    return x.astype(np.float32)
+"""
+MODEL = """
+import os, pytest, casts
+RAN = []
+@pytest.mark.op_budget({budget})
+@pytest.mark.opprof(rounds={rounds})
+def test_a(opprof):
+    RAN.append(1)
+    x = opprof.array([1.0, 2.0])
+    x + x
+    for _ in range({times}):
+        casts.narrowed(x)
+"""
+
+
+@pytest.fixture
+def asked(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the tests that a fresh process is asked for, which then breaks."""
+    return looks(monkeypatch, BackendError("it broke"))
+
+
+@pytest.fixture
+def alone(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start real processes."""
+    monkeypatch.setattr(Pool, "alone", ALONE)
+
+
+@pytest.fixture
+def casting(pytester: pytest.Pytester, suite: Suite) -> Callable[..., pytest.RunResult]:
+    """Run a test that casts on a line of a helper."""
+
+    def run(
+        *flags: str, budget: str = "Cast=0", rounds: int = 1, times: object = 1, run: str = "--opprof", **more: str
+    ) -> pytest.RunResult:
+        pytester.makepyfile(casts=CASTS, test_m=MODEL.format(budget=budget, rounds=rounds, times=times), **more)
+        return suite(run, "--opprof-backend=numpy", *flags)
+
+    return run
+
+
+PLACE = "casts.py:3 in narrowed  `return x.astype(np.float32)`"
+LOOK = "opprof: test_m.py::test_a fails; measuring it alone in a fresh process to see which lines ask for its ops"
+
+
+# --- where it is looked at
+
+
+def test_a_body_with_rounds_runs_once_more_in_this_process(casting: Any, asked: list[str]) -> None:
+    result = casting(rounds=3)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["total device time: *", "", "where Cast comes from (1 call):", f"     1  {PLACE}"])
+    assert asked == []
+
+
+@pytest.mark.processes
+def test_another_is_measured_alone_in_a_fresh_process(casting: Any, alone: None) -> None:
+    result = casting()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([LOOK, "where Cast comes from (1 call):", f"     1  {PLACE}"])
+
+
+@pytest.mark.processes
+def test_a_body_whose_next_round_does_less_is_too(casting: Any, alone: None) -> None:
+    result = casting(rounds=2, times="2 if len(RAN) == 3 else 1")
+    result.stdout.fnmatch_lines([LOOK, "where Cast comes from (2 calls):", f"     2  {PLACE}"])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("has_baseline", [False, True])
+def test_calls_that_differ_in_a_fresh_process_are_told(
+    casting: Any, alone: None, pytester: pytest.Pytester, has_baseline: bool
+) -> None:
+    budget = "Add=1" if has_baseline else "Cast=0"
+    if has_baseline:
+        casting(run="--opprof-update", budget=budget)
+    result = casting(budget=budget, times=f"2 if {ELSEWHERE} else 3")
+    base, line = (", 1 in the baseline", f"    +1  {PLACE}  1 -> 2") if has_baseline else ("", f"     2  {PLACE}")
+    result.stdout.fnmatch_lines([f"where Cast comes from (2 calls{base}; 3 when it failed):", line])
+
+
+def test_more_calls_are_confirmed_and_located_by_one_process(
+    casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite
+) -> None:
+    casting("--opprof-sites", run="--opprof-update", budget="Add=1")
+    calls = {op: CallRange(n, n, dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
+    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
+    look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
+    found = looks(monkeypatch, look, look)
+    result = casting(times=2, budget="Add=1")
+    result.stdout.fnmatch_lines(["where Cast comes from (2 calls, 1 in the baseline):", f"    +1  {PLACE}  1 -> 2"])
+    assert found == ["test_m.py::test_a"]
+
+
+@pytest.mark.processes
+def test_what_passes_or_is_accepted_or_fails_by_itself_is_not_looked_at(casting: Any, asked: list[str]) -> None:
+    assert casting(budget="Cast=1").ret == 0
+    assert casting(run="--opprof-update", budget="Cast=1").ret == 0
+    assert casting(run="--opprof-update", budget="Cast=2", times=2).ret == 0
+    casting(times="1 / 0").assert_outcomes(failed=1)
+    assert asked == []
+
+
+def test_a_backend_that_tells_no_lines_starts_no_process(
+    pytester: pytest.Pytester, suite: Suite, asked: list[str]
+) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+        from pytest_opprof.backends import fake
+        @pytest.mark.op_budget(Cast=0)
+        def test_a(): fake.launch("Cast")
+        """
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*which lines*")
+    result.stdout.no_fnmatch_line("*where Cast*")
+    assert asked == []
+
+
+def test_why_no_line_is_known_is_said(casting: Any, asked: list[str]) -> None:
+    result = casting()
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: it broke"])
+    assert asked == ["test_m.py::test_a"]
+
+
+def test_after_the_allowance_of_a_run_no_process_is_started(
+    casting: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "CONFIRMING_S", -1)
+    result = casting()
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: this run has spent -1 s on that"])
+    assert asked == []
+
+
+@pytest.mark.processes
+def test_a_test_that_fails_alone_says_so(casting: Any, alone: None) -> None:
+    result = casting(times=f"1 / 0 if {ELSEWHERE} else 1")
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: failed: *ZeroDivisionError*"])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("flags", [["-n2"], ["-x"], ["-q", "--tb=short"], ["-p", "no:terminal", "--junit-xml=j.xml"]])
+def test_it_is_the_same_with(flags: list[str], casting: Any, alone: None, pytester: pytest.Pytester) -> None:
+    result = casting(*flags)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    if "--junit-xml=j.xml" in flags:
+        (failure,) = ElementTree.parse(pytester.path / "j.xml").iter("failure")
+        assert f"where Cast comes from (1 call):\n     1  {PLACE}" in (failure.text or "")
+    else:
+        result.stdout.fnmatch_lines(["where Cast comes from (1 call):", f"     1  {PLACE}"])
+
+
+# --- which lines are shown
+
+
+def test_a_limit_on_dtypes_has_lines_of_those_only(casting: Any, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_n="""
+        import casts, numpy as np, pytest
+        @pytest.mark.op_budget({"Cast[float64->float32]": 0})
+        @pytest.mark.opprof(rounds=2)
+        def test_b(opprof):
+            x = opprof.array([1.0, 2.0])
+            casts.narrowed(x).astype(np.float16)
+        """
+    )
+    result = casting("-k", "test_b")
+    result.stdout.fnmatch_lines(["where Cast[[]float64->float32[]] comes from (1 call):", f"     1  {PLACE}"])
+    result.stdout.no_fnmatch_line("*test_n.py:6 in test_b*`*")
+
+
+def test_a_helper_that_is_hidden_gives_way_to_what_calls_it(casting: Any, pytester: pytest.Pytester) -> None:
+    result = casting("-o", "opprof_sites_hide=casts.py", rounds=2)
+    result.stdout.fnmatch_lines(
+        ["where Cast comes from (1 call):", "     1  test_m.py:10 in test_a  `casts.narrowed(x)`"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("show", "place"),
+    [
+        ("", "test_m.py:10 in test_a  `casts.narrowed(x)`  via casts/__init__.py:3 in narrowed"),
+        ("casts", "casts/__init__.py:3 in narrowed  `return x.astype(np.float32)`"),
+    ],
+)
+def test_a_package_is_named_behind_the_line_that_calls_it_or_shown(
+    pytester: pytest.Pytester, suite: Suite, show: str, place: str
+) -> None:
+    packages = pytester.path / "venv" / "site-packages"
+    (packages / "casts").mkdir(parents=True)
+    (packages / "casts" / "__init__.py").write_text(CASTS.lstrip())
+    pytester.syspathinsert(packages)
+    pytester.makepyfile(test_m=MODEL.format(budget="Cast=0", rounds=2, times=1))
+    result = suite("--opprof", "--opprof-backend=numpy", "-o", f"opprof_sites_show={show}", "test_m.py")
+    result.stdout.fnmatch_lines(["where Cast comes from (1 call):", f"     1  {place}"])
+
+
+def test_a_framework_cannot_be_shown(casting: Any) -> None:
+    result = casting("-o", "opprof_sites_show=torch")
+    output = f"{result.stdout.str()}{result.stderr.str()}"
+    assert "'torch' cannot be shown as a call site" in output
+    assert "INTERNALERROR" not in output
+
+
+# --- --opprof-sites
+
+WINDOW = """
+import casts
+def test_b(opprof):
+    x = opprof.array([1.0, 2.0])
+    with opprof("both") as window:
+        casts.narrowed(x)
+        casts.narrowed(x)
+    assert window.count("Cast") == 2
+    one, two = window.sites("Cast")
+    assert (one.calls, one.dtypes, one.is_backward) == (1, "float64->float32", False)
+    assert str(one.lines[0]) == "casts.py:3 in narrowed  `return x.astype(np.float32)`"
+    assert [each.lines[1].line for each in (one, two)] == [5, 6]
+"""
+
+
+def test_a_window_tells_its_lines_with_the_flag(casting: Any) -> None:
+    casting("--opprof-sites", budget="Cast=1", test_n=WINDOW).assert_outcomes(passed=2)
+
+
+def test_without_the_flag_it_is_an_error_that_names_it(casting: Any) -> None:
+    result = casting("-k", "test_b", test_n=WINDOW)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E * window 'both' did not record which lines asked for its ops: run pytest --opprof --opprof-sites"]
+    )
+
+
+def test_an_op_that_does_not_exist_is_an_error_as_for_count(casting: Any) -> None:
+    result = casting("--opprof-sites", "-k", "test_b", test_n=WINDOW.replace('sites("Cast")', 'sites("Csat")'))
+    result.stdout.fnmatch_lines(["E * unknown *'Csat'*did you mean 'Cast'*"])
+
+
+def test_with_the_flag_every_window_has_lines_in_json_and_nobody_looks_again(
+    casting: Any, asked: list[str], pytester: pytest.Pytester
+) -> None:
+    result = casting("--opprof-sites", "--opprof-json=run.json", test_n=WINDOW)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines([f"     1  {PLACE}"])
+    assert asked == []
+    document = json.loads((pytester.path / "run.json").read_text())
+    sites: Mapping[str, Any] = {
+        window["name"]: window["sites"] for test in document["tests"] for window in test["windows"]
+    }
+    (cast,) = sites["body"]["Cast"]
+    lines = [(line["file"], line["line"], line["function"]) for line in cast["lines"]]
+    assert lines == [("casts.py", 3, "narrowed"), ("test_m.py", 10, "test_a")]
+    assert cast["calls"] == 1
+    assert sum(site["calls"] for site in sites["both"]["Cast"]) == 2
+
+
+@pytest.mark.processes
+def test_times_of_a_run_with_lines_are_neither_judged_nor_kept(casting: Any, pytester: pytest.Pytester) -> None:
+    casting(run="--opprof-update", budget="Cast=1", rounds=10)
+    thrice(pytester)
+    before = {path: path.read_text() for path in pytester.path.rglob("baselines/*/*.json")}
+    result = casting("--opprof-sites", budget="Cast=1", rounds=10)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*times not judged, lines that ask for ops were recorded*(--opprof-sites)*"])
+    casting("--opprof-sites", run="--opprof-update", budget="Cast=1", rounds=10)
+    assert {path: path.read_text() for path in pytester.path.rglob("baselines/*/*.json")} == before
+
+
+def test_the_flag_does_nothing_alone_and_says_so(pytester: pytest.Pytester, suite: Suite) -> None:
+    result = suite("--opprof-sites")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --opprof-sites does nothing without --opprof"])
+
+
+# --- a tracer that is there already
+
+TRACED = """
+import sys, pytest, torch
+@pytest.fixture
+def debugger():
+    before = sys.gettrace()
+    def trace(frame, event, argument): pass
+    sys.settrace(trace)
+    yield
+    sys.settrace(before)
+@pytest.mark.op_budget(Cast=0)
+@pytest.mark.opprof(rounds=2)
+def test_a(debugger):
+    torch.ones(2).double()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on there is place for two")
+def test_beside_a_debugger_no_line_is_known_and_that_is_said(
+    pytester: pytest.Pytester, suite: Suite, asked: list[str]
+) -> None:
+    pytester.makepyfile(test_m=TRACED)
+    result = suite("--opprof", "--opprof-backend=torch")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: it broke"])
+    assert asked == ["test_m.py::test_a"]
