@@ -77,7 +77,7 @@ class _Op:
         for site in sites:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
         self.grown = () if base is None else grown(base, kept_sites({op: sites})[op])
-        self._at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
+        self._at = {_place(line): line for site in sites for line in site.lines}
 
     @property
     def culprits(self) -> Collection[_Line]:
@@ -106,9 +106,9 @@ class _Op:
         left = None if every_line else _LINES
         for each in self.grown[:left]:
             yield from self._more(each)
-        told = {self._at[each.place] for each in self.grown}
+        told = {each.place for each in self.grown}  # lines that say the same are one
         culprits = set(self.culprits)
-        others = [line for line in self.by_line if line.line not in told]
+        others = [line for line in self.by_line if line.line is None or _place(line.line) not in told]
         others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
         shown = others if left is None else others[: max(left - len(self.grown), 0)]
         for line in shown:
@@ -158,6 +158,10 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
         yield f"      {', '.join(f'{_called(op)} {calls}' for op, calls in by_line[line].items())}"
     if len(by_line) > _LINES:
         yield f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})"
+
+
+def _place(line: SourceLine) -> Place:
+    return Place(line.file, line.function, line.text)
 
 
 def _called(op: str) -> str:

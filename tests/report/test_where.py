@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec import structs
+
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
+from pytest_opprof.report.where import where
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.window_result import WindowNumbers
+from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.stored_rule import judge
+from pytest_opprof.verdict.tolerances import STORED
+
+from ..conftest import profile_of
+
+TEST = SourceLine("test_m.py", 9, "test_a", "step(model)")
+MORE = "-v shows them"
+
+
+def line(number: int, text: str = "", function: str = "forward") -> SourceLine:
+    return SourceLine("nets.py", number, function, text or f"line {number}")
+
+
+def at(number: int, calls: int = 1, **how: object) -> SiteCalls:
+    """Return calls of a line of its own, called by the test."""
+    return SiteCalls(calls, (line(number), TEST), **how)  # type: ignore[arg-type]
+
+
+Sites = Mapping[str, tuple[SiteCalls, ...]]
+
+
+def profile(**calls: int) -> OpProfile:
+    return profile_of([(op, 1_000) for op, number in calls.items() for _ in range(number)])
+
+
+def window(
+    now: Mapping[str, int],
+    sites: Sites,
+    base: Mapping[str, int] | None = None,
+    before: Sites | None = None,
+    **budget: int,
+) -> JudgedWindow:
+    """Return a window with these calls *now*, and in its *base*, and its *sites* as *before*."""
+    found = profile(**now)
+    numbers = WindowNumbers.of("body", found)
+    diff = None
+    if base is not None:
+        entry = WindowBaseline.of(profile(**base), "")
+        diff = compare(entry.calls, numbers.calls, judge((), ()), STORED)
+    return JudgedWindow(
+        structs.replace(numbers, sites=dict(sites)),
+        Budget.parse([], budget).check(found),
+        diff,
+        base_sites=None if before is None else kept_sites(before),
+    )
+
+
+def text(window: JudgedWindow, every_line: bool = False) -> str:
+    return "\n".join(where(window, every_line, MORE))
+
+
+def test_each_line_is_told_with_its_calls_the_most_first() -> None:
+    sites = {"Cast": (at(3), at(7, 4), SiteCalls(2, (line(7), SourceLine("other.py", 1, "f", ""))), at(5, 2))}
+    assert text(window({"Cast": 9}, sites, Cast=1)) == (
+        """
+where Cast comes from (9 calls):
+     6  nets.py:7 in forward  `line 7`
+     2  nets.py:5 in forward  `line 5`
+     1  nets.py:3 in forward  `line 3`"""
+    )
+
+
+def test_what_grew_comes_first_with_what_it_was_and_new_lines_are_called_so() -> None:
+    before = {"Cast": (at(3, 4), at(5, 1))}
+    sites = {"Cast": (at(3, 4), at(5, 3), at(8))}
+    assert text(window({"Cast": 8}, sites, {"Cast": 5}, before)) == (
+        """
+where Cast comes from (8 calls, 5 in the baseline):
+    +2  nets.py:5 in forward  `line 5`  1 -> 3
+            +2 from test_m.py:9 in test_a  `step(model)`
+    +1  nets.py:8 in forward  `line 8`  (new)
+     4  nets.py:3 in forward  `line 3`"""
+    )
+
+
+def test_a_helper_that_grew_names_the_line_that_calls_it() -> None:
+    helper = line(2, "return x.float()", "as_float")
+    old, new = (SiteCalls(1, (helper, line(number), TEST)) for number in (20, 30))
+    assert text(window({"Cast": 2}, {"Cast": (old, new)}, {"Cast": 1}, {"Cast": (old,)})) == (
+        """
+where Cast comes from (2 calls, 1 in the baseline):
+    +1  nets.py:2 in as_float  `return x.float()`  1 -> 2
+            +1 from nets.py:30 in forward  `line 30`  (new)"""
+    )
+
+
+def test_backward_dtypes_and_packages_are_noted() -> None:
+    sites = {
+        "Cast": (
+            at(3, 2, dtypes="float32->bfloat16"),
+            at(3, 1, dtypes="bfloat16->float32", is_backward=True),
+            at(5, 1, dtypes="bfloat16->float32", is_backward=True),
+            at(6, 1, dtypes="float32->bfloat16", via="einops/einops.py:9 in rearrange"),
+        )
+    }
+    assert text(window({"Cast": 5}, sites, Cast=0)) == (
+        """
+where Cast comes from (5 calls):
+     3  nets.py:3 in forward  `line 3`  (float32->bfloat16, bfloat16->float32; 1 of them backward)
+     1  nets.py:5 in forward  `line 5`  (bfloat16->float32; backward)
+     1  nets.py:6 in forward  `line 6`  via einops/einops.py:9 in rearrange  (float32->bfloat16)"""
+    )
+
+
+def test_dtypes_that_are_all_the_same_are_not_repeated() -> None:
+    sites = {"Cast": (at(3, dtypes="float32->bfloat16"), at(5, dtypes="float32->bfloat16"))}
+    assert "float32" not in text(window({"Cast": 2}, sites, Cast=0))
+
+
+def test_five_lines_are_shown_and_all_with_a_word() -> None:
+    failing = window({"Cast": 7}, {"Cast": tuple(map(at, range(1, 8)))}, Cast=0)
+    lines = text(failing).splitlines()
+    assert lines[-1] == "... and 2 more lines (-v shows them)"
+    assert len(lines) == 1 + 1 + 5 + 1
+    assert text(failing, every_line=True).count("nets.py") == 7
+
+
+def test_what_nobody_knows_the_line_of_is_told_as_such() -> None:
+    sites = {"Cast": (SiteCalls(1, ()), at(3))}
+    expected = """
+where Cast comes from (2 calls):
+     1  no line of the program, or none that is known
+     1  nets.py:3 in forward  `line 3`"""
+    assert text(window({"Cast": 2}, sites, Cast=0)) == expected
+    grown = text(window({"Cast": 2}, sites, {"Cast": 1}, {"Cast": (at(3),)}))
+    assert "no line of the program, or none that is known" in grown
+
+
+def test_calls_of_another_look_say_with_how_many_it_failed() -> None:
+    sites = {"Cast": (at(3, 2),)}
+    assert "(2 calls; 3 when it failed)" in text(window({"Cast": 3}, sites, Cast=0))
+    assert "(2 calls, 1 in the baseline; 3 when it failed)" in text(window({"Cast": 3}, sites, {"Cast": 1}))
+    assert "(2 calls, none in the baseline)" in text(window({"Cast": 2}, sites, {}))
+
+
+def test_many_ops_are_told_line_by_line_in_the_order_of_the_program() -> None:
+    ops = ["Cast", "MatMul", "Softmax", "Mul"]
+    sites = {op: (at(5),) for op in ops} | {"Cast": (at(7), at(5, 2))}
+    now = dict.fromkeys(ops, 1) | {"Cast": 3}
+    failing = window(now, sites, {})
+    assert text(failing) == (
+        """
+where they come from:
+  nets.py:5 in forward  `line 5`
+      Cast 2, MatMul 1, Mul 1, Softmax 1
+  nets.py:7 in forward  `line 7`
+      Cast 1"""
+    )
+    assert text(failing, every_line=True).count("where ") == 4
+    assert "nets.py:5 in forward  `line 5`  (new)" in text(window(now, sites, {}, {}))
+
+
+def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:
+    failing = replace(window({"Cast": 1}, {}, {}, Cast=0), sites_lost="it broke")
+    assert text(failing) == "\nwhich lines ask for Cast is not known: it broke"
+    assert text(replace(window({"Cast": 1}, {}, {"Cast": 1}), sites_lost="it broke")) == ""
+
+
+def test_why_new_lines_are_not_known_is_told() -> None:
+    failing = replace(window({"Cast": 1}, {"Cast": (at(3),)}, {}), base_sites_lost="nobody recorded them")
+    assert text(failing).splitlines()[-1] == "(which lines are new is not known: nobody recorded them)"
+
+
+def test_ops_that_are_as_before_and_limits_of_the_whole_window_have_no_lines() -> None:
+    sites = {"Cast": (at(3),), "Add": (at(5),)}
+    assert "Add" not in text(window({"Cast": 1, "Add": 1}, sites, {"Add": 1}))
+    assert text(window({"Add": 2}, {"Add": (at(5, 2),)}, calls=1)) == ""
+
+
+def test_lines_that_say_the_same_are_told_once() -> None:
+    """Which of them is new, nothing tells."""
+    twins = [SiteCalls(1, (line(number, "x = x.float()"), TEST)) for number in (3, 5)]
+    assert text(window({"Cast": 2}, {"Cast": tuple(twins)}, {"Cast": 1}, {"Cast": (twins[0],)})) == (
+        """
+where Cast comes from (2 calls, 1 in the baseline):
+    +1  nets.py:5 in forward  `x = x.float()`  1 -> 2
+            +1 from test_m.py:9 in test_a  `step(model)`"""
+    )
