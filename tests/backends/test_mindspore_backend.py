@@ -433,6 +433,18 @@ def test_a_graph_that_the_program_lets_mindspore_write_is_not_known_and_said(
     assert (casts(profile), len(profile.remarks)) == ({}, 1)
 
 
+def test_a_graph_that_was_compiled_before_the_first_test_is_not_known_and_that_is_said(
+    graph: None, nets: ModuleType
+) -> None:
+    body, late = molecules(nets), MindSporeBackend()
+    measure(body)
+    with late.collect(Options()) as log:
+        body()
+    profile = log.freeze()
+    assert profile.stats("Cast").most_calls > 0
+    assert (casts(profile), len(profile.remarks)) == ({}, 1)
+
+
 def test_files_of_graphs_do_not_pile_up(graph: None, ms: ModuleType, nets: ModuleType) -> None:
     net, x = ms.nn.ReLU(), nets.tensor(3)
     measure(lambda: net(x))

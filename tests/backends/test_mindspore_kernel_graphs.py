@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -203,3 +205,12 @@ def test_files_are_deleted_when_they_were_read(name: str) -> None:
     path = written(name)
     assert signatures(known, []) == {}
     assert not path.exists()
+
+
+@pytest.mark.processes
+def test_the_folder_is_gone_when_its_process_ends() -> None:
+    code = "from pytest_opprof.backends.mindspore.scratch import folder; print(folder('calls'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    path = Path(done.stdout.strip())
+    assert path.name == "calls"
+    assert not path.parent.exists()

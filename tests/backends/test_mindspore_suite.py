@@ -95,7 +95,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def started(*arguments: str, broken: str = "") -> pytest.RunResult:
         monkeypatch.setenv("BROKEN", broken)
-        return pytester.runpytest_subprocess("--opprof", *arguments)
+        return pytester.runpytest_subprocess("--opprof", "--opprof-all", *arguments)
 
     return started
 

@@ -63,7 +63,7 @@ class MindSporeBackend(Backend):
         return "mindspore" in sys.modules
 
     def begin_test(self) -> None:
-        """Let MindSpore write the graphs that it compiles from now on, in warm-up and in fixtures too."""
+        """Let MindSpore write the graphs that it compiles from now on: in warm-up, and in fixtures of later tests."""
         if self.in_use():
             self._graphs.watch()
 

@@ -42,10 +42,11 @@ def dispatched(chains: Chains | None = None) -> Iterator[list[Dispatched] | None
     try:
         from mindspore._c_expression import _DispatchGuardStack
         from mindspore.utils import MsDispatchMode
+
+        is_possible = not _DispatchGuardStack.has_dispatch_guard()
     except ImportError:
-        yield None
-        return
-    if _DispatchGuardStack.has_dispatch_guard():
+        is_possible = False
+    if not is_possible:
         yield None
         return
     found: list[Dispatched] = []
