@@ -13,6 +13,7 @@ from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, is_made_by, meaning_as, role
 from ...ops.pytorch_work import COPIES, Work, arguments_of, work
 from ...ops.signature import Shape
+from ...profile.op_key import CallSite
 
 
 class Tensors(NamedTuple):
@@ -37,6 +38,8 @@ class Call:
     """Whether autograd gave them sequence numbers."""
     logged: Collection[str] = field(compare=False)
     """The names of all recorded events that torch.compile wrote into its own log."""
+    site: CallSite | None = None
+    """Which line asked for them."""
 
     @cached_property
     def is_copy(self) -> bool:

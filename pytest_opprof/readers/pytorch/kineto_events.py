@@ -155,8 +155,7 @@ class Events:
                 self.first_timeless = self.first_timeless or f"{name[:80]!r} at {event.ts} us"
                 continue
             if base is None:
-                # A whole number, so that differences to it are exact.
-                base = self._base = type(event.ts)(int(event.ts))
+                base = self.base_of(event)
             start = round((event.ts - base) * 1000)
             duration = round(event.dur * 1000)
             args = event.args
@@ -185,6 +184,12 @@ class Events:
         self.activities.add(activities)
         for thread, called in threads.items():
             self.threads[thread].add(called)
+
+    def base_of(self, event: Event) -> float:
+        """Return the time from which all others count: of the first *event*, a whole number, so that they are exact."""
+        if self._base is None:
+            self._base = type(event.ts)(int(event.ts))
+        return self._base
 
     def _thread(self, pid: int | str, tid: int | str) -> int:
         number = self._thread_numbers.setdefault((pid, tid), len(self.threads))
