@@ -52,6 +52,10 @@ def read(
 
     With *sites*, read which lines asked for ops, too.
     """
+    if arguments.model and not sites:
+        raise UsageError(
+            f"--model {arguments.model}: a model tells only lines: show --by site, diff --by site, convert"
+        )
     learn_names()  # of backends that are installed: what they mean is the same live and saved
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:

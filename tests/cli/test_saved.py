@@ -88,7 +88,7 @@ class TestShow:
         )
         code, out, _ = run("show", sited, "--by", "site", "--type", "Cast", "--format", "json")
         assert [row["site"] for row in json.loads(out)["rows"]] == [site for _, site, _ in rows[1:4]]
-        assert "Cast  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
+        assert "  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
 
     def test_lines_tell_rows_apart_only_by_site(self, run: Run, sited: str) -> None:
         code, out, _ = run("show", sited, "-t", "0", "--format", "json")
@@ -100,6 +100,11 @@ class TestShow:
         assert (code, out) == (2, "")
         assert "a.json: made by hand: does not tell which lines asked for ops. These do:\n" in err
         assert "with_stack=True" in err
+
+    def test_a_model_is_for_lines_of_profiles_of_onnx_runtime(self, run: Run) -> None:
+        assert "--model m.onnx: a model tells only lines" in run("show", "a.json", "--model", "m.onnx")[2]
+        code, _, err = run("show", "a.json", "--by", "site", "--model", "m.onnx")
+        assert (code, "is for ONNX Runtime's profiles; a.json is a pytest-opprof profile" in err) == (2, True)
 
     def test_the_default_is_the_three_most_expensive_with_the_totals_above(self, run: Run) -> None:
         code, out, err = run("show", "a.json")

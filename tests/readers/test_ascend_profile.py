@@ -204,6 +204,21 @@ class TestRecordingsOfAlexNet:
         assert shapes is not None
         assert shapes[0] == (32, 3, 224, 224)
 
+    def test_operators_have_the_lines_that_asked_for_them(self) -> None:
+        file = recording("text/level1/rank0") / "ASCEND_PROFILER_OUTPUT" / "operator_details.csv"
+        trace = ascend_profile.read(Place(file), Options(sites=True))
+        plain = ascend_profile.read(Place(file), Options())
+
+        assert not plain.has_sites
+        assert calls(list(trace.records)) == calls(list(plain.records))
+        (linear,) = {record.site for record in trace.records if record.name == "aten::linear"}
+        assert linear is not None
+        assert [(Path(frame.file).name, frame.function, frame.line) for frame in linear.frames] == [
+            ("alexnet.py", "forward", 51),
+            ("main.py", "train", 354),
+            ("main.py", "main_worker", 282),
+        ]
+
     def test_the_api_of_cann_has_host_times_only(self) -> None:
         trace = read(recording("text/level1/rank0") / "ASCEND_PROFILER_OUTPUT" / "api_statistic.csv")
         launch = next(record for record in trace.records if record.type == "Launch_Ffts")

@@ -16,7 +16,10 @@ from typing import TypeVar
 
 from ...errors import TraceError
 from ...ops.signature import Shape
+from ...profile.op_key import CallSite
 from ...profile.saved import OUTSIDE, SavedOp
+from ...sites.chains import Frame
+from ...sites.recorded import recorded
 from ..shared.durations import Untimed
 from ..shared.place import Place
 from ..shared.tables import known
@@ -25,7 +28,9 @@ MOST_RECORDS = 1_000_000
 """Different ops in one profile, each 1 KiB."""
 
 Key = tuple[str, ...]
-"""Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs: the cells as written."""
+"""Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs; where lines are asked for, the
+call stack: the cells as written."""
+_FRAME = re.compile(r"\s*\"?(.*)\((\d{1,9})\): (.*?)\"?;?\s*$")
 AnyKey = TypeVar("AnyKey")
 UNTIMED = (nan, nan, nan)
 
@@ -39,6 +44,8 @@ class Read:
     """Who wrote it: ``torch_npu``, ``mindspore``, or "" for msprof."""
     file: str
     has_steps: bool = False
+    sites: bool = False
+    """Whether lines are asked for."""
     groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
     """For all calls that are alike: their number; ns, least and most of the device, then of the host; FLOPs; bytes.
 
@@ -142,7 +149,9 @@ def type_of(name: str) -> str:
 
 
 def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
-    name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(known, key[1:])
+    name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(
+        known, key[1:10]
+    )
     calls, ns, least, most, host_ns, host_least, host_most, flops, moved = sums
     return SavedOp(
         name=name,
@@ -164,7 +173,15 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
         place=core,
         host_least_ns=exact(host_least),
         host_most_ns=exact(host_most),
+        site=_site(key[10]) if len(key) > 10 else None,
     )
+
+
+@lru_cache(1 << 14)
+def _site(stack: str) -> CallSite | None:
+    """Return the line of a call stack, ``/a/nets.py(12): forward;`` and below it its caller; None without."""
+    frames = [Frame(match[1], match[3], int(match[2])) for line in stack.split(";\n") if (match := _FRAME.match(line))]
+    return CallSite(recorded(frames)) if frames else None
 
 
 def exact(value: float) -> float | None:

@@ -35,6 +35,7 @@ from ..shared.programs import (
     lines,
     op_record,
 )
+from .hlo_frames import FrameTables
 
 TITLE = "HLO text (XLA)"
 _BEGIN = re.compile(rb"\s*(?://[^\n]*\n\s*)*HloModule\s")
@@ -61,7 +62,7 @@ def recognises(place: Place) -> bool:
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
-    module = _Module(place)
+    module = _Module(place, FrameTables() if options.sites else None)
     for number, line in enumerate(lines(place), 1):
         module.take(line, number)
     module.close()
@@ -88,11 +89,13 @@ class _Computation(Function):
 
 
 class _Module:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, frames: FrameTables | None) -> None:
+        """*frames* is None where lines are not asked for."""
         self.functions: dict[str, _Computation] = {}
         self.entry = ""
         self.once: set[str] = set()
         self._place = place
+        self._frames = frames
         self._inside: _Computation | None = None
         self._size = Size()
 
@@ -102,6 +105,8 @@ class _Module:
             if line.rstrip().endswith(" {") and (match := _COMPUTATION.match(line.rstrip())):
                 self._inside = self.functions[match[2]] = _Computation()
                 self.entry = match[2] if match[1] else self.entry
+            elif self._frames:
+                self._frames.take(line)
         elif line.startswith("}"):
             self._inside.types.clear()
             self._inside = None
@@ -141,6 +146,8 @@ class _Module:
             return
         operands = [one or other for one, other in _OPERAND.findall(line[match.end() : close - 1])]
         record = op_record(name, opcode.removesuffix("-start"), inside.types_of(operands), _types(shape))
+        if self._frames:
+            record = record._replace(site=self._frames.site(line[close:]))
         applied = _APPLIED.search(attributes)
         if opcode == "reduce" and applied:
             inside.reduces.append((len(inside.records), applied[1]))
