@@ -15,9 +15,11 @@ from math import fsum, nan
 from typing import TypeVar
 
 from ...errors import TraceError
+from ...ops.ascend_work import flops as flops_of
+from ...ops.ascend_work import nbytes
 from ...ops.signature import Shape
 from ...profile.op_key import CallSite
-from ...profile.saved import OUTSIDE, SavedOp
+from ...profile.saved import COMMUNICATION_PLACES, OUTSIDE, SavedOp
 from ...sites.chains import Frame
 from ...sites.recorded import recorded
 from ..shared.durations import Untimed
@@ -153,9 +155,21 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
         known, key[1:10]
     )
     calls, ns, least, most, host_ns, host_least, host_most, flops, moved = sums
+    in_shapes, out_shapes = _shapes(inputs), _shapes(outputs)
+    in_dtypes, out_dtypes = _parts(input_dtypes), _parts(output_dtypes)
+    in_formats, out_formats = _parts(input_formats), _parts(output_formats)
+    type_ = kind or type_of(name)
+    if in_shapes is not None and out_shapes is not None and core not in COMMUNICATION_PLACES:
+        # What the profiler measured is better.
+        if moved != moved:
+            known_bytes = nbytes((*in_shapes, *out_shapes), (*in_dtypes, *out_dtypes))
+            moved = nan if known_bytes is None else known_bytes * calls
+        if flops != flops:
+            known_flops = flops_of(type_, in_shapes, out_shapes, (*in_formats, *out_formats))
+            flops = nan if known_flops is None else known_flops * calls
     return SavedOp(
         name=name,
-        type=kind or type_of(name),
+        type=type_,
         step=step,
         calls=int(calls),
         device_ns=exact(ns),
@@ -164,12 +178,12 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
         most_ns=exact(most),
         computation=exact(flops),
         memory=exact(moved),
-        input_shapes=_shapes(inputs),
-        output_shapes=_shapes(outputs),
-        input_dtypes=_parts(input_dtypes),
-        output_dtypes=_parts(output_dtypes),
-        input_formats=_parts(input_formats),
-        output_formats=_parts(output_formats),
+        input_shapes=in_shapes,
+        output_shapes=out_shapes,
+        input_dtypes=in_dtypes,
+        output_dtypes=out_dtypes,
+        input_formats=in_formats,
+        output_formats=out_formats,
         place=core,
         host_least_ns=exact(host_least),
         host_most_ns=exact(host_most),
