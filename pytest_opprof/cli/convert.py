@@ -25,13 +25,12 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> bool:
-
     output = arguments.output.resolve()
     if output.exists() and not output.is_file():
         raise UsageError(f"{arguments.output}: is no file; name one to write")
     if not output.parent.is_dir():
         raise UsageError(f"{arguments.output}: there is no folder {output.parent}")
-    saved = reading.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert")
+    saved = reading.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert", sites=True)
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
     plain_name = arguments.output.name.removesuffix(".gz")

@@ -43,7 +43,10 @@ def add(commands: Any) -> None:
         add_argument("--floor", metavar="TIME", help="a smaller change is none (default: 2 us, profiles 20 us)")
         add_argument("--ignore-noise", action="store_true", help="let rounds of a run that waited for a CPU count, too")
         add_argument(
-            "--by", choices=("type", "name", "dtype", "shape"), default="type", help="what an op is (default: type)"
+            "--by",
+            choices=("type", "name", "dtype", "shape", "site"),
+            default="type",
+            help="what an op is (default: type)",
         )
         add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
         add_argument("--format", choices=("table", "markdown", "json"), default="table")

@@ -156,7 +156,10 @@ def _document(path: Path) -> dict[str, Any] | None:
 
 
 def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None) -> Side:
-    trace = reading.read_one(arguments, path, rank, steps, "diff")
+    by_site = arguments.by == "site"
+    trace = reading.read_one(arguments, path, rank, steps, "diff", by_site)
+    if by_site:
+        reading.check_sites(path, trace)
     profile = trace.profile(by=arguments.by)
     run = run_of(profile, wall=False)
     entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {})

@@ -21,6 +21,12 @@ from ..verdict.question import in_steps
 
 MOST_MEMORY = 4 << 30
 """Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
+_WITH_SITES = """ These do:
+  a window of a run with --opprof-sites that opprof.save() wrote
+  a PyTorch trace that was recorded with with_stack=True
+  HLO text of JAX with metadata, as compile().as_text() writes it
+  an ONNX model of torch.onnx.export(..., dynamo=True), and with --model FILE an ONNX Runtime profile of it
+  operator_details.csv of torch_npu, recorded with with_stack=True"""
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
 
@@ -31,18 +37,31 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", metavar="N", help="which rank (or 'all'), of a folder with several")
     parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
     parser.add_argument("--partial", action="store_true", help="read what is whole of a file that was cut")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="the ONNX model that was run: it knows the lines")
 
 
 def read(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False
+    arguments: argparse.Namespace,
+    path: Path,
+    rank: str | None,
+    steps: str | None,
+    quiet: bool = False,
+    sites: bool = False,
 ) -> list[tuple[formats.Found, SavedProfile]]:
-    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*."""
+    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*.
+
+    With *sites*, read which lines asked for ops, too.
+    """
+    if arguments.model and not sites:
+        raise UsageError(
+            f"--model {arguments.model}: a model tells only lines: show --by site, diff --by site, convert"
+        )
     learn_names()  # of backends that are installed: what they mean is the same live and saved
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
         with _Progress(path) as progress, _bounded(path):
             found = _chosen(formats.find(Place(path, progress), arguments.source), path, rank)
-            read = [formats.read(each, arguments.partial) for each in found]
+            read = [formats.read(each, arguments.partial, sites, arguments.model) for each in found]
     except MemoryError:
         raise TraceError(
             f"{path}: takes more memory to read than the {MOST_MEMORY >> 30} GiB that opprof takes, or than there is."
@@ -84,6 +103,12 @@ def remarks(saved: SavedProfile) -> list[str]:
     return [*saved.remarks, *query.untimed(saved)]
 
 
+def check_sites(path: object, saved: SavedProfile) -> None:
+    """Raise UsageError for a profile that does not say which lines asked for ops."""
+    if not saved.has_sites:
+        raise UsageError(f"{path}: {saved.source}: does not tell which lines asked for ops.{_WITH_SITES}")
+
+
 def say(found: formats.Found, remark: str) -> None:
     """Say something of a profile beside the answer, on stderr."""
     print(f"opprof: {listing.clean(f'{found}: {remark}')}", file=sys.stderr)
@@ -110,10 +135,10 @@ def _names(found: Sequence[formats.Found], most: int = 20) -> str:
 
 
 def read_one(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str, sites: bool = False
 ) -> SavedProfile:
     """Read the one profile that *command* takes."""
-    profiles = read(arguments, path, rank, steps)
+    profiles = read(arguments, path, rank, steps, sites=sites)
     if len(profiles) > 1:
         raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
     return profiles[0][1]

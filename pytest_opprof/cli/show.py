@@ -62,8 +62,9 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add(
         "--aggregate-by",
         "--by",
-        choices=("type", "op", "dtype"),
-        help="one row for each raw type, for each canonical op, or for each of its dtypes (--type Cast --by dtype)",
+        choices=("type", "op", "dtype", "site"),
+        help="one row for each raw type, for each canonical op, for each of its dtypes (--type Cast --by dtype), or for"
+        " each line that asked for it (--by site)",
     )
     add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
     add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
@@ -78,7 +79,10 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds."""
-    profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    by_site = arguments.aggregate_by == "site"
+    profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)
+    for found, saved in profiles if by_site else ():
+        reading.check_sites(found, saved)
     answers = [_answer(found, saved, arguments) for found, saved in profiles]
     if arguments.kernels and not any(_kernels(saved, arguments.name) for _, saved in profiles):
         # A table of ops without rows has totals above it; here there is nothing.

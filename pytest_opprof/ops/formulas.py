@@ -166,6 +166,58 @@ def _convolution_grad(shapes: Shapes, attributes: Sequence[object]) -> tuple[Sha
     return data, one * sum(bool(each) for each in mask[:2])
 
 
+_REDUCTIONS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys("aten::sum aten::mean aten::prod aten::any aten::all aten::amax aten::amin".split(), (1, 2)),
+    **dict.fromkeys("aten::argmax aten::argmin aten::logsumexp aten::max aten::min".split(), (1, 2)),
+    **dict.fromkeys(["aten::var", "aten::std"], (1, 3)),
+    "aten::linalg_vector_norm": (2, 3),
+}
+"""Where each has the dimensions that it goes over, and whether it keeps them; with fewer arguments it goes over all."""
+_WITH_INDICES = frozenset(["aten::max", "aten::min"])
+"""Those that return indices, too, where they go over one dimension; of two tensors they are elementwise."""
+USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS])
+"""The ops of which more than shapes tells how much they write or compute."""
+
+
+def _reduction(raw: str, shapes: Shapes, attributes: Sequence[object]) -> Shape | None:
+    """Return the shape of the result; None where the arguments do not tell it, or there are several."""
+    data, (of_dimensions, of_keep) = shapes[0], _REDUCTIONS[raw]
+    if data is None or not attributes:
+        return None
+    if len(attributes) <= of_keep:
+        return () if len(shapes) < 2 or shapes[1] is None else None
+    given, keep = attributes[of_dimensions], attributes[of_keep]
+    every = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    dimensions = [each for each in every if isinstance(each, int)]
+    if raw in _WITH_INDICES or type(keep) is not bool or len(dimensions) < len(every):
+        return None
+    gone = {each % len(data) for each in dimensions} if dimensions and data else set(range(len(data)))
+    return tuple(1 if place in gone else size for place, size in enumerate(data) if keep or place not in gone)
+
+
+def reduced_dtype(raw: str, dtype: str, attributes: Sequence[object]) -> str:
+    """Return the dtype of the result of a reduction of a *dtype*; empty for other ops, and where it is not known."""
+    if raw not in _REDUCTIONS:
+        return ""
+    if raw in ("aten::any", "aten::all"):
+        return "bool"
+    if raw in ("aten::argmax", "aten::argmin"):
+        return "int64"
+    place = 1 if len(attributes) == 2 else 3
+    if raw in ("aten::sum", "aten::mean", "aten::prod"):
+        if len(attributes) > place and isinstance(given := attributes[place], int):
+            return _SCALAR_TYPES.get(given, "")
+        return "int64" if dtype.startswith(("int", "uint", "bool")) else dtype
+    return dtype
+
+
+_SCALAR_TYPES = {
+    **dict(
+        enumerate("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool".split())
+    ),
+    15: "bfloat16",
+}
+"""By the numbers that PyTorch's profiler writes for dtypes (`c10::ScalarType`)."""
 _ELEMENTWISE = frozenset(
     """Abs Acos Acosh Add Addcdiv Addcmul And Asin Asinh Atan Atan2 Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
     BitwiseXor Ceil Celu Clip Cos Cosh CumProd CumSum Div Dropout Elu EluGrad Erf Exp Expm1 Floor Gelu GeluGrad
@@ -183,7 +235,7 @@ _NORMS = frozenset(
 def result_of(raw: str, shapes: Shapes, attributes: Sequence[object] = ()) -> tuple[Shape | None, int | None]:
     """Return the shape of the result of the op *raw*, and its FLOPs; None for what does not follow.
 
-    *attributes* are the arguments that are no tensors, at their places: needed by `NEEDS_ATTRIBUTES`.
+    *attributes* are the arguments that are no tensors, at their places: needed by `USE_ATTRIBUTES`.
 
     >>> result_of("aten::addmm", [(4,), (2, 3), (3, 4)])
     ((2, 4), 48)
@@ -198,6 +250,8 @@ def result_of(raw: str, shapes: Shapes, attributes: Sequence[object] = ()) -> tu
         return _convolution(raw, shapes, attributes) or (None, None)
     if raw == _CONVOLUTION_GRAD and len(shapes) > 2:
         return _convolution_grad(shapes, attributes) or (None, None)
+    if raw in _REDUCTIONS and shapes:
+        return _reduction(raw, shapes, attributes), None
     op = meaning(raw).op
     known = [shape for shape in shapes if shape is not None]
     if raw == "aten::embedding" and len(known) == 2:

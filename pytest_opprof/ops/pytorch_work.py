@@ -58,7 +58,8 @@ class Work(NamedTuple):
 def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] = ()) -> Work:
     """Return the work of the op *raw*; *attributes* are the arguments that are no tensors, where those are needed.
 
-    The result of a reduction, of an index and of whatever `formulas` does not know is left out of its bytes.
+    The result of an index, of a reduction without its *attributes* and of whatever `formulas` does not know is left out
+    of its bytes.
     """
     tensors = [tensor for each in arguments for tensor in ([each] if isinstance(each, Tensor) else each or ())]
     if raw in COPIES:
@@ -73,8 +74,9 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         outputs = ("bool",) if formulas.is_comparison(raw) else None
         # Of mixed dtypes PyTorch computes in the widest, in floats if there are some (the others are indices or masks).
         floats = [tensor for tensor in large if tensor.dtype.startswith(("float", "bfloat", "complex"))]
-        item = 1 if outputs else max(item_bytes(tensor.dtype) or 0 for tensor in floats or large)
-        nbytes += prod(result) * item
+        reduced = formulas.reduced_dtype(raw, tensors[0].dtype, attributes)
+        widest = max(item_bytes(tensor.dtype) or 0 for tensor in floats or large)
+        nbytes += prod(result) * (1 if outputs else item_bytes(reduced) or widest)
     if kind in (Kind.VIEW, Kind.ALLOCATION):
         nbytes = 0
     if not tensors:

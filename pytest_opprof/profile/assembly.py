@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -11,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..sites.shown import Shown
 from .columns import Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, together
-from .op_key import By, OpKey, with_dtypes
+from .op_key import By, OpKey, line_of, with_dtypes
 from .op_profile import ALWAYS, MemoryUse, OpProfile
 
 
@@ -86,8 +88,9 @@ def assemble(
 def told_apart(profile: OpProfile, by: By) -> OpProfile:
     """Return *profile* with an op for each name, where every call counts, or for each op on the same dtypes or shapes.
 
-    By dtype (``Cast[float32->bfloat16]``) and by shape (``Cast FLOAT->DT_BF16 [32,64]``) calls that are parts of others
-    stand apart, so that the total stays the same.
+    By dtype (``Cast[float32->bfloat16]``), by shape (``Cast FLOAT->DT_BF16 [32,64]``) and by site (``Cast nets.py:12
+    in as_float``, below the current directory) calls that are parts of others stand apart, so that the total stays the
+    same.
     """
     keys, columns = profile.keys, profile.columns
     if by == "type":
@@ -99,12 +102,13 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
     with_parts, number = np.unique(columns.key[is_part], return_inverse=True)
     key = columns.key.copy()
     key[is_part] = len(keys) + number
-    by_dtype = by == "dtype"
-    called = [
-        with_dtypes(key.op, key.signature.dtypes) if by_dtype else f"{key.op} {key.signature.text}".rstrip()
-        for key in keys
-    ]
-    shaped = [key._replace(op=op) for key, op in zip(keys, called)]
+    shown = Shown(os.curdir)
+    calls: Mapping[str, Callable[[OpKey], str]] = {
+        "dtype": lambda key: with_dtypes(key.op, key.signature.dtypes),
+        "shape": lambda key: f"{key.op} {key.signature.text}".rstrip(),
+        "site": lambda key: f"{key.op} {line_of(key.site, shown)}",
+    }
+    shaped = [key._replace(op=calls[by](key)) for key in keys]
     shaped += [keys[index]._replace(op=f"{keys[index].op} (parts)") for index in with_parts.tolist()]
     counted = np.where(is_part, columns.events, columns.counted)
     return replace(profile, keys=tuple(shaped), columns=replace(columns, key=key, counted=counted))

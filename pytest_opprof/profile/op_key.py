@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple
 
 from ..ops.signature import UNKNOWN, Signature
 from ..sites.chains import Frame
+from ..sites.shown import Shown
 
-By = Literal["type", "name", "dtype", "shape"]
-"""How ops are told apart: by canonical op, by name, by op and dtypes, or by op, dtypes, formats and shapes."""
+By = Literal["type", "name", "dtype", "shape", "site"]
+"""How ops are told apart: by canonical op, by name, by op and dtypes (and formats and shapes), or by op and line."""
 
 
 class CallSite(NamedTuple):
@@ -37,6 +38,15 @@ class OpKey(NamedTuple):
     place: str | None = None
     """Core type, stream or computing node."""
     site: CallSite | None = None
+
+
+def line_of(site: CallSite | None, shown: Shown) -> str:
+    """Return the line that asked, as tables have it; what is asked for a backward pass says so."""
+    if site is None or not site.frames:
+        return "(no line of the program)" if site else "(no line known)"
+    line = shown.site(site.frames)
+    via = f" via {line.via}" if line.via else ""
+    return f"{line}{via}{' (backward)' if site.is_backward else ''}"
 
 
 def with_dtypes(op: str, dtypes: str | None) -> str:

@@ -15,7 +15,7 @@ from ..ops import names
 from ..ops.cuda_kernels import is_nccl
 from ..ops.signature import Shape, Signature
 from .environment import Environment
-from .op_key import By, OpKey
+from .op_key import By, CallSite, OpKey
 
 if TYPE_CHECKING:
     from .op_profile import OpProfile
@@ -88,6 +88,8 @@ class SavedOp(NamedTuple):
     host_most_ns: float | None = None
     whole: Whole | None = None
     """None where that is what stands here, or the source does not know what is inside what."""
+    site: CallSite | None = None
+    """Which line of the program asked for these calls."""
 
 
 class SavedKernel(NamedTuple):
@@ -169,6 +171,11 @@ class SavedProfile:
             profile = replace(profile, memory=(MemoryUse(self.peak_memory, allocations=None),) * len(steps))
         return told_apart(profile, by)
 
+    @property
+    def has_sites(self) -> bool:
+        """Whether it says of any op which line asked for it."""
+        return any(record.site is not None for record in self.records)
+
     @classmethod
     def of(cls, profile: OpProfile, source: str) -> SavedProfile:
         """Return a window that was measured live as the profile that is saved of it: all events alike are one record.
@@ -220,6 +227,7 @@ class SavedProfile:
                     place=key.place or "",
                     op=key.op,
                     counted=None if counted == calls else counted,
+                    site=key.site,
                 )
             )
         return cls(
@@ -290,4 +298,4 @@ def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[o
     if names_of is None:
         names_of = known[alike] = op_of(record, aliases), names.stable(record.type)
     op, raw = names_of
-    return OpKey(op, raw, _signature(record), record.name, record.place or None)
+    return OpKey(op, raw, _signature(record), record.name, record.place or None, record.site)

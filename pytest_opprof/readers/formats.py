@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Protocol, cast
 
 from ..errors import TraceError, UsageError, suggestion
@@ -99,17 +100,23 @@ def find(place: Place, source: str | None = None) -> list[Found]:
     return found
 
 
-def read(found: Found, partial: bool = False) -> SavedProfile:
-    """Read one profile. With *partial*, read the complete part of a file that was cut. Raises TraceError."""
+def read(found: Found, partial: bool = False, sites: bool = False, model: Path | None = None) -> SavedProfile:
+    """Read one profile. With *partial*, read the complete part of a file that was cut. Raises TraceError.
+
+    For *sites* and *model* see `Options`. Raises UsageError for a model where there can be none.
+    """
     of_format = module(found.format)
+    options = Options(False, found.rank, sites, model)
+    if model and found.format != "onnxruntime":
+        raise UsageError(f"--model {model}: is for ONNX Runtime's profiles; {found} is a {of_format.TITLE}")
     try:
-        return of_format.read(found.place, Options(rank=found.rank))
+        return of_format.read(found.place, options)
     except TraceError as error:
         if not partial:
             raise
         why = str(error)
     try:
-        return replace(of_format.read(found.place, Options(True, found.rank)), is_cut=True)
+        return replace(of_format.read(found.place, replace(options, partial=True)), is_cut=True)
     except TraceError as error:
         if str(error) != why:
             raise

@@ -27,6 +27,8 @@ VERSION = 1
 MOST_BYTES = 1 << 30
 _MARK = "opprof_profile"
 _FIELDS = SavedOp._fields
+_WITHOUT_SITES = _FIELDS[: _FIELDS.index("site")]
+"""The fields of a profile without lines, as all were once."""
 _KERNEL_FIELDS = SavedKernel._fields
 
 
@@ -38,7 +40,7 @@ class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
         tuple[str, ...],
         Meta(
             description="What each place of a record holds. Times are ns, sizes bytes; null is unknown.",
-            extra_json_schema={"const": [*_FIELDS]},
+            extra_json_schema={"enum": [[*_FIELDS], [*_WITHOUT_SITES]]},
         ),
     ]
     kernel_fields: Annotated[tuple[str, ...], Meta(extra_json_schema={"const": [*_KERNEL_FIELDS]})]
@@ -73,14 +75,16 @@ def recognises(place: Place) -> bool:
 def dump(saved: SavedProfile) -> str:
     """Return *saved* as text of this format."""
     values = {field.name: getattr(saved, field.name) for field in fields(saved)}
-    values |= {_MARK: VERSION, "fields": _FIELDS, "kernel_fields": _KERNEL_FIELDS}
+    kept = _FIELDS if saved.has_sites else _WITHOUT_SITES
+    values |= {_MARK: VERSION, "fields": kept, "kernel_fields": _KERNEL_FIELDS}
+    values |= {name: tuple(record[: len(kept)] for record in values[name]) for name in ("records", "launches")}
     values["environment"] = msgspec.to_builtins(EnvironmentJson.of(saved.environment))
     return "{" + ",\n ".join(f'"{name}": {_line(values[name])}' for name in ProfileFile.__struct_fields__) + "}\n"
 
 
 def _line(value: Any) -> str:
     """Return *value* as JSON, records one a line."""
-    if value and isinstance(value, tuple) and isinstance(value[0], (SavedOp, SavedKernel)):
+    if value and isinstance(value, tuple) and isinstance(value[0], tuple):
         return "[" + ",".join(f"\n  {json.dumps(record, allow_nan=False)}" for record in value) + "]"
     return json.dumps(value)
 
@@ -102,8 +106,9 @@ def read(place: Place, options: Options) -> SavedProfile:
             raise TraceError(
                 f"{place}: has version {head.opprof_profile}, this opprof reads {VERSION}. Upgrade pytest-opprof"
             )
-        if (head.fields, head.kernel_fields) != (_FIELDS, _KERNEL_FIELDS):
-            differ = sorted({*head.fields, *head.kernel_fields} ^ {*_FIELDS, *_KERNEL_FIELDS})
+        if head.fields not in (_FIELDS, _WITHOUT_SITES) or head.kernel_fields != _KERNEL_FIELDS:
+            known = _FIELDS if "site" in head.fields else _WITHOUT_SITES
+            differ = sorted({*head.fields, *head.kernel_fields} ^ {*known, *_KERNEL_FIELDS})
             raise ValueError(f"fields that differ: {', '.join(differ) or 'their order'}")
         file = msgspec.json.decode(content, type=ProfileFile)
         rows: list[SavedOp | SavedKernel] = [*file.records, *file.launches, *(file.kernels or ())]

@@ -81,6 +81,7 @@ _TABLE: Mapping[str, Callable[[Line], str]] = {
     "name": lambda line: short(line.name),
     "op": lambda line: short(line.op),
     "type": lambda line: short(line.type),
+    "site": lambda line: clean(line.site or _NOTHING),
     "id": lambda line: short(line.id),
     "calls": lambda line: str(line.calls),
     "computation": lambda line: _known(line.computation, format_flops),

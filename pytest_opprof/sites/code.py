@@ -18,7 +18,7 @@ FRAMEWORKS = frozenset(
     " llvmlite megengine mindspore ml_dtypes numba numpy onnxruntime tensorflow torch torch_npu torchgen triton".split()
 )
 """Packages whose lines are no sites: their ops are what is counted."""
-_THEIR_TOOLS = frozenset(
+THEIR_TOOLS = frozenset(
     "_distutils_hack filelock fsspec jinja2 markupsafe mpmath networkx packaging pkg_resources setuptools sympy"
     " typing_extensions".split()
 )
@@ -74,11 +74,11 @@ def _kind(file: str) -> Kind:
         name = re.split(r"[\\/.]", installed, maxsplit=1)[0]
         if name in TEST_TOOLS or name.startswith("pytest_"):
             return Kind.TEST_TOOL
-        return Kind.HIDDEN if name in FRAMEWORKS | _THEIR_TOOLS else Kind.TRACED
+        return Kind.HIDDEN if name in FRAMEWORKS | THEIR_TOOLS else Kind.TRACED
     if _is_below(path, _folders(TEST_TOOLS)):
         return Kind.TEST_TOOL
     generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull)  # set by torch.compile before it writes code
-    hidden = [generated, *_STANDARD_LIBRARY, *_folders(FRAMEWORKS | _THEIR_TOOLS)]
+    hidden = [generated, *_STANDARD_LIBRARY, *_folders(FRAMEWORKS | THEIR_TOOLS)]
     return Kind.HIDDEN if _is_below(path, hidden) else Kind.TRACED
 
 

@@ -90,7 +90,7 @@ class Shown:
             return _File(path, True, False)
         below_root = self._below_root(path)
         is_users = bool(below_root) and not in_package(os.sep + below_root)
-        module = in_package(path) or _in_checkout(path)
+        module = in_package(path) or (_in_checkout(path) if os.path.isabs(path) else path)
         name = below_root if is_users else module if os.sep in module else path
         names = [each.replace(os.sep, "/") for each in (name, module, path)]
         show, hide = (any(_names(each, name) for each in given for name in names) for given in (self._show, self._hide))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..ops import dtypes, names
-from ..profile.op_key import with_dtypes
+from ..profile.op_key import line_of, with_dtypes
 from ..profile.saved import SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
 from .question import COLUMNS, End, Line, Question, Side
 
@@ -74,7 +74,7 @@ def select(saved: SavedProfile, question: Question) -> list[SavedOp]:
 
     An op that has a time on the other side only is not of the side that is asked for.
     """
-    records = _as_asked(_joined(saved), question)
+    records = _as_asked(_joined(saved, question.aggregate_by == "site"), question)
     if is_timed(saved):
         records = [record for record in records if _is_of_side(record, question)]
     return [record for record in records if _matches(record, question)]
@@ -93,7 +93,7 @@ def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
 
     Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
     """
-    if question.name is not None or not (question.types or question.aggregate_by in ("op", "dtype")):
+    if question.name is not None or not (question.types or question.aggregate_by in ("op", "dtype", "site")):
         return records
     by_op = [not question.types or op_of(record) in question.types for record in records]
     calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
@@ -209,18 +209,19 @@ def _is_beside(record: SavedOp, question: Question) -> bool:
     return question.side == "device" and communicates(record)
 
 
-def _joined(saved: SavedProfile) -> list[SavedOp]:
-    """Return the records with those that differ only in their step made one."""
-    if len(saved.steps) == 1:
+def _joined(saved: SavedProfile, by_site: bool) -> list[SavedOp]:
+    """Return the records with those that differ only in their step, or unless *by_site* in their line, made one."""
+    if len(saved.steps) == 1 and (by_site or not saved.has_sites):
         return list(saved.records)
     by_identity: dict[SavedOp, list[SavedOp]] = {}
     for record in saved.records:
-        by_identity.setdefault(_identity(record), []).append(record)
+        by_identity.setdefault(_identity(record, by_site), []).append(record)
     return [_sum_of(records) for records in by_identity.values()]
 
 
-def _identity(record: SavedOp) -> SavedOp:
+def _identity(record: SavedOp, by_site: bool) -> SavedOp:
     return record._replace(
+        site=record.site if by_site else None,
         step=0,
         calls=0,
         counted=None,
@@ -268,9 +269,11 @@ def _times_of(records: Sequence[SavedOp]) -> Whole:
 def _groups(records: Sequence[SavedOp], question: Question) -> list[list[SavedOp]]:
     if not question.aggregate_by:
         return [[record] for record in records]
-    groups: dict[str, list[SavedOp]] = {}
+    groups: dict[tuple[str, str], list[SavedOp]] = {}
+    by_site = question.aggregate_by == "site"
+    lines = {site: line_of(site, question.shown) for site in {record.site for record in records}} if by_site else {}
     for record in records:
-        groups.setdefault(_group_of(record, question), []).append(record)
+        groups.setdefault((_group_of(record, question), lines.get(record.site, "")), []).append(record)
     return list(groups.values())
 
 
@@ -307,6 +310,7 @@ def _line(group: Sequence[SavedOp], question: Question) -> Line:
         output_dtypes=one.output_dtypes if one else (),
         place=(one and one.place) or None,
         communication=all(_is_beside(record, question) for record in group),
+        site=line_of(group[0].site, question.shown) if question.aggregate_by == "site" else None,
     )
 
 

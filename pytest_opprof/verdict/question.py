@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from .. import errors
 from ..errors import UsageError
 from ..ops.signature import Shape
 from ..profile.saved import SavedKernel, SavedOp, SavedProfile
+from ..sites.shown import Shown
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
@@ -33,8 +35,11 @@ class Question:
     """One input at least has this dtype."""
     least_ns: float | None = None
     most_ns: float | None = None
-    aggregate_by: Literal["", "type", "op", "dtype", "all"] = ""
-    """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``."""
+    aggregate_by: Literal["", "type", "op", "dtype", "site", "all"] = ""
+    """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``.
+    ``site``: by canonical op and the line that asked for it."""
+    shown: Shown = field(default_factory=lambda: Shown(os.curdir), compare=False)
+    """Chooses the line of a call chain."""
     aggregate: How = "sum"
     order_by: str = "time"
     ascending: bool = False
@@ -71,6 +76,8 @@ class Line:
     place: str | None
     communication: bool
     """Whether it moves data between devices: no part of the total, so without a share, and behind the others."""
+    site: str | None = None
+    """The line that asked for it, where rows are of lines."""
 
 
 COLUMNS: Mapping[str, Callable[[Line], object]] = {
@@ -91,6 +98,7 @@ COLUMNS: Mapping[str, Callable[[Line], object]] = {
     "input_dtypes": lambda line: line.input_dtypes or None,
     "output_dtypes": lambda line: line.output_dtypes or None,
     "place": lambda line: line.place,
+    "site": lambda line: line.site,
 }
 """What rows can be ordered by."""
 

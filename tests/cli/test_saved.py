@@ -16,8 +16,10 @@ import pytest
 
 from pytest_opprof.cli import main
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.readers import own_format
+from pytest_opprof.sites.chains import Frame
 
 HERE = Environment((("made", "1"),), "cpu", "")
 RECORDS = (
@@ -46,11 +48,64 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
+@pytest.fixture
+def sited(tmp_path: Path, run: Run) -> str:
+    """A profile that knows the lines of some ops."""
+    helper, caller = Frame(str(tmp_path / "nets.py"), "as_float", 12), Frame(str(tmp_path / "nets.py"), "forward", 20)
+    einops = Frame("/venv/lib/python3.11/site-packages/einops/einops.py", "rearrange", 7)
+    save(
+        "sited.json",
+        made(
+            RECORDS[0],
+            RECORDS[1]._replace(site=CallSite((helper, caller))),
+            RECORDS[1]._replace(name="cast_b", step=1, calls=2, site=CallSite((helper,))),
+            RECORDS[1]._replace(device_ns=5_000, site=CallSite((helper, caller), is_backward=True)),
+            RECORDS[1]._replace(device_ns=4_000, site=CallSite((einops, caller))),
+            RECORDS[1]._replace(device_ns=3_000, site=CallSite(())),
+            steps=("1", "2"),
+        ),
+    )
+    return "sited.json"
+
+
 def save(path: str, trace: SavedProfile) -> None:
     Path(path).write_text(own_format.dump(trace), encoding="utf-8")
 
 
 class TestShow:
+    def test_by_site_there_is_a_row_for_each_op_and_line(self, run: Run, sited: str) -> None:
+        code, out, _ = run("show", sited, "--by", "site", "-t", "0", "--format", "csv")
+        rows = [(row["op"], row["site"], row["calls"]) for row in csv.DictReader(io.StringIO(out))]
+        assert (code, rows) == (
+            0,
+            [
+                ("Conv", "(no line known)", "2"),
+                ("Cast", "nets.py:12 in as_float", "5"),
+                ("Cast", "nets.py:12 in as_float (backward)", "3"),
+                ("Cast", "nets.py:20 in forward via einops/einops.py:7 in rearrange", "3"),
+                ("Cast", "(no line of the program)", "3"),
+            ],
+        )
+        code, out, _ = run("show", sited, "--by", "site", "--type", "Cast", "--format", "json")
+        assert [row["site"] for row in json.loads(out)["rows"]] == [site for _, site, _ in rows[1:4]]
+        assert "  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
+
+    def test_lines_tell_rows_apart_only_by_site(self, run: Run, sited: str) -> None:
+        code, out, _ = run("show", sited, "-t", "0", "--format", "json")
+        rows = [(row["name"], row["calls"], row["site"]) for row in json.loads(out)["rows"]]
+        assert (code, rows) == (0, [("conv1", 2, None), ("cast_a", 12, None), ("cast_b", 2, None)])
+
+    def test_a_profile_without_lines_says_which_have_some(self, run: Run) -> None:
+        code, out, err = run("show", "a.json", "--by", "site")
+        assert (code, out) == (2, "")
+        assert "a.json: made by hand: does not tell which lines asked for ops. These do:\n" in err
+        assert "with_stack=True" in err
+
+    def test_a_model_is_for_lines_of_profiles_of_onnx_runtime(self, run: Run) -> None:
+        assert "--model m.onnx: a model tells only lines" in run("show", "a.json", "--model", "m.onnx")[2]
+        code, _, err = run("show", "a.json", "--by", "site", "--model", "m.onnx")
+        assert (code, "is for ONNX Runtime's profiles; a.json is a pytest-opprof profile" in err) == (2, True)
+
     def test_the_default_is_the_three_most_expensive_with_the_totals_above(self, run: Run) -> None:
         code, out, err = run("show", "a.json")
         assert (code, err) == (0, "")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.ops.formulas import broadcast, matmul, result_of
-from pytest_opprof.ops.pytorch_work import Tensor, work
+from pytest_opprof.ops.formulas import USE_ATTRIBUTES, broadcast, matmul, result_of
+from pytest_opprof.ops.pytorch_work import Tensor, arguments_of, work
 
 
 def test_shapes_are_broadcast_as_numpy_does() -> None:
@@ -90,3 +90,48 @@ def test_flops_of_attention_are_those_of_the_formulas_that_pytorch_has() -> None
     gradient = (2, 3, 8, 5)
     expected = sdpa_backward_flop_count(gradient, query, key, value)
     assert result_of(f"{name}_backward", [gradient, query, key, value])[1] == expected
+
+
+REDUCED: list[Callable[[Any, Any], Any]] = [
+    lambda t, x: x.sum(),
+    lambda t, x: x.sum(1),
+    lambda t, x: x.sum((0, -1), keepdim=True),
+    lambda t, x: x.sum(0, dtype=t.float64),
+    lambda t, x: x.sum(dtype=t.float64),
+    lambda t, x: x.mean(1, keepdim=True),
+    lambda t, x: x.half().mean((1, 2)),
+    lambda t, x: x.long().sum(0),
+    lambda t, x: x.amax(-1),
+    lambda t, x: x.amin(),
+    lambda t, x: x.max(),
+    lambda t, x: x.argmax(1, keepdim=True),
+    lambda t, x: x.argmin(),
+    lambda t, x: (x > 0).any(0),
+    lambda t, x: (x > 0).all(),
+    lambda t, x: x.var(1),
+    lambda t, x: x.std(1, keepdim=True),
+    lambda t, x: x.std(),
+    lambda t, x: x.prod(1),
+    lambda t, x: t.logsumexp(x, (0, 1)),
+    lambda t, x: t.linalg.vector_norm(x, dim=1, keepdim=True),
+]
+
+
+@pytest.mark.parametrize("number", range(len(REDUCED)))
+def test_what_a_reduction_writes_follows_from_what_pytorch_records(number: int) -> None:
+    torch = pytest.importorskip("torch")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as recording:
+        result = REDUCED[number](torch, torch.ones(3, 4, 5))
+    events = [event for event in recording.profiler.kineto_results.events() if event.name() in USE_ATTRIBUTES]
+    (event,) = [event for event in events if event.start_ns() == min(each.start_ns() for each in events)]
+    arguments = arguments_of(event.dtypes(), event.shapes())
+    done = work(event.name(), arguments, event.concrete_inputs())
+    assert done.signature.output_shapes == (tuple(result.shape),)
+    assert isinstance(arguments[0], Tensor)
+    assert done.nbytes == arguments[0].nbytes + result.numel() * result.element_size()
+
+
+def test_what_a_reduction_writes_is_not_known_where_there_are_two_results() -> None:
+    assert result_of("aten::max", [(3, 4), None, None], [None, 1, False]) == (None, None)
+    assert result_of("aten::max", [(3, 4), (3, 4)], [None, None]) == (None, None)
+    assert result_of("aten::sum", [(3, 4), None, None, None], [None, "?", False, None]) == (None, None)

@@ -7,7 +7,9 @@ import pytest
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
+from pytest_opprof.sites.chains import Frame
 from pytest_opprof.verdict import query
 from pytest_opprof.verdict.question import Question
 
@@ -110,3 +112,15 @@ def test_a_live_window_that_is_saved_has_the_same_ops() -> None:
     assert {line.op: (line.calls, line.time_ns) for line in by_op} == {
         stats.op: (sum(stats.calls), stats.device_ns and sum(stats.device_ns)) for stats in live.ops
     }
+
+
+def test_a_live_window_keeps_its_lines() -> None:
+    site = CallSite((Frame("/a/nets.py", "f", 3),))
+    log = EventLog(PROFILE.environment)
+    log.add(log.name("Cast"), 50)
+    live = log.freeze()
+    live = replace(live, keys=tuple(key._replace(site=site) for key in live.keys))
+    saved = SavedProfile.of(live, "by hand")
+    assert [record.site for record in saved.records] == [site]
+    assert saved.profile().sites("Cast") == {(site, ""): 1}
+    assert [stats.op for stats in saved.profile(by="site").ops] == ["Cast /a/nets.py:3 in f"]

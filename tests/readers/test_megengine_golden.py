@@ -52,7 +52,7 @@ READ, PARSER = cache(formats.read), cache(command._parser)
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Show:
     # 1,300 commands on six files: without this, two thirds of the time go into reading and into argparse.
-    monkeypatch.setattr(formats, "read", lambda found, partial: READ(replace(found, place=Place(found.place.path))))
+    monkeypatch.setattr(formats, "read", lambda found, *_: READ(replace(found, place=Place(found.place.path))))
     monkeypatch.setattr(command, "_parser", PARSER)
 
     def run(name: str, *arguments: str) -> dict[str, Any]:

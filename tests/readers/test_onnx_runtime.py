@@ -14,11 +14,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
+from pytest_opprof.profile.op_key import line_of
 from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.readers.onnx import model as onnx_model
 from pytest_opprof.readers.onnx import runtime
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.sites.shown import Shown
 
 from ..protobuf_messages import field, varint
 
@@ -286,3 +288,33 @@ def test_runs_beyond_what_can_be_told_apart_are_one_step_and_that_is_said(
     assert (trace.steps, trace.step_ns) == (("",), None)
     assert [(r.calls, r.device_ns) for r in trace.records] == [(2, 4000)]
     assert "2 calls of run() are shown as one step" in trace.remarks[0]
+
+
+EXPORTED = DATA / "exported.onnx"
+
+
+def lines(saved: SavedProfile) -> dict[str, str]:
+    return {record.name: line_of(record.site, Shown(".")) for record in saved.records}
+
+
+def test_nodes_of_an_exported_model_have_lines() -> None:
+    assert not model(EXPORTED).has_sites
+    found = lines(onnx_model.read(Place(EXPORTED), Options(sites=True)))
+    assert found["node_linear"] == "/home/me/project/network.py:12 in forward"
+    assert "(no line known)" not in found.values()
+
+
+def test_nodes_of_a_run_have_those_of_the_model() -> None:
+    ran = runtime.read(Place(DATA / "ort_exported.json.gz"), Options(sites=True, model=EXPORTED))
+    known = {name: line for name, line in lines(ran).items() if line != "(no line known)"}
+    of_model = lines(onnx_model.read(Place(EXPORTED), Options(sites=True)))
+    assert {name: line for name, line in known.items() if name in of_model}.items() <= of_model.items()
+    assert {record.type for record in ran.records if record.site} == {
+        *("FusedMatMul", "MatMul", "Cast", "Softmax", "Relu", "Gemm"),
+    }
+    assert not runtime.read(Place(DATA / "ort_exported.json.gz"), Options(sites=True)).has_sites
+
+
+def test_a_model_that_tells_no_lines_is_an_error() -> None:
+    with pytest.raises(TraceError, match=r"loop.onnx: does not tell which lines its nodes come from"):
+        runtime.read(Place(DATA / "ort_loop.json.gz"), Options(sites=True, model=DATA / "loop.onnx"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 import pytest_opprof
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile, Whole
 from pytest_opprof.readers import own_format
 from pytest_opprof.readers.formats import find
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.sites.chains import Frame
 
 RECORD = SavedOp("conv", "Conv2D", "7", 1, 2, 10.5, least_ns=4, input_shapes=((2, 3), ()), input_dtypes=("f32",))
 TRACE = SavedProfile(
@@ -41,6 +44,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         assert own_format.read(saved(tmp_path / "a.json", trace), Options()) == trace
 
 
+def test_lines_are_written_where_there_are_some(tmp_path: Path) -> None:
+    site = CallSite((Frame("/a/nets.py", "f", 3), Frame("/a/main.py", "<module>", 9)), is_backward=True)
+    sited = replace(TRACE, records=(RECORD._replace(site=site), RECORD, RECORD._replace(site=CallSite(()))))
+    assert own_format.read(saved(tmp_path / "a.json", sited), Options()) == sited
+    assert "site" not in own_format.dump(TRACE)  # as before there were lines: older versions read it
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 AMOUNT = st.one_of(st.none(), st.integers(0, 2**53), st.floats(0, 1e18))
 
@@ -62,7 +72,8 @@ def test_it_is_recognised_by_its_content(tmp_path: Path) -> None:
 def test_every_written_file_keeps_to_the_shipped_schema(tmp_path: Path) -> None:
     schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "profile-1.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    for trace in (TRACE, SavedProfile("plain", TRACE.environment, (RECORD,))):
+    sited = RECORD._replace(site=CallSite((Frame("/a/nets.py", "f", 3),)))
+    for trace in (TRACE, SavedProfile("plain", TRACE.environment, (RECORD,)), replace(TRACE, records=(sited,))):
         jsonschema.validate(json.loads(own_format.dump(trace)), schema)
 
 

@@ -100,6 +100,17 @@ def test_a_cpu_trace_has_the_counts_and_self_times_of_key_averages() -> None:
     assert {record.host_ns for record in trace.records} == {None}
 
 
+def test_flops_of_products_and_convolutions_are_those_that_the_session_counted() -> None:
+    keys = json.loads((DATA / "key_averages.json").read_text())["key_averages"]
+    counted = {row["key"]: row["flops"] for row in keys if row["flops"]}
+    ours = {name: flops for name, flops in sums(read(CPU), "computation").items() if flops}
+    # Under autocast each conv2d calls conv2d: one convolution, and two events. The session knows no gradients of them.
+    assert ours["aten::conv2d"] * 2 == counted["aten::conv2d"]
+    assert ours["aten::convolution_backward"] == ours["aten::conv2d"]  # the images need no gradient
+    assert ours["aten::mm"] == counted["aten::mm"]
+    assert ours["aten::linear"] == counted["aten::addmm"]
+
+
 OF_NUMBERS = 18
 """Casts in `expected_casts.json` of a number that an op was given (``x * 2.0``, a float64): parts of that op."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ...ops.formulas import NEEDS_ATTRIBUTES
+from ...ops.formulas import USE_ATTRIBUTES
 from ...ops.pytorch_work import Work, arguments_of, work
 from ...ops.signature import UNKNOWN, Signature
 from ...profile import kernels
@@ -182,7 +182,7 @@ def _op(event: Any, category: str, works: dict[tuple[str, ...], Work]) -> Op:
     name, dtypes, shapes = event.name(), event.dtypes(), event.shapes()
     if "TensorList" in dtypes and hasattr(event, "structured_input_shapes"):  # from PyTorch 2.12 on
         shapes = event.structured_input_shapes()
-    attributes = event.concrete_inputs() if name in NEEDS_ATTRIBUTES else ()
+    attributes = event.concrete_inputs() if name in USE_ATTRIBUTES else ()
     case = name, str(dtypes), str(shapes), str(attributes)
     done = works.get(case)
     if done is None:

@@ -15,8 +15,13 @@ from math import fsum, nan
 from typing import TypeVar
 
 from ...errors import TraceError
+from ...ops.ascend_work import flops as flops_of
+from ...ops.ascend_work import nbytes
 from ...ops.signature import Shape
-from ...profile.saved import OUTSIDE, SavedOp
+from ...profile.op_key import CallSite
+from ...profile.saved import COMMUNICATION_PLACES, OUTSIDE, SavedOp
+from ...sites.chains import Frame
+from ...sites.recorded import recorded
 from ..shared.durations import Untimed
 from ..shared.place import Place
 from ..shared.tables import known
@@ -25,7 +30,9 @@ MOST_RECORDS = 1_000_000
 """Different ops in one profile, each 1 KiB."""
 
 Key = tuple[str, ...]
-"""Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs: the cells as written."""
+"""Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs; where lines are asked for, the
+call stack: the cells as written."""
+_FRAME = re.compile(r"\s*\"?(.*)\((\d{1,9})\): (.*?)\"?;?\s*$")
 AnyKey = TypeVar("AnyKey")
 UNTIMED = (nan, nan, nan)
 
@@ -39,6 +46,8 @@ class Read:
     """Who wrote it: ``torch_npu``, ``mindspore``, or "" for msprof."""
     file: str
     has_steps: bool = False
+    sites: bool = False
+    """Whether lines are asked for."""
     groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
     """For all calls that are alike: their number; ns, least and most of the device, then of the host; FLOPs; bytes.
 
@@ -142,11 +151,25 @@ def type_of(name: str) -> str:
 
 
 def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
-    name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(known, key[1:])
+    name, kind, core, inputs, input_dtypes, input_formats, outputs, output_dtypes, output_formats = map(
+        known, key[1:10]
+    )
     calls, ns, least, most, host_ns, host_least, host_most, flops, moved = sums
+    in_shapes, out_shapes = _shapes(inputs), _shapes(outputs)
+    in_dtypes, out_dtypes = _parts(input_dtypes), _parts(output_dtypes)
+    in_formats, out_formats = _parts(input_formats), _parts(output_formats)
+    type_ = kind or type_of(name)
+    if in_shapes is not None and out_shapes is not None and core not in COMMUNICATION_PLACES:
+        # What the profiler measured is better.
+        if moved != moved:
+            known_bytes = nbytes((*in_shapes, *out_shapes), (*in_dtypes, *out_dtypes))
+            moved = nan if known_bytes is None else known_bytes * calls
+        if flops != flops:
+            known_flops = flops_of(type_, in_shapes, out_shapes, (*in_formats, *out_formats))
+            flops = nan if known_flops is None else known_flops * calls
     return SavedOp(
         name=name,
-        type=kind or type_of(name),
+        type=type_,
         step=step,
         calls=int(calls),
         device_ns=exact(ns),
@@ -155,16 +178,24 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
         most_ns=exact(most),
         computation=exact(flops),
         memory=exact(moved),
-        input_shapes=_shapes(inputs),
-        output_shapes=_shapes(outputs),
-        input_dtypes=_parts(input_dtypes),
-        output_dtypes=_parts(output_dtypes),
-        input_formats=_parts(input_formats),
-        output_formats=_parts(output_formats),
+        input_shapes=in_shapes,
+        output_shapes=out_shapes,
+        input_dtypes=in_dtypes,
+        output_dtypes=out_dtypes,
+        input_formats=in_formats,
+        output_formats=out_formats,
         place=core,
         host_least_ns=exact(host_least),
         host_most_ns=exact(host_most),
+        site=_site(key[10]) if len(key) > 10 else None,
     )
+
+
+@lru_cache(1 << 14)
+def _site(stack: str) -> CallSite | None:
+    """Return the line of a call stack, ``/a/nets.py(12): forward;`` and below it its caller; None without."""
+    frames = [Frame(match[1], match[3], int(match[2])) for line in stack.split(";\n") if (match := _FRAME.match(line))]
+    return CallSite(recorded(frames)) if frames else None
 
 
 def exact(value: float) -> float | None:

@@ -220,7 +220,7 @@ def _database(sources: _Sources, device: int | None, options: Options) -> Read:
 
 def _tables(sources: _Sources, device: int | None, options: Options) -> Read:
     first = tables.opened(sources.places[0])
-    found = Read(first.place, _framework(sources.kind, first), tables.title(first.place))
+    found = Read(first.place, _framework(sources.kind, first), tables.title(first.place), sites=options.sites)
     found.untimed = Untimed(options.partial)
     tables.read_all(sources.kind, sources.places, found, device, found.remarks if options.partial else None)
     return found

@@ -4,7 +4,7 @@
 kernels: kernel_details, op_summary one row a kernel: step, name, type, core, duration, shapes, dtypes, formats, and
                                     FLOPs (``*_fops``) or bytes (``*_main_memory_datas(KB)``) if they were recorded
 statistic: op_statistic             count and time by (type, core), without communication
-operators: operator_details         torch_npu: self times of aten operators, one row a call
+operators: operator_details         torch_npu: self times of aten operators, one row a call; call stacks (with_stack)
 apis: api_statistic                 host times of the CANN API, by level (acl, node, runtime, ...)
 ==================================  ====================================================================================
 
@@ -180,12 +180,14 @@ def _statistic(table: tables.Table, read: Read, device: int | None, step: str, r
 def _operators(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
     columns = ("device self duration", "host self duration")
     units = [tables.unit(table, column, _NS) for column in columns]
-    for number, (name, shapes, *cells) in enumerate(table.rows("name", "input shapes", *columns, remarks=remarks), 2):
+    stacks = ["call stack"] if read.sites and "call stack" in table.columns else []
+    rows = table.rows("name", "input shapes", *columns, *stacks, remarks=remarks)
+    for number, (name, shapes, *cells) in enumerate(rows, 2):
         times = [
             tables.duration(table, number, column, cell, read.untimed) * unit
             for column, cell, unit in zip(columns, cells, units)
         ]
-        key = (step, name, name, "", shapes, *_NOT_DESCRIBED[1:])
+        key = (step, name, name, "", shapes, *_NOT_DESCRIBED[1:], *cells[len(columns) :])
         read.add(key, 1, (times[0],) * 3, (times[1],) * 3)
 
 

@@ -7,20 +7,25 @@ its graphs: 6 and 11), domain 7, overload 8. ``FunctionProto``: name 1, node 7, 
 The nodes in a branch of If, in the body of Loop or Scan count once. The nodes in a function of the model count as often
 as it is called; the call itself does not count. Constant is a node like others. The type is op_type; behind its domain,
 where that is neither ONNX's nor ONNX Runtime's. Dtypes and shapes are those in the model (inputs, outputs, value_info,
-initializers; the ``to`` of a Cast). Weights are skipped: the file is mapped, not read.
+initializers; the ``to`` of a Cast), lines those of `ops.onnx_stack_traces`. Weights are skipped: the file is mapped,
+not read.
 Seen: onnx 1.23.2, IR 9 and 10, with functions and subgraphs, and a model made by hand with 2 GB of weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...errors import TraceError
+from ...ops.onnx_stack_traces import Line, of_node, stack_traces
 from ...ops.signature import Shape
 from ...profile.environment import Environment
+from ...profile.op_key import CallSite
 from ...profile.saved import SavedOp, SavedProfile
 from ...protobuf import BYTES, VARINT, Broken, Data, Field, fields, inside, numbers, text
+from ...sites.chains import Frame
+from ...sites.recorded import recorded
 from ..shared.mapped import content
 from ..shared.options import Options
 from ..shared.place import Place
@@ -40,6 +45,12 @@ _DTYPES = dict(
         1,
     )
 )
+
+
+def site_of(traces: Mapping[str, tuple[Line, ...]], node: str) -> CallSite | None:
+    """Return the line that *node* comes from, by the stack traces of its model; None where they do not say it."""
+    lines = of_node(traces, node)
+    return CallSite(recorded(Frame(*line) for line in lines)) if lines else None
 
 
 class _Value(NamedTuple):
@@ -65,7 +76,7 @@ def recognises(place: Place) -> bool:
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the ops. Takes memory for these, at most `MOST_OPS`, and for names of tensors. Raises TraceError."""
     with content(place) as data:
-        model = _Model(data)
+        model = _Model(data, stack_traces(data) if options.sites else {})
         try:
             model.read()
         except Broken as error:
@@ -81,10 +92,12 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 class _Model:
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, traces: Mapping[str, tuple[Line, ...]]) -> None:
+        """*traces* are the lines of nodes, where they are asked for."""
         self.functions: dict[str, Function] = {}
         self.has_bodies = False
         self._data = data
+        self._traces = traces
         self._values: dict[str, _Value] = {}
         self._ops = 0
 
@@ -159,6 +172,7 @@ class _Model:
                 output_shapes=self._shapes(outputs),
                 input_dtypes=self._dtypes(inputs),
                 output_dtypes=self._dtypes(outputs),
+                site=site_of(self._traces, texts.get(3, "")),
             )
         )
 

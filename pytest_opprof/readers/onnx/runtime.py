@@ -11,20 +11,23 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...errors import TraceError
 from ...ops import onnxruntime_events
+from ...ops.onnx_stack_traces import Line, stack_traces
 from ...ops.onnxruntime_events import ASYNCHRONOUS, MOST_EVENTS, RUN, described, is_run, nbytes, node_of, size
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
+from ..shared.mapped import content
 from ..shared.options import Options
 from ..shared.place import Place
+from .model import site_of
 
 TITLE = "ONNX Runtime profile"
 _SESSION = frozenset(["session_initialization", RUN, "SequentialExecutor::Execute"])
@@ -67,7 +70,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         environment=Environment(
             (("onnxruntime", ""),), onnxruntime_events.device(node.provider for node in events.nodes), ""
         ),
-        records=tuple(_records(events, own, steps)),
+        records=tuple(_records(events, own, steps, _traces(options))),
         steps=steps.labels,
         step_ns=steps.times,
         kernels=tuple(_kernels(events, steps)) if events.kernels else None,
@@ -174,7 +177,23 @@ class _Steps:
         return len(self._runs)
 
 
-def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[SavedOp]:
+def _traces(options: Options) -> Mapping[str, tuple[Line, ...]]:
+    """Return the lines of the nodes of the model that was run. Raises TraceError for a model that does not say them."""
+    if options.model is None or not options.sites:
+        return {}
+    with content(Place(options.model)) as data:
+        traces = stack_traces(data)
+    if not traces:
+        raise TraceError(
+            f"{options.model}: does not tell which lines its nodes come from: it is no ONNX model, or not one of"
+            " torch.onnx.export(..., dynamo=True), which tell"
+        )
+    return traces
+
+
+def _records(
+    events: _Events, own: array[int], steps: _Steps, traces: Mapping[str, tuple[Line, ...]]
+) -> Iterator[SavedOp]:
     """Yield a record for each node in each step, in the order of the file."""
     of_kernels: defaultdict[int, int] = defaultdict(int)
     for *_, duration, event in events.kernels:
@@ -182,7 +201,7 @@ def _records(events: _Events, own: array[int], steps: _Steps) -> Iterator[SavedO
     groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for event, key in enumerate(zip(events.which, steps.of)):
         groups[key].append(event)
-    nodes = [(node, _record(node)) for node in events.nodes]
+    nodes = [(node, _record(node)._replace(site=site_of(traces, node.name))) for node in events.nodes]
     for (which, step), members in groups.items():
         node, record = nodes[which]
         taken = [own[event] for event in members]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, is_made_by, meaning_as, role
 from ...ops.pytorch_work import COPIES, Work, arguments_of, work
 from ...ops.signature import Shape
+from ...profile.op_key import CallSite
 
 
 class Tensors(NamedTuple):
@@ -37,6 +39,10 @@ class Call:
     """Whether autograd gave them sequence numbers."""
     logged: Collection[str] = field(compare=False)
     """The names of all recorded events that torch.compile wrote into its own log."""
+    values: bytes = b""
+    """``Concrete Inputs`` as JSON, of ops whose work follows from more than shapes."""
+    site: CallSite | None = None
+    """Which line asked for them."""
 
     @cached_property
     def is_copy(self) -> bool:
@@ -70,7 +76,8 @@ class Call:
     @cached_property
     def work(self) -> Work:
         """What a call works on, and how much it does; nothing where shapes were not recorded."""
-        return work(self.name, arguments_of(_list(self.types), _list(self.dims)) if self.types else [])
+        arguments = arguments_of(_list(self.types), _list(self.dims)) if self.types else []
+        return work(self.name, arguments, [*map(_value, _list(self.values))])
 
     @cached_property
     def annotates(self) -> bool:
@@ -95,6 +102,14 @@ class Call:
     def is_made_by(self, move: str) -> bool:
         """Tell whether these are copies that the device makes by the memcpy *move*, which is counted in their place."""
         return bool(self.meaning and is_made_by(self.meaning, move))
+
+
+def _value(text: object) -> object:
+    """Return an argument that is no tensor, ``[1, 1]`` or ``False``; text as it is, None for what is not told."""
+    try:
+        return literal_eval(text) if isinstance(text, str) and text else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _list(text: bytes) -> list[Any]:

@@ -6,6 +6,7 @@ with ns as decimals. Events with ``ph`` = ``X``, by ``cat`` (its name of 2021 in
 
 - ``cpu_op`` (``Operator``): an op, nested in time on its ``pid`` and ``tid``. ``args``: ``External id`` (grows with
   time), and with record_shapes ``Input Dims`` and ``Input type``.
+- ``python_function``, with with_stack: a call of a Python function (`kineto_sites`).
 - ``user_annotation`` (``Operator``): `record_function` and the like. ``ProfilerStep#N`` is a step.
 - ``cuda_runtime``, ``cuda_driver`` (``Runtime``), ``xpu_runtime`` ...: a call of the driver, with ``correlation``.
 - ``kernel``, ``gpu_memcpy``, ``gpu_memset`` (``Kernel``, ``Memcpy``, ``Memset``): what a device did, with the
@@ -72,10 +73,12 @@ def read(place: Place, options: Options) -> SavedProfile:
     """Return the profile. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
     from .kineto_events import OTHERS, Event, Events, ExactEvent
+    from .kineto_sites import REMARK, SitedEvents
 
     header: dict[str, object] = {}
     remarks: list[str] = []
-    events, untimed = Events(), Untimed(options.partial)
+    sited, untimed = SitedEvents() if options.sites else None, Untimed(options.partial)
+    events = sited or Events()
     event_type = ExactEvent if _needs_exact_times(place) else Event
     try:
         for some in read_events(place, event_type, header, options.partial, remarks, OTHERS):
@@ -90,6 +93,8 @@ def read(place: Place, options: Options) -> SavedProfile:
                 "the file does not say who wrote it (PyTorch's have a schemaVersion): events of category cpu_op are"
                 " taken for ops, those of kernel, gpu_memcpy and gpu_memset for what a device did"
             )
+        if sited and sited.tell_sites():
+            remarks.append(REMARK)
         if events.calls or events.kernels:
             return _profile(events, header, remarks)
     except OverflowError:

@@ -18,10 +18,13 @@ from typing import Any, ClassVar, NamedTuple
 from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
+from ...ops.formulas import USE_ATTRIBUTES
 from ...ops.pytorch_events import STEP, logged
 from .calls import Call
 from .rows import Rows
 
+_NEW, _BY_VALUES = -1, -2
+"""In place of the index of a call: there is none yet; values of arguments tell several apart."""
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
 _KINDS = {
     **dict.fromkeys(["cpu_op", "Operator", "user_annotation"], _OP),
@@ -47,6 +50,7 @@ class Arguments(Struct, gc=False, frozen=True):
     nbytes: int = named(name="bytes", default=-1)
     dims: Raw = named(name="Input Dims", default=Raw(b""))
     types: Raw = named(name="Input type", default=Raw(b""))
+    values: Raw = named(name="Concrete Inputs", default=Raw(b""))
     sequence: int = named(name="Sequence number", default=-1)
     total: int = named(name="Total Allocated", default=-1)
     allocated: int = named(name="Bytes", default=0)
@@ -119,7 +123,7 @@ class Events:
         self._base: float | None = None
         self._thread_numbers: dict[tuple[int | str, int | str], int] = {}
         self._call_numbers: dict[tuple[str, str, bytes], int] = {}
-        """By category, name, and JSON of shapes and dtypes."""
+        """By category, name, and JSON of shapes, dtypes and values."""
         self._launch_numbers: dict[str, int] = {}
         """-1 for calls that launch nothing."""
         self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
@@ -155,8 +159,7 @@ class Events:
                 self.first_timeless = self.first_timeless or f"{name[:80]!r} at {event.ts} us"
                 continue
             if base is None:
-                # A whole number, so that differences to it are exact.
-                base = self._base = type(event.ts)(int(event.ts))
+                base = self.base_of(event)
             start = round((event.ts - base) * 1000)
             duration = round(event.dur * 1000)
             args = event.args
@@ -174,22 +177,39 @@ class Events:
                 launches += (args.correlation, start, duration, thread, launch)
                 continue
             alike = (cat, name, joined((args.dims, args.types)))
-            call = calls.get(alike)
-            if call is None:
-                call = calls[alike] = len(self.calls)
-                numbered = args.sequence >= 0
-                self.calls.append(Call(name, cat, bytes(args.dims), bytes(args.types), numbered, self.logged))
-                self.logged |= logged([name])
+            call = calls.get(alike, _NEW)
+            if call < 0:
+                call = self._call(event, alike)
             called += (start, duration, args.serial, call)
         self.launches.add(launches)
         self.activities.add(activities)
         for thread, called in threads.items():
             self.threads[thread].add(called)
 
+    def base_of(self, event: Event) -> float:
+        """Return the time from which all others count: of the first *event*, a whole number, so that they are exact."""
+        if self._base is None:
+            self._base = type(event.ts)(int(event.ts))
+        return self._base
+
     def _thread(self, pid: int | str, tid: int | str) -> int:
         number = self._thread_numbers.setdefault((pid, tid), len(self.threads))
         if number == len(self.threads):
             self.threads.append(Rows(4))
+        return number
+
+    def _call(self, event: Event, alike: tuple[str, str, bytes]) -> int:
+        """Return the index of a call that is new, or that other values tell from those that are *alike*."""
+        args, values = event.args, b""
+        if event.name in USE_ATTRIBUTES:
+            self._call_numbers[alike] = _BY_VALUES
+            values = bytes(args.values)
+            alike = (*alike[:2], alike[2] + b"\0" + values)
+        number = self._call_numbers.setdefault(alike, len(self.calls))
+        if number == len(self.calls):
+            numbered, written = args.sequence >= 0, (bytes(args.dims), bytes(args.types))
+            self.calls.append(Call(event.name, event.cat, *written, numbered, self.logged, values))
+            self.logged |= logged([event.name])
         return number
 
     def _launch(self, name: str) -> int:

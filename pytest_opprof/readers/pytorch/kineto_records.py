@@ -10,6 +10,7 @@ from ...ops.cuda_kernels import moved
 from ...ops.names import stable
 from ...ops.pytorch_events import may_work
 from ...ops.vocabulary import COMPILE
+from ...profile.op_key import CallSite
 from ...profile.saved import UNLINKED, SavedKernel, SavedOp, Whole
 from .calls import Call
 from .kineto_launches import SYNCHRONIZE, Home, Launches, Work
@@ -49,6 +50,8 @@ class _Row:
     """None for activities of a device and calls of the driver."""
     op: str = ""
     place: str = ""
+    site: CallSite | None = None
+    """Of activities of a device; a call has its own."""
     calls: int = 0
     counted: int = 0
     host: _Spread = field(default_factory=_Spread)
@@ -96,7 +99,7 @@ class Records:
             call = calls[event]
             owner = self._events.calls[tree.calls[tree.owners[event]]].meaning
             op = owner.op if owner else ""
-            key = tree.step, call.name, call.tensors, op
+            key = tree.step, call.name, call.tensors, op, call.site
             row = self._rows.get(key)
             if row is None:
                 row = _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op)
@@ -138,13 +141,19 @@ class Records:
         if tree and self._events.calls[tree.counted_call(event)].is_made_by(move):
             copy = self._rows_of[tree][tree.owners[event]]
             copy.counted = max(copy.counted - work.count, 0)
-        did = self._row(step, kernel.name, move or launched_by, work, self._place(kernel))
+        site = self._site(tree, tree.owners[event]) if tree else None
+        did = self._row(step, kernel.name, move or launched_by, work, self._place(kernel), site)
         did.nbytes += work.nbytes if move else 0
         did.device.join(work.total_ns, work.least_ns, work.most_ns)
 
-    def _row(self, step: int, name: str, type: str, work: Work, place: str = "") -> _Row:
+    def _site(self, tree: Tree, event: int) -> CallSite | None:
+        call = self._rows_of[tree][event].call
+        return call.site if call else None
+
+    def _row(self, step: int, name: str, type: str, work: Work, place: str = "", site: CallSite | None = None) -> _Row:
         """Add *work*, which is no call of an op, to its row; return that."""
-        row = self._rows.setdefault((step, name, type, place), _Row(step, name, type, work.first_ns, place=place))
+        new = _Row(step, name, type, work.first_ns, place=place, site=site)
+        row = self._rows.setdefault((step, name, type, place, site), new)
         row.called(work.first_ns, work.count, counts=True)
         return row
 
@@ -170,7 +179,9 @@ class Records:
                 ns = sum(host[event][occurrence] for event in inside[owner])
                 rows[owner].whole_host.total -= ns
                 kernel = self._events.kernels[number]
-                self._rows[tree.step, kernel.name, moved(kernel.name), self._place(kernel)].whole_host.total += ns
+                site = self._site(tree, owner)
+                row = self._rows[tree.step, kernel.name, moved(kernel.name), self._place(kernel), site]
+                row.whole_host.total += ns
         if self._events.kernels:
             _add(tree.device_ns(), inside, made, [(row.device, row.whole_device) for row in rows])
 
@@ -197,6 +208,7 @@ class Records:
                 op=row.op,
                 counted=row.counted,
                 whole=whole,
+                site=row.call.site if row.call else row.site,
             )
 
     def _times(self, row: _Row, host: _Spread, device: _Spread) -> Whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,10 @@ class Options:
     """Read the complete part of a file that was cut, and say in `SavedProfile.remarks` what is missing."""
     rank: int | None = None
     """The rank to read, where a place has several."""
+    sites: bool = False
+    """Read which lines asked for ops, too, though that takes longer."""
+    model: Path | None = None
+    """The ONNX model that was run, which knows the lines."""
 
 
 def as_number(value: object) -> int | None:

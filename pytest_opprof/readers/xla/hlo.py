@@ -8,7 +8,8 @@ Each computation is counted as often as it is called, beginning at the entry. Th
 itself is no op, and neither are parameters, constants, tuples, bitcasts, calls, loops and branches. ``copy-start`` is
 the op ``copy``, ``copy-done`` is no op. The body of a loop counts once, and so does every branch. What a reduce, a sort
 or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. FLOPs are known only
-for dot products: for other ops XLA's own count is an estimate.
+for dot products and convolutions without holes in their input (some gradients have those): for other ops XLA's own
+count is an estimate.
 Seen: jax 0.10.2, CPU, optimised and ``as_text(dialect="hlo")``.
 """
 
@@ -20,8 +21,8 @@ from functools import lru_cache
 
 from ...errors import TraceError
 from ...profile.environment import Environment
-from ...profile.saved import SavedProfile
-from ...xla.hlo_ops import is_op, reduction
+from ...profile.saved import SavedOp, SavedProfile
+from ...xla.hlo_ops import convolution_flops, is_op, reduction
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import (
@@ -35,6 +36,7 @@ from ..shared.programs import (
     lines,
     op_record,
 )
+from .hlo_frames import FrameTables
 
 TITLE = "HLO text (XLA)"
 _BEGIN = re.compile(rb"\s*(?://[^\n]*\n\s*)*HloModule\s")
@@ -49,6 +51,7 @@ _CALLED = re.compile(
 )
 _APPLIED = re.compile(r"\bto_apply=%?([\w.\-]+)")
 _CONTRACTED = re.compile(r"\blhs_contracting_dims=\{([0-9,]*)\}")
+_KERNEL_LABELS = re.compile(r"\bdim_labels=\w+_(\w*o\w*)->")
 _MOST_TYPES = 1 << 16
 _MOST_CACHED = 2000
 _ONCE = {"while": "a loop", "conditional": "a branch"}
@@ -61,7 +64,7 @@ def recognises(place: Place) -> bool:
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
-    module = _Module(place)
+    module = _Module(place, FrameTables() if options.sites else None)
     for number, line in enumerate(lines(place), 1):
         module.take(line, number)
     module.close()
@@ -88,11 +91,13 @@ class _Computation(Function):
 
 
 class _Module:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, frames: FrameTables | None) -> None:
+        """*frames* is None where lines are not asked for."""
         self.functions: dict[str, _Computation] = {}
         self.entry = ""
         self.once: set[str] = set()
         self._place = place
+        self._frames = frames
         self._inside: _Computation | None = None
         self._size = Size()
 
@@ -102,6 +107,8 @@ class _Module:
             if line.rstrip().endswith(" {") and (match := _COMPUTATION.match(line.rstrip())):
                 self._inside = self.functions[match[2]] = _Computation()
                 self.entry = match[2] if match[1] else self.entry
+            elif self._frames:
+                self._frames.take(line)
         elif line.startswith("}"):
             self._inside.types.clear()
             self._inside = None
@@ -141,11 +148,17 @@ class _Module:
             return
         operands = [one or other for one, other in _OPERAND.findall(line[match.end() : close - 1])]
         record = op_record(name, opcode.removesuffix("-start"), inside.types_of(operands), _types(shape))
+        if self._frames:
+            record = record._replace(site=self._frames.site(line[close:]))
         applied = _APPLIED.search(attributes)
         if opcode == "reduce" and applied:
             inside.reduces.append((len(inside.records), applied[1]))
         if opcode == "dot" and (contracted := _CONTRACTED.search(attributes)):
             record = record._replace(computation=dot_operations(record, contracted[1]))
+        elif (
+            opcode == "convolution" and "lhs_dilate" not in attributes and (labels := _KERNEL_LABELS.search(attributes))
+        ):
+            record = record._replace(computation=_convolution_operations(record, labels[1].index("o")))
         inside.records.append(record)
 
     def _calls(self, inside: _Computation, opcode: str, attributes: str) -> None:
@@ -155,6 +168,12 @@ class _Module:
             inside.called.update(name.strip(" %") for name in names.strip("{}").split(","))
         if opcode == "call" and (applied := _APPLIED.search(attributes)):
             inside.called[applied[1]] += 1
+
+
+def _convolution_operations(record: SavedOp, output_features: int) -> int | None:
+    """Return the FLOPs of a convolution; *output_features* is a dimension of its kernel."""
+    inputs, outputs = record.input_shapes, record.output_shapes
+    return convolution_flops(outputs[0], inputs[1], output_features) if inputs and outputs and len(inputs) > 1 else None
 
 
 def _closing(text: str, at: int) -> int:

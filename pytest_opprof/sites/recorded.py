@@ -1,0 +1,48 @@
+"""Lines in files of other tools: which of them can be sites, judged by the names of files of any machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+
+from .chains import Frame
+from .code import FRAMEWORKS, TEST_TOOLS, THEIR_TOOLS, Kind, kinds
+
+_LIBRARY = re.compile(
+    r".*[\\/]lib(?:64)?[\\/]python3\.\d+[\\/](?!(?:site|dist)-packages[\\/])", re.DOTALL | re.IGNORECASE
+)
+"""Matches the standard library's folder, of whatever Python."""
+_FIRST = re.compile(r"[\\/.]")
+
+
+def recorded(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+    """Return those of *frames*, the innermost first, whose lines can be sites, up to the test tool that called them.
+
+    A relative file (PyTorch leaves out the folder where Python found it) is one below the current directory, if there
+    is such a one.
+    """
+    found = []
+    for frame in frames:
+        kind, file = _judged(frame.file)
+        if kind is Kind.TEST_TOOL:
+            break
+        if kind is Kind.TRACED:
+            found.append(Frame(file, frame.function, frame.line))
+    return tuple(found)
+
+
+@lru_cache(1 << 12)
+def _judged(file: str) -> tuple[Kind, str]:
+    """Return the kind of a file, and its path."""
+    if os.path.isabs(file) or file.startswith("<"):
+        return (Kind.HIDDEN if _LIBRARY.match(file) else kinds[file]), file
+    first = _FIRST.split(file, maxsplit=1)[0]
+    path = os.path.abspath(file)
+    if os.path.exists(path):
+        return kinds[path], path
+    if first in TEST_TOOLS or first.startswith("pytest_"):
+        return Kind.TEST_TOOL, file
+    return Kind.HIDDEN if first in FRAMEWORKS | THEIR_TOOLS | sys.stdlib_module_names else Kind.TRACED, file
