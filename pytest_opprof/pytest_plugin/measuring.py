@@ -176,7 +176,14 @@ class Measuring:
         )
         frameworks = {name for window in windows for name, _ in window.environment.frameworks}
         tells_sites = any(backend.tells_sites and backend.name in frameworks for backend in measurement.backends)
-        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item), tells_sites=tells_sites)
+        line = item.location[1]
+        item.stash[RECORD] = replace(
+            record,
+            file=str(item.path),
+            line=0 if line is None else line + 1,
+            adapts=_adapts(item),
+            tells_sites=tells_sites,
+        )
         if failure:
             raise Failed(failure, cause)
 
