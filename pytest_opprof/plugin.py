@@ -70,6 +70,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
     )
     group.addoption(
+        "--opprof-summary",
+        metavar="FILE",
+        default=None,
+        help="append a summary in Markdown to FILE, as for $GITHUB_STEP_SUMMARY",
+    )
+    group.addoption(
         "--opprof-serialize",
         action="store_true",
         default=None,
@@ -114,7 +120,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", mark)
     if not _is_active(config.option, config):
         idle = [
-            flag for flag in ("all", "strict", "json", "memory", "sites") if getattr(config.option, f"opprof_{flag}")
+            flag
+            for flag in ("all", "strict", "json", "summary", "memory", "sites")
+            if getattr(config.option, f"opprof_{flag}")
         ]
         if idle:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from ..profile.environment import Environment
 
@@ -21,7 +21,7 @@ def path_of(root: Path, environment: Environment, module: str) -> Path:
     return root.joinpath(environment.folder, *parts[:-1], f"{name}.json")
 
 
-def module_of(root: Path, path: Path) -> str:
+def module_of(root: PurePath, path: PurePath) -> str:
     """Return the module whose calls *path* holds: the inverse of `path_of`."""
     parts = path.relative_to(root).parts[1:]
     name = "/".join(".." if part == _PARENT else part for part in parts).removesuffix(".json")
@@ -40,7 +40,12 @@ def sites_of(path: Path) -> Path:
 
 def files(root: Path) -> Iterator[Path]:
     """Yield every file of calls below *root*, sorted."""
-    yield from (path for path in _all(root) if not path.stem.endswith((_TIMES, _SITES)))
+    yield from filter(has_calls, _all(root))
+
+
+def has_calls(path: PurePath) -> bool:
+    """Tell whether the baseline file at *path* is one of calls, by its name."""
+    return path.suffix == ".json" and not path.stem.endswith((_TIMES, _SITES))
 
 
 def lone_times(root: Path) -> Iterator[Path]:

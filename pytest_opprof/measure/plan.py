@@ -46,6 +46,8 @@ class Settings:
     sites_hide: tuple[str, ...]
     update: Update
     json: Path | None
+    summary: Path | None
+    """What a summary in Markdown is appended to."""
     aliases: Mapping[str, str]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from ..machine.git import git
 
 _NAME = re.compile(r"opprof-(\d+)-")
 _TREE = "tree"
@@ -98,17 +98,4 @@ def _is_running(process: int) -> bool:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    # Set inside a git hook, these would make it another repository.
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
-    command = ["git", *arguments]
-    try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
-    except FileNotFoundError:
-        raise UsageError("--opprof-against needs git, which is not installed") from None
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise UsageError(f"--opprof-against: git {arguments[0]} in {folder} failed: {said[-1]}")
-    return done.stdout.strip()
-
-
-_OF_HOOKS = frozenset(["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"])
+    return git(folder, "--opprof-against", *arguments).strip()

@@ -285,7 +285,8 @@ class Found:
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
-        report.opprof = plain(structs.replace(record, outcome=report.outcome))
+        line = report.opprof["line"]
+        report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
 
     def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name

@@ -19,8 +19,9 @@ from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
+from ..report import markdown
 from ..report.summary import Summary
-from ..results.run_result import TestRecord, write
+from ..results.run_result import TestRecord, run_of, write
 from ..results.test_id import split_id
 from ..results.window_result import titled
 from ..units import plural
@@ -132,12 +133,22 @@ class Closing:
             if self._keeps_baselines and not interrupted:
                 summary.stale = sorted(self._stale())
                 summary.lines += self._renamed_lines()
-        with self._told_at_the_end("the JSON of the run was not written"):
-            if settings.json:
-                write(settings.json, list(summary.records.values()), summary.stale, interrupted)
         if settings.update and interrupted:
             what = "calls were recorded, times were not" if self._has_written else "no baseline was written"
             summary.errors.append(f"interrupted: {what}")
+        run = run_of(
+            list(summary.records.values()),
+            summary.stale,
+            interrupted,
+            list(dict.fromkeys(summary.errors)),
+            settings.against,
+        )
+        with self._told_at_the_end("the JSON of the run was not written"):
+            if settings.json:
+                write(settings.json, run)
+        with self._told_at_the_end("the summary was not written"):
+            if settings.summary:
+                markdown.append(settings.summary, run)
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
         if failed and session.exitstatus == pytest.ExitCode.OK:

@@ -173,8 +173,14 @@ class Measuring:
         record, failure, cause = concluded(
             id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel
         )
-        tells_sites = _tells_sites(measurement, windows)
-        item.stash[RECORD] = replace(record, file=str(item.path), adapts=_adapts(item), tells_sites=tells_sites)
+        line = item.location[1]
+        item.stash[RECORD] = replace(
+            record,
+            file=str(item.path),
+            line=0 if line is None else line + 1,
+            adapts=_adapts(item),
+            tells_sites=_tells_sites(measurement, windows),
+        )
         if failure:
             raise Failed(failure, cause)
 

@@ -51,6 +51,7 @@ def _settings(config: pytest.Config) -> Settings:
         sites_hide=tuple(config.getini("opprof_sites_hide")),
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
         json=Path(config.invocation_params.dir, _value(config, "json")) if _value(config, "json") else None,
+        summary=_summary(config),
         aliases=_aliases(config.getini("opprof_aliases")),
     )
 
@@ -107,6 +108,16 @@ def checked_watched(value: object, what: str) -> Watched:
         f"{what} is {value!r}; write 'watched' (arrays of opprof.array() and what comes of them) or 'all' (also arrays"
         " that are made in the window)"
     )
+
+
+def _summary(config: pytest.Config) -> Path | None:
+    given = config.option.opprof_summary
+    if given == "":
+        raise UsageError(
+            "--opprof-summary is empty: is the variable that names the file set? Outside of CI leave the flag out, as"
+            " by ${GITHUB_STEP_SUMMARY:+--opprof-summary=$GITHUB_STEP_SUMMARY}"
+        )
+    return Path(config.invocation_params.dir, given) if given else None
 
 
 def _against(config: pytest.Config) -> str:

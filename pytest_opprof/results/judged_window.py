@@ -9,12 +9,12 @@ from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
 from ..sites.places import WindowSites
 from ..verdict.budgets import WINDOW_KEYS
-from ..verdict.compare import Diff
+from ..verdict.compare import Diff, Row
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
-from .window_result import WindowNumbers, WindowResult
+from .window_result import Cause, RowResult, WindowNumbers, WindowResult
 
 DEPENDS = "so that depends on what ran before"
 
@@ -135,7 +135,14 @@ class JudgedWindow:
             parallel=parallel,
             verdict=self.verdict if compared else None,
             findings=tuple(map(str, self.findings)),
+            causes=tuple(Cause(each.rule, each.op, not each.cause) for each in self.findings),
+            rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
             times_changed=self.diff is not None and self.diff.times_changed,
             times_judged=self.times_judged if self.diff else None,
             processes=() if parallel else self.processes,
         )
+
+
+def _row(row: Row) -> RowResult:
+    base, now = ((each.least, each.most) if each else None for each in (row.base_calls, row.now_calls))
+    return RowResult(row.op, row.verdict, base, now, row.base_ns, row.now_ns, row.work.text)

@@ -75,6 +75,7 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(description="The node id.")]
     outcome: Literal["", "passed", "failed", "skipped"] = ""
     status: Status
+    line: Annotated[int, Meta(description="Where it begins in its file, from 1; 0 where that is not known.")] = 0
     windows: list[WindowResult] = []
 
 
@@ -108,6 +109,15 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     summary: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Tests by status.")]
     tests: list[TestResult]
     stale: Annotated[list[str], Meta(description="Baselines whose test or window is gone.")]
+    errors: Annotated[list[str], Meta(description="What fails the run beside its tests.")] = []
+    against: Annotated[str, Meta(description="The revision it was compared with; empty: the baselines.")] = ""
+
+    @property
+    def failing(self) -> list[TestResult]:
+        """The tests that fail for what they spend."""
+        return [
+            test for test in self.tests if test.outcome == "failed" and any(window.findings for window in test.windows)
+        ]
 
 
 def plain(value: object) -> Any:
@@ -128,11 +138,24 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
     return next((word for word in WORDS if word in present), "ok")
 
 
-def write(path: Path, records: Sequence[TestRecord], stale: Sequence[str], interrupted: bool) -> None:
-    """Write the JSON of a run atomically. Raises UsageError when it cannot be written."""
-    tests = [TestResult(id=each.id, outcome=each.outcome, status=each.status, windows=each.windows) for each in records]
+def run_of(
+    records: Sequence[TestRecord],
+    stale: Sequence[str],
+    interrupted: bool,
+    errors: Sequence[str] = (),
+    against: str = "",
+) -> RunResult:
+    """Return what a run measured."""
+    tests = [
+        TestResult(id=each.id, outcome=each.outcome, status=each.status, line=each.line, windows=each.windows)
+        for each in records
+    ]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
-    run = RunResult(2, __version__, interrupted, counts, tests, list(stale))
+    return RunResult(2, __version__, interrupted, counts, tests, list(stale), list(errors), against)
+
+
+def write(path: Path, run: RunResult) -> None:
+    """Write the JSON of a run atomically. Raises UsageError when it cannot be written."""
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(run, enc_hook=_as_json), indent=1) + b"\n")
     except OSError as error:

@@ -165,6 +165,31 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {op: each.calls_range for op, each in self.ops.items()}
 
 
+class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What became of an op, of the time outside ops, or of a fact of the window, since the baseline."""
+
+    op: Annotated[str, Meta(description="Or what else it is: (outside ops), peak_memory.")]
+    verdict: Verdict
+    base_calls: Annotated[_Seen | None, Meta(description="The fewest and the most of a round.")] = None
+    now_calls: _Seen | None = None
+    base_ns: Annotated[int | None, Meta(description="Self time in the round that stands for all.")] = None
+    now_ns: int | None = None
+    work: Annotated[str, Meta(description="How its dtypes, bytes, FLOPs or what else it is changed.")] = ""
+
+    @property
+    def more_calls(self) -> int:
+        """How many calls more than in the baseline it has, in the worst round."""
+        return (self.now_calls or (0, 0))[1] - (self.base_calls or (0, 0))[1]
+
+
+class Cause(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a finding is about: the same as long as it is found, whatever its numbers are."""
+
+    rule: Annotated[str, Meta(description="The kind of limit that was broken, or what became of the op.")]
+    op: Annotated[str | None, Meta(description="Or the fact of the window; null where it is the whole window.")] = None
+    adds: Annotated[bool, Meta(description="Whether the finding only adds to that before it.")] = False
+
+
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a window did, and what became of it."""
 
@@ -172,6 +197,11 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
     verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null where none was asked for.")]
     findings: Annotated[tuple[str, ...], Meta(description="What fails the test, a line each.")]
+    causes: Annotated[tuple[Cause, ...], Meta(description="What the findings are about, one for each.")] = ()
+    rows: Annotated[
+        tuple[RowResult, ...],
+        Meta(description="By op, what became of it since the baseline, the most damaging first; none where none is."),
+    ] = ()
     times_changed: Annotated[bool, Meta(description="Whether a time is beyond its tolerance.")]
     times_judged: Annotated[
         bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")

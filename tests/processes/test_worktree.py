@@ -155,7 +155,7 @@ def test_what_is_no_commit_is_named(repository: Repository, revision: str) -> No
 @pytest.mark.processes
 def test_outside_of_a_repository_what_git_says_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match=r"^--opprof-against: git rev-parse in .* failed: fatal: not a git repository"):
+    with pytest.raises(UsageError, match=r"^--opprof-against: git rev-parse in .* failed: not a git repository"):
         with worktree(tmp_path, "HEAD"):
             pass
 

@@ -10,15 +10,19 @@ from msgspec import convert, structs, to_builtins
 
 import pytest_opprof
 from pytest_opprof.errors import BaselineError, UsageError
+from pytest_opprof.profile.calls import calls_of
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.environment_json import EnvironmentJson
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
 from pytest_opprof.results.document import read_document
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import RunResult, TestRecord, run_of_document
-from pytest_opprof.results.window_result import OpResult, WindowNumbers, WindowResult, total_of
+from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, run_of_document
+from pytest_opprof.results.window_result import Cause, OpResult, RowResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 from ..conftest import profile_of
 
@@ -51,7 +55,7 @@ def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
 
 def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    run_result.write(path, [record(Cast=1)], ["a::b"], interrupted=True)
+    run_result.write(path, run_of([record(Cast=1)], ["a::b"], interrupted=True))
     document = json.loads(path.read_text())
     jsonschema.validate(document, json.loads((SCHEMAS / "run-2.json").read_text()))
     assert "table" not in document["tests"][0]  # what the terminal shows is no result
@@ -62,7 +66,7 @@ def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -
 
 def test_a_run_of_schema_1_has_its_totals_added(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    run_result.write(path, [record()], [], interrupted=False)
+    run_result.write(path, run_of([record()], [], interrupted=False))
     document = json.loads(path.read_text())
     (old,) = document["tests"][0]["windows"]
     del old["total"], old["remarks"], old["vary"]  # what it did not have
@@ -79,7 +83,7 @@ def test_a_run_of_schema_1_has_its_totals_added(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_the_users_matter(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"--opprof-json: .* cannot be written: Not a directory"):
-        run_result.write(tmp_path / "file" / "run.json", [], [], interrupted=False)
+        run_result.write(tmp_path / "file" / "run.json", run_of([], [], interrupted=False))
 
 
 def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
@@ -106,3 +110,23 @@ def test_totals_are_of_what_is_known() -> None:
     ops = [OpResult((1, 2), (10, 20), None, None), OpResult((3, 4), None, (5, 6), None)]
     assert total_of(ops, 2) == OpResult((4, 6), (10, 20), (5, 6), None)
     assert total_of([], 2) == OpResult((0, 0), None, None, None)
+
+
+def test_a_window_keeps_what_became_of_each_op_and_what_its_findings_are_about() -> None:
+    base = profile_of([("Cast", 5), ("Add", 70), ("Exp", 1)])
+    diff = compare(calls_of(base), calls_of(PROFILE), TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED)
+    budget = list(Budget.parse([], {"Add": 0}).check(PROFILE))
+    found = JudgedWindow(WindowNumbers.of("body", PROFILE), budget, diff).result("CPU", parallel=False, compared=True)
+    assert found.causes == (Cause("calls", "Add"), Cause("more calls", "Cast"))
+    assert len(found.causes) == len(found.findings)
+    rows = {row.op: row for row in found.rows}
+    assert rows["Cast"] == RowResult("Cast", Verdict.MORE, (1, 1), (1, 2))
+    assert (rows["Cast"].more_calls, rows["Exp"].more_calls) == (1, -1)
+    assert convert(json.loads(json.dumps(to_builtins(found))), WindowResult) == found
+
+
+def test_a_run_tells_its_errors_its_revision_and_the_lines_of_tests(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    run_result.write(path, run_of([structs.replace(record(), line=12)], [], False, ["broken"], "main"))
+    found = read(path)
+    assert (found.errors, found.against, found.tests[0].line) == (["broken"], "main", 12)

@@ -1,0 +1,109 @@
+"""The commits that changed baselines, as git tells them: two processes, however many commits there are.
+
+`git log --raw` names the contents that changed, `git cat-file --batch` gives them. A `git show` for each file takes a
+hundred times as long, `git log -p` as long again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ..errors import UsageError
+from ..machine.git import contents, git
+from .paths import has_calls
+
+_WHAT = "opprof history"
+_FILES = ("100644", "100755")
+"""The modes of files; others are of links and submodules, and of what is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a commit did to a file of calls."""
+
+    path: PurePosixPath
+    """Below the folder of baselines."""
+    old: str
+    """The git object that it held before; empty where it was not there."""
+    new: str
+    """The git object that it holds now; empty where it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that changed calls of baselines, beside what its first parent has."""
+
+    name: str
+    """Its hash."""
+    time_s: int
+    """When it was committed, Unix time."""
+    subject: str
+    has_parents: bool
+    """As far as this repository goes: the oldest of a shallow clone has none in it."""
+    files: tuple[FileChange, ...]
+
+
+def commits(folder: Path) -> list[Commit]:
+    """Return the commits up to HEAD that changed calls in *folder*, the oldest first. Raises UsageError.
+
+    Of a merge, what it changed in the branch that it was merged into: that is when it came to be there.
+    """
+    command = (
+        *("-c", "log.showRoot=true", "-c", "log.diffMerges=separate", "-c", "log.showSignature=false"),
+        *("log", "--reverse", "--first-parent", "-m", "--raw", "-z", "--no-abbrev", "--no-renames", "--relative"),
+        *("--no-color", "--encoding=UTF-8", "--format=%H%x00%ct%x00%P%x00%s", "HEAD", "--"),
+        *(".", ":(exclude)*.times.json", ":(exclude)*.sites.json"),
+    )
+    try:
+        return list(parsed(git(folder, _WHAT, *command)))
+    except UsageError as error:
+        if str(error).endswith("bad revision 'HEAD'"):
+            return []  # nothing was ever committed
+        raise
+
+
+def parsed(log: str) -> Iterator[Commit]:
+    """Yield the commits of what `git log --raw -z` said, but those that changed no file of calls."""
+    words = log.split("\0")
+    at = 0
+    while at + 4 <= len(words):
+        name, time, parents, subject = words[at : at + 4]
+        at += 4
+        files = []
+        while at + 1 < len(words) and words[at].lstrip("\n").startswith(":"):
+            _, mode, old, new, _ = words[at].split()
+            path = PurePosixPath(words[at + 1])
+            at += 2
+            # A file directly in the folder is of no environment.
+            if len(path.parts) > 1 and has_calls(path):
+                files.append(FileChange(path, old if old.strip("0") else "", new if mode in _FILES else ""))
+        if files:
+            yield Commit(name, int(time), subject, bool(parents), tuple(files))
+
+
+def objects(folder: Path, names: Sequence[str]) -> Iterator[bytes]:
+    """Yield what git has under each of the *names*, in their order. Raises UsageError."""
+    return contents(folder, _WHAT, names)
+
+
+def is_cut(found: Sequence[Commit], first: bytes) -> bool:
+    """Tell whether commits before those *found* are missing, in a shallow clone; *first* is the oldest as git keeps it.
+
+    Git hides the parents of the oldest commit that it has, but does not change what that says.
+    """
+    head = first.partition(b"\n\n")[0]
+    return bool(found) and not found[0].has_parents and b"\nparent " in head
+
+
+def after(folder: Path, revision: str) -> frozenset[str]:
+    """Return which commits came after *revision*, on the way of `commits`. Raises UsageError."""
+    try:
+        git(folder, _WHAT, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    except UsageError:
+        raise UsageError(
+            f"--since: {revision!r} is no revision of the repository of {folder}; name a commit, a branch or a tag that"
+            " was fetched"
+        ) from None
+    return frozenset(git(folder, _WHAT, "rev-list", "--first-parent", "--end-of-options", f"{revision}..HEAD").split())

@@ -1,0 +1,251 @@
+"""How the calls in baselines came to be what they are: what each commit changed, by op, window and environment.
+
+Pure: `git_log` asks git. Only calls are decoded, of any schema version: all have them in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+import msgspec
+
+from ..profile.environment_json import EnvironmentJson
+from ..results.window_result import BODY
+from .git_log import Commit, FileChange
+from .old_schemas import SCHEMA
+from .paths import module_of
+
+_HERE = PurePosixPath()
+_SHORT = 9
+
+
+class _Varying(msgspec.Struct, gc=False):
+    varies: list[int]
+
+
+class _Window(msgspec.Struct, gc=False):
+    calls: dict[str, int | list[int] | _Varying]
+
+
+class _File(msgspec.Struct, gc=False):
+    environment: EnvironmentJson
+    schema: int
+    tests: dict[str, dict[str, _Window]]
+
+
+_Calls = Mapping[str, int]
+_Windows = Mapping[tuple[str, str], _Calls]
+"""By test and window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Calls of an op in a window that a commit changed."""
+
+    at: int
+    """Which commit, by its number in `History.commits`."""
+    environment: str
+    """Its folder."""
+    test: str
+    """As it is called now: a file that was renamed has its new name."""
+    window: str
+    op: str
+    before: int | None
+    """In the worst round; None where the window was not there."""
+    after: int | None
+
+    @property
+    def calls(self) -> int:
+        """How many calls more there are."""
+        return (self.after or 0) - (self.before or 0)
+
+    @property
+    def is_of_code(self) -> bool:
+        """Whether the window was there before and after: what comes and goes with a test is no change of its code."""
+        return self.before is not None and self.after is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one commit did to the calls of an op."""
+
+    at: int
+    calls: int
+    """How many more, in windows that were there before and after."""
+    arrived: int
+    """How many more by windows that came or went."""
+    tests: tuple[str, ...]
+    """Those that changed, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpHistory:
+    """The calls of an op over all chosen tests of an environment, the worst round of each."""
+
+    op: str
+    first: int
+    """After the commit that brought the tests; of commits since a revision, before them."""
+    now: int
+    totals: Mapping[int, int]
+    """By commit: the calls after it, where it changed them."""
+    steps: tuple[Step, ...]
+    """In the order of the commits, after that which brought the tests."""
+
+    @property
+    def biggest(self) -> Step:
+        """The step that changed most, of code if any did."""
+        return max(self.steps, key=lambda step: (abs(step.calls), abs(step.arrived), -step.at))
+
+    @property
+    def arrived(self) -> int:
+        """How many calls came with windows that came or went."""
+        return sum(step.arrived for step in self.steps)
+
+
+@dataclass(slots=True)
+class History:
+    """What became of calls in a folder of baselines."""
+
+    commits: Sequence[Commit]
+    changes: list[Change] = field(default_factory=list)
+    by_environment: dict[str, list[int]] = field(default_factory=dict)
+    """By folder: the commits that changed files of it."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """By folder: the environment in words."""
+    unread: list[str] = field(default_factory=list)
+    """What could not be read, and why: it counts as not changed."""
+
+    @property
+    def tests(self) -> set[str]:
+        """All that ever had a baseline."""
+        return {change.test for change in self.changes}
+
+    def ops(
+        self, environment: str, wants: Callable[[str], bool], since: frozenset[str] | None = None
+    ) -> list[OpHistory]:
+        """Return the ops of an environment whose calls changed, the biggest step first.
+
+        *wants* tells which tests count; what came before the commits *since* is where they begin.
+        """
+        chosen = [each for each in self.changes if each.environment == environment and wants(each.test)]
+        begin = min((change.at for change in chosen), default=0)
+        by_op: dict[str, dict[int, list[Change]]] = {}
+        for change in chosen:
+            by_op.setdefault(change.op, {}).setdefault(change.at, []).append(change)
+        found = []
+        for op, by_commit in by_op.items():
+            total, first, totals, steps = 0, 0, dict[int, int](), list[Step]()
+            for at, changes in sorted(by_commit.items()):
+                total += sum(change.calls for change in changes)
+                if at == begin or (since is not None and self.commits[at].name not in since):
+                    first = total
+                    continue
+                of_code = sum(change.calls for change in changes if change.is_of_code)
+                others = sum(change.calls for change in changes if not change.is_of_code)
+                totals[at] = total
+                if others or any(change.is_of_code for change in changes):
+                    steps.append(Step(at, of_code, others, tuple(sorted({change.test for change in changes}))))
+            if steps:
+                found.append(OpHistory(op, first, total, totals, tuple(steps)))
+        return sorted(found, key=lambda each: (-abs(each.biggest.calls), -abs(each.biggest.arrived), each.op))
+
+
+def blobs(commits: Iterable[Commit]) -> list[str]:
+    """Return the git objects that `history` needs, in its order."""
+    return [change.new for commit in commits for change in _without_moves(commit) if change.new]
+
+
+def history(commits: Sequence[Commit], contents: Iterable[bytes]) -> History:
+    """Return what *commits* changed, the oldest first; *contents* are those of `blobs`, read as they come.
+
+    A body holds the windows inside it, so of a test that has one only that is followed. A file that got another name
+    and nothing else keeps its tests.
+    """
+    decoder = msgspec.json.Decoder(_File)
+    found, given = History(commits), iter(contents)
+    now = dict[PurePosixPath, _Windows]()
+    names = _names_now(commits)
+    for at, commit in enumerate(commits):
+        for old, new in _moves(commit).items():
+            now[new] = now.pop(old, {})
+        for change in _without_moves(commit):
+            path, content = change.path, next(given) if change.new else None
+            before: _Windows = now.get(path, {})
+            after: _Windows = {}
+            if content is not None:
+                try:
+                    file = decoder.decode(content)
+                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+                    found.unread.append(f"{path} of {commit.name[:_SHORT]} cannot be read: {error}")
+                    continue
+                if file.schema > SCHEMA:
+                    found.unread.append(
+                        f"{path} of {commit.name[:_SHORT]} has schema version {file.schema}, this pytest-opprof reads"
+                        f" up to {SCHEMA}"
+                    )
+                    continue
+                after = _windows(file)
+                found.titles[path.parts[0]] = file.environment.environment.full
+            now[path] = after
+            module = module_of(_HERE, names[at, path])
+            found.changes += _changes(at, path.parts[0], module, before, after)
+        for folder in {change.path.parts[0] for change in commit.files}:
+            found.by_environment.setdefault(folder, []).append(at)
+    return found
+
+
+def _moves(commit: Commit) -> dict[PurePosixPath, PurePosixPath]:
+    """Return the new name of each file that only got another name, in the same environment."""
+    gone = {(change.path.parts[0], change.old): change.path for change in commit.files if not change.new}
+    come = [change for change in commit.files if change.new and not change.old]
+    return {
+        gone.pop((change.path.parts[0], change.new)): change.path
+        for change in come
+        if (change.path.parts[0], change.new) in gone
+    }
+
+
+def _without_moves(commit: Commit) -> Iterator[FileChange]:
+    moves = _moves(commit)
+    both = {*moves, *moves.values()}
+    yield from (change for change in commit.files if change.path not in both)
+
+
+def _names_now(commits: Sequence[Commit]) -> dict[tuple[int, PurePosixPath], PurePosixPath]:
+    """Return what each file that a commit changed is called now, or was when it went."""
+    later, names = dict[PurePosixPath, PurePosixPath](), dict[tuple[int, PurePosixPath], PurePosixPath]()
+    for at in range(len(commits) - 1, -1, -1):
+        for change in commits[at].files:
+            names[at, change.path] = later.get(change.path, change.path)
+        for old, new in _moves(commits[at]).items():
+            later[old] = later.pop(new, new)
+    return names
+
+
+def _windows(file: _File) -> _Windows:
+    counted = dict[tuple[str, str], _Calls]()
+    for test, windows in file.tests.items():
+        for window, kept in windows.items():
+            if window == BODY or BODY not in windows:
+                counted[test, window] = {op: _most(calls) for op, calls in kept.calls.items()}
+    return counted
+
+
+def _most(calls: int | list[int] | _Varying) -> int:
+    if isinstance(calls, int):
+        return calls
+    return max(calls if isinstance(calls, list) else calls.varies, default=0)
+
+
+def _changes(at: int, environment: str, module: str, before: _Windows, after: _Windows) -> Iterator[Change]:
+    for test, window in {**before, **after}:
+        old, new = before.get((test, window)), after.get((test, window))
+        if old == new:
+            continue
+        for op in {**(old or {}), **(new or {})}:
+            was = None if old is None else old.get(op, 0)
+            now = None if new is None else new.get(op, 0)
+            if was != now:
+                yield Change(at, environment, f"{module}::{test}", window, op, was, now)

@@ -1,0 +1,247 @@
+"""``opprof history``: what became of the calls in baselines, from git's log of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError, unknown
+from ..report.listing import clean, document, short
+from ..units import plural
+
+if TYPE_CHECKING:
+    from ..baselines.git_log import Commit
+    from ..baselines.history import History, OpHistory, Step
+
+_WHAT = (
+    "show what became of the calls in baselines, commit by commit, as git's log has them; changes that are not"
+    " committed are not among them"
+)
+_WIDTH = 40
+"""Characters of a line of bars, each for one commit or more."""
+_BARS, _PLAIN = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+"""The second for a terminal that has no such characters."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    parser = commands.add_parser("history", help="show which commits changed the calls in baselines", description=_WHAT)
+    add_argument = parser.add_argument
+    add_argument("tests", nargs="*", metavar="TEST", help="a test, a file or a folder of tests (default: all)")
+    add_argument("--op", action="append", default=[], metavar="OP", help="only this op, with every commit (repeatable)")
+    add_argument("--since", metavar="REV", help="only commits after this revision")
+    add_argument("--environment", metavar="DIR", help="only this folder of baselines")
+    add_argument("--dir", type=Path, default=Path("baselines"), help="where baselines are (default: baselines)")
+    add_argument("-t", "--top", type=int, default=10, metavar="K", help="how many ops to show (default: 10)")
+    add_argument("--format", choices=("table", "json"), default="table")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    # Imported here, with msgspec behind them.
+    from ..baselines import git_log
+    from ..baselines.history import blobs, history
+
+    folder: Path = arguments.dir
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}; name that of the baselines with --dir")
+    commits = git_log.commits(folder)
+    if not commits:
+        raise UsageError(
+            f"no commit has baselines in {folder}; record some (pytest --opprof-update) and commit them, or name"
+            " another folder with --dir"
+        )
+    contents = git_log.objects(folder, [commits[0].name, *blobs(commits)])
+    is_cut = git_log.is_cut(commits, next(contents))
+    found = history(commits, contents)
+    since = git_log.after(folder, arguments.since) if arguments.since else None
+    environments = _environments(arguments, found)
+    tests = _tests(arguments, found)
+    ops = {name: found.ops(name, lambda test: not tests or test in tests, since) for name in environments}
+    if arguments.op:
+        known = {change.op for change in found.changes}
+        for op in arguments.op:
+            if op not in known:
+                raise unknown(op, known)
+        ops = {name: [each for each in of if each.op in arguments.op] for name, of in ops.items()}
+    said = list(_said(found, folder, is_cut))
+    if arguments.format == "json":
+        print(_json(found, ops, since, said))
+        return False
+    for line in said:
+        print(clean(f"opprof history: {line}"), file=sys.stderr)
+    for number, (name, of) in enumerate(ops.items()):
+        print("\n" * bool(number) + "\n".join(_text(arguments, found, name, of, _shown(found, name, since))))
+    return False
+
+
+def _environments(arguments: argparse.Namespace, found: History) -> list[str]:
+    if arguments.environment is None:
+        return sorted(found.by_environment)
+    name = Path(arguments.environment).name
+    if name not in found.by_environment:
+        raise unknown(name, found.by_environment, "environment", sorted(found.by_environment))
+    return [name]
+
+
+def _tests(arguments: argparse.Namespace, found: History) -> set[str]:
+    """Return the tests that were asked for, empty for all. Raises UsageError for what never had a baseline."""
+    every, chosen = found.tests, set[str]()
+    for asked in arguments.tests:
+        name = asked.removeprefix("./").rstrip("/")
+        some = {test for test in every if test == name or test.startswith((f"{name}::", f"{name}[", f"{name}/"))}
+        if not some:
+            known = {*every, *(test.partition("[")[0] for test in every), *(test.partition("::")[0] for test in every)}
+            raise unknown(asked, known, "test")
+        chosen |= some
+    return chosen
+
+
+def _said(found: History, folder: Path, is_cut: bool) -> Iterator[str]:
+    """Yield what a reader has to know of what is shown."""
+    if is_cut:
+        oldest = found.commits[0]
+        yield (
+            f"this clone is shallow: what changed in {folder} before {oldest.name[:9]} of {_day(oldest)} is not in it"
+            " (git fetch --unshallow brings it; actions/checkout needs fetch-depth: 0)"
+        )
+    yield from (f"{unread}; it counts as not changed" for unread in found.unread)
+
+
+def _shown(found: History, environment: str, since: frozenset[str] | None) -> list[int]:
+    """Return the commits of an environment that are looked at, by their numbers."""
+    numbers = found.by_environment[environment]
+    return [at for at in numbers if since is None or found.commits[at].name in since]
+
+
+def _text(
+    arguments: argparse.Namespace, found: History, environment: str, ops: Sequence[OpHistory], shown: Sequence[int]
+) -> Iterator[str]:
+    """Yield the lines about one environment."""
+    # Imported here: 20 ms that JSON does not pay.
+    from tabulate import tabulate
+
+    title = clean(found.titles.get(environment, environment))
+    if not shown:
+        yield f"{title}: no commit changed its baselines since {arguments.since}"
+        return
+    days = list(dict.fromkeys([_day(found.commits[shown[0]]), _day(found.commits[shown[-1]])]))
+    yield f"{title}: {plural(len(shown), 'commit')} of baselines, {' to '.join(days)}"
+    if not ops:
+        yield f"no commit after the first changed the calls{_of(arguments)}"
+        return
+    arrives = any(op.arrived for op in ops)
+    headers = ["op", "calls", plural(len(shown), "commit"), "biggest step"]
+    headers += ["by tests that came or went"] if arrives else []
+    rows = []
+    for op in ops[: arguments.top]:
+        step = op.biggest
+        rows.append(
+            [
+                short(op.op),
+                f"{op.first} -> {op.now}",
+                _sparkline(op, shown),
+                _signed(step.calls or step.arrived),
+                *([_signed(op.arrived) if op.arrived else ""] if arrives else []),
+                f"{len(step.tests)}",
+                *_of_commit(found.commits[step.at]),
+            ]
+        )
+    yield from tabulate(
+        rows, headers=[*headers, "tests", "commit", "day", "subject"], disable_numparse=True, tablefmt="simple"
+    ).splitlines()
+    if len(ops) > arguments.top:
+        yield f"... and {len(ops) - arguments.top} more ops (--top {len(ops)} shows them)"
+    for op in ops if arguments.op else ():
+        yield from ["", f"{clean(op.op)}, each commit:"]
+        yield from tabulate(
+            [_of_step(op, step, found.commits[step.at]) for step in op.steps],
+            headers=["calls", "", "commit", "day", "subject", "tests"],
+            disable_numparse=True,
+            tablefmt="simple",
+        ).splitlines()
+
+
+def _of(arguments: argparse.Namespace) -> str:
+    asked = [*arguments.op, *arguments.tests]
+    return f" of {', '.join(map(clean, asked))}" if asked else ""
+
+
+def _of_commit(commit: Commit) -> list[str]:
+    return [commit.name[:9], _day(commit), short(commit.subject)]
+
+
+def _of_step(op: OpHistory, step: Step, commit: Commit) -> list[str]:
+    came = f"{_signed(step.arrived)} by tests that came or went" if step.arrived else ""
+    changed = ", ".join(filter(None, [_signed(step.calls) if step.calls or not came else "", came]))
+    first, others = clean(step.tests[0]), len(step.tests) - 1
+    return [str(op.totals[step.at]), changed, *_of_commit(commit), first + (f" and {others} more" if others else "")]
+
+
+def _day(commit: Commit) -> str:
+    return datetime.fromtimestamp(commit.time_s, timezone.utc).strftime("%Y-%m-%d")
+
+
+def _signed(calls: int) -> str:
+    return f"{calls:+d}" if calls else "0"
+
+
+def _sparkline(op: OpHistory, shown: Sequence[int]) -> str:
+    """Return the calls after each of the commits *shown* as a line of bars; of several in one bar, the most."""
+    line, calls = [], op.first
+    for at in shown:
+        calls = op.totals.get(at, calls)
+        line.append(calls)
+    width = min(_WIDTH, len(line))
+    ends = [len(line) * (number + 1) // width for number in range(width)]
+    bars = [max(line[begin:end]) for begin, end in zip([0, *ends], ends)]
+    low, high = min(bars), max(bars)
+    signs = _BARS if _can_print(_BARS) else _PLAIN
+    return "".join(signs[round((bar - low) / (high - low) * 7) if high > low else 0] for bar in bars)
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _json(
+    found: History, ops: Mapping[str, Sequence[OpHistory]], since: frozenset[str] | None, said: Sequence[str]
+) -> str:
+    return document(
+        {
+            "remarks": list(said),
+            "commits": [
+                {"commit": each.name, "time": each.time_s, "subject": each.subject}
+                for each in found.commits
+                if since is None or each.name in since
+            ],
+            "ops": [
+                {
+                    "environment": environment,
+                    "op": op.op,
+                    "first": op.first,
+                    "now": op.now,
+                    "steps": [
+                        {
+                            "commit": found.commits[step.at].name,
+                            "calls": op.totals[step.at],
+                            "of_code": step.calls,
+                            "of_tests_that_came_or_went": step.arrived,
+                            "tests": list(step.tests),
+                        }
+                        for step in op.steps
+                    ],
+                }
+                for environment, of in ops.items()
+                for op in of
+            ],
+        }
+    )

@@ -1,0 +1,100 @@
+"""What changed over all tests of a run, by op: the failures of many tests are often those of one or two ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..results.run_result import RunResult, TestResult
+from ..results.window_result import BODY, RowResult, WindowResult
+from ..verdict.facts import FACTS
+from ..verdict.verdicts import Verdict
+
+VERDICTS = frozenset(verdict.value for verdict in Verdict)
+"""The rules of findings that are regressions; others are limits of budgets."""
+WHOLE = "(whole window)"
+
+
+@dataclass(slots=True)
+class OpChange:
+    """What became of an op in the tests in which it got worse, or in those in which it got better."""
+
+    op: str
+    is_worse: bool
+    what: dict[str, None] = field(default_factory=dict)
+    """In words, each once, in the order in which they came."""
+    tests: set[str] = field(default_factory=set)
+    calls: int = 0
+    """How many calls more, in the worst round of each test."""
+    change_ns: int = 0
+    """How much more time in a round, where there are several; of one, cold, time means little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The tests of one function that fail for the same."""
+
+    function: str
+    tests: tuple[TestResult, ...]
+    windows: tuple[WindowResult, ...]
+    """Those of the first test that fail it."""
+
+
+def by_op(run: RunResult) -> list[OpChange]:
+    """Return what changed by op, the worse first, then by calls and time.
+
+    A body holds the windows inside it: where it changed, theirs are not counted again. What was accepted or excused is
+    not worse.
+    """
+    found: dict[tuple[str, bool], OpChange] = {}
+    failing = {test.id for test in run.failing}
+    for test in run.tests:
+        windows = sorted(test.windows, key=lambda window: window.name != BODY)
+        body = next((window for window in windows if window.name == BODY), None)
+        in_body = {(op, is_worse) for op, is_worse, *_ in _changes(body, test.id in failing)} if body else set()
+        for window in windows:
+            for op, is_worse, what, row in _changes(window, test.id in failing):
+                if window is not body and (op, is_worse) in in_body:
+                    continue
+                change = found.setdefault((op, is_worse), OpChange(op, is_worse))
+                change.what.setdefault(what)
+                change.tests.add(test.id)
+                if row is not None:
+                    change.calls += row.more_calls
+                    if window.rounds > 1 and row.base_ns is not None and row.now_ns is not None:
+                        change.change_ns += row.now_ns - row.base_ns
+    return sorted(found.values(), key=lambda each: (not each.is_worse, -abs(each.calls), -abs(each.change_ns), each.op))
+
+
+def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str, RowResult | None]]:
+    """Yield the op, whether it is worse, what became of it and its row; of an op, what is worse once."""
+    rows, told = {row.op: row for row in window.rows}, set[str]()
+    for cause in window.causes if fails else ():
+        if cause.adds:
+            continue
+        op = WHOLE if cause.op is None else cause.op
+        what = cause.rule if cause.rule in VERDICTS else "over budget"
+        yield named(op), True, what, None if op in told else rows.get(op)
+        told.add(op)
+    for row in window.rows:
+        if row.verdict.is_improvement:
+            yield named(row.op), False, row.verdict.value, row
+
+
+def named(op: str) -> str:
+    """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
+    return f"({FACTS[op].text})" if op in FACTS else op
+
+
+def by_function(run: RunResult) -> list[Failing]:
+    """Return the failing tests by function and by what fails them, those that are most first."""
+    found: dict[tuple[str, object], list[TestResult]] = {}
+    for test in run.failing:
+        same = frozenset((window.name, cause.rule, cause.op) for window in test.windows for cause in window.causes)
+        found.setdefault((test.id.partition("[")[0], same), []).append(test)
+    parts = [Failing(function, tuple(tests), _failing(tests[0])) for (function, _), tests in found.items()]
+    return sorted(parts, key=lambda each: -len(each.tests))
+
+
+def _failing(test: TestResult) -> tuple[WindowResult, ...]:
+    return tuple(window for window in test.windows if window.findings)

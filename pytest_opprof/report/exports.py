@@ -1,0 +1,79 @@
+"""A run as other services read it: GitLab's code quality, OpenMetrics, github-action-benchmark."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+
+from ..results.run_result import RunResult, TestResult
+from ..results.test_id import split_id
+from ..results.window_result import WindowResult, titled
+from ..verdict.tolerances import LEAST_ROUNDS
+
+
+def code_quality(run: RunResult) -> str:
+    """Return the findings as GitLab's code quality report: an array of the fields that its documentation asks for.
+
+    A fingerprint is the same as long as the same op of a window breaks the same rule, whatever its numbers are.
+    """
+    return json.dumps([_entry(test, window, at) for test, window, at in _findings(run)], indent=1) + "\n"
+
+
+def _findings(run: RunResult) -> Iterator[tuple[TestResult, WindowResult, int]]:
+    for test in run.failing:
+        for window in test.windows:
+            yield from ((test, window, at) for at, cause in enumerate(window.causes) if not cause.adds)
+
+
+def _entry(test: TestResult, window: WindowResult, at: int) -> dict[str, object]:
+    cause = window.causes[at]
+    same = json.dumps([test.id, window.name, cause.rule, cause.op])
+    return {
+        "description": f"{titled(test.id, window.name)}: {window.findings[at]}",
+        "check_name": f"opprof {cause.rule}",
+        "fingerprint": hashlib.sha256(same.encode()).hexdigest()[:32],
+        "severity": "major",
+        "location": {"path": split_id(test.id)[0], "lines": {"begin": test.line or 1}},
+    }
+
+
+def openmetrics(run: RunResult) -> str:
+    """Return the calls of each op, and the time of the fastest round of a window, in OpenMetrics' text format.
+
+    Times are of windows of 10 rounds or more: of fewer they mean little.
+    """
+    windows = [(test, window) for test in run.tests for window in test.windows]
+    lines = ["# TYPE opprof_calls gauge", "# HELP opprof_calls Calls of an op in the round with the most."]
+    for test, window in windows:
+        whose = _labels(test=test.id, window=window.name)
+        lines += [f"opprof_calls{{{whose},{_labels(op=op)}}} {max(each.calls)}" for op, each in window.ops.items()]
+    lines += ["# TYPE opprof_wall_seconds gauge", "# UNIT opprof_wall_seconds seconds"]
+    lines.append("# HELP opprof_wall_seconds Wall time of the fastest round.")
+    for test, window in windows:
+        if window.rounds >= LEAST_ROUNDS:
+            whose = _labels(test=test.id, window=window.name)
+            lines.append(f"opprof_wall_seconds{{{whose}}} {min(window.host_ns) / 1e9:.9f}")
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _labels(**values: str) -> str:
+    """Return labels with their values escaped as the format wants it."""
+    plain = {
+        name: value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for name, value in values.items()
+    }
+    return ",".join(f'{name}="{value}"' for name, value in plain.items())
+
+
+def benchmark(run: RunResult) -> str:
+    """Return the series of github-action-benchmark's ``customSmallerIsBetter``: calls, and times as OpenMetrics."""
+    series: list[dict[str, object]] = []
+    for test in run.tests:
+        for window in test.windows:
+            title = titled(test.id, window.name)
+            calls = sum(max(each.calls) for each in window.ops.values())
+            series.append({"name": f"{title} calls", "unit": "calls", "value": calls})
+            if window.rounds >= LEAST_ROUNDS:
+                time: dict[str, object] = {"unit": "ns", "value": min(window.host_ns)}
+                series.append({"name": f"{title} time", **time})
+    return json.dumps(series, indent=1) + "\n"

@@ -1,0 +1,215 @@
+"""A run in Markdown, as GitHub, GitLab and Gitea show it: what changed by op, then each function that fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..errors import UsageError
+from ..results.run_result import WORDS, RunResult
+from ..results.test_id import command, is_file, split_id
+from ..results.window_result import BODY, RowResult, WindowResult
+from ..units import format_ns, plural
+from .causes import VERDICTS, Failing, OpChange, by_function, by_op, named
+from .listing import clean
+
+MOST_BYTES: Final = 1000 * 1024
+"""GitHub drops a summary of a step that is over 1,024 KiB, all of it and without a word."""
+_NOTE_BYTES = 2048
+"""Kept for what is said of what was left out, and for the command."""
+_ROWS, _OPS, _LINES, _NAMES = 12, 100, 3, 5
+_BAR = 16
+"""Characters of the longest bar."""
+_MARKUP = re.compile(r"[&<>\"@|`*\[\]\\~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)")
+"""What means something in Markdown, HTML or to GitHub (@name, #1, $x$); an underscore inside a word does not."""
+
+
+def escaped(text: str) -> str:
+    """Return *text* as it is to be read: no markup, no link, and nobody is mentioned.
+
+    >>> escaped("test_a[x|y]")
+    'test_a&#91;x&#124;y&#93;'
+    """
+    # GitHub looks for mentions after entities are read: the space without width is what stops it.
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};{'&#8203;' * (found[0] == '@')}", clean(text))
+
+
+def append(path: Path, run: RunResult) -> None:
+    """Append the summary of a *run* to the file at *path*. Raises UsageError when it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            before = file.tell()
+            file.seek(max(before - 1, 0))
+            begin = b"" if file.read(1) in (b"", b"\n") else b"\n"
+            text = markdown(run, MOST_BYTES - before - len(begin))
+            file.write(begin + text.encode())
+    except OSError as error:
+        raise UsageError(f"--opprof-summary: {path} cannot be written: {error.strerror or error}") from error
+
+
+def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
+    """Return the summary of a *run*, of *most_bytes* or what its first part alone takes.
+
+    A function that fails is told whole, or left out and named.
+    """
+    head = [*_head(run), *_table(by_op(run))]
+    parts, left_out = ["\n".join(head)], list[str]()
+    left = most_bytes - _NOTE_BYTES - len(parts[0].encode())
+    for failing in by_function(run):
+        part = "\n".join(_details(failing, run.against))
+        size = len(part.encode())
+        if size > left:
+            left_out.append(failing.function)
+        else:
+            parts.append(part)
+            left -= size
+    return "\n".join([*parts, *_tail(run, left_out)]).rstrip("\n") + "\n"
+
+
+def _head(run: RunResult) -> Iterator[str]:
+    fails = {test.id for test in run.failing}
+    failing, tests = len(fails), plural(len(run.tests), "test")
+    than = f", compared with {_code(run.against)}" if run.against else ""
+    if failing:
+        spend = "spends" if failing == 1 else "spend"
+        yield f"## opprof: {failing} of {tests} {spend} more than {'it' if failing == 1 else 'they'} may{than}"
+    elif run.errors:
+        yield f"## opprof: {plural(len(run.errors), 'error')}, {tests} measured{than}"
+    else:
+        yield (
+            f"## opprof: none of {tests} spends more than it may{than}" if run.tests else "## opprof: nothing measured"
+        )
+    yield ""
+    counts = [f"{run.summary[word]} {said}" for word, said in WORDS.items() if run.summary.get(word)]
+    yield ", ".join([*counts, *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])] or ["No test"]) + "."
+    others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
+    if others:
+        yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."
+    if run.interrupted:
+        yield "**The run was interrupted: tests may be missing.**"
+    if run.stale:
+        yield f"{plural(len(run.stale), 'stale baseline')}: `opprof baselines prune` removes them."
+    yield from (f"\n**error:** {escaped(error[:2000])}" for error in run.errors[:_ROWS])
+    yield ""
+
+
+def _table(changes: Sequence[OpChange]) -> Iterator[str]:
+    """Yield the table of what changed, by op."""
+    if not changes:
+        return
+    most = max(abs(change.calls) for change in changes[:_OPS])
+    yield from ["| op | | tests | calls | | time |", "|---|---|--:|--:|---|--:|"]
+    for change in changes[:_OPS]:
+        sign = "▲" if change.is_worse else "▼"
+        calls = f"{change.calls:+d}" if change.calls else "same"
+        time = f"{'+' if change.change_ns > 0 else '-'}{format_ns(abs(change.change_ns))}" if change.change_ns else ""
+        yield (
+            f"| {_code(change.op)} | {sign} {', '.join(map(escaped, change.what))} | {len(change.tests)} | {calls}"
+            f" | {_bar(change.calls, most)} | {time} |"
+        )
+    if len(changes) > _OPS:
+        yield f"\n... and {len(changes) - _OPS} more ops"
+    yield ""
+
+
+def _bar(calls: int, most: int) -> str:
+    eighths = round(abs(calls) / most * _BAR * 8) if most else 0
+    return "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
+
+
+def _details(failing: Failing, against: str) -> Iterator[str]:
+    """Yield what fails a function: its findings, ops and the command that accepts it."""
+    several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
+    findings = [
+        ("" if window.name == BODY else f"window {window.name}: ") + finding
+        for window in failing.windows
+        for finding, cause in zip(window.findings, window.causes)
+        if not cause.adds
+    ]
+    told, more = "; ".join(map(escaped, findings[:_LINES])), len(findings) - _LINES
+    and_more = f" and {more} more" if more > 0 else ""
+    yield f"<details><summary>▲ {_code(failing.function)}{several}: {told}{and_more}</summary>"
+    yield from ["", *(f"- {escaped(finding)}" for finding in findings[_LINES:]), *([""] if more > 0 else [])]
+    if len(failing.tests) > 1 or failing.tests[0].id != failing.function:
+        names = [_code(test.id.removeprefix(failing.function)) for test in failing.tests]
+        others = f"; the same fails {_listed(names[1:])}" if names[1:] else ""
+        yield from [f"Shown: {names[0]}{others}", ""]
+    for window in failing.windows:
+        yield from _window(window)
+    yield from [f"If this is meant: {_accepting(failing, against)}", "", "</details>", ""]
+
+
+def _window(window: WindowResult) -> Iterator[str]:
+    """Yield the table of a window's ops, and the lines that asked for those that fail it."""
+    over = {cause.op for cause in window.causes}
+    if window.name != BODY:
+        yield from [f"Window {_code(window.name)}:", ""]
+    yield from ["| op | calls | time | |", "|---|--:|--:|---|"]
+    if window.rows:
+        rows = sorted(window.rows, key=lambda row: row.op not in over)
+        yield from (_row(row, row.op in over) for row in rows[:_ROWS])
+    else:
+        stats = sorted(window.stats, key=lambda stats: stats.op not in over)
+        for each in stats[:_ROWS]:
+            said = "over budget" if each.op in over else ""
+            time = format_ns(each.fastest_ns) if each.device_ns else ""
+            yield f"| {_code(each.op)} | {_range((each.fewest_calls, each.most_calls))} | {time} | {said} |"
+    number = len(window.rows or window.ops)
+    yield from ["", *([f"... and {number - _ROWS} more ops", ""] if number > _ROWS else [])]
+    for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
+        sites = [site for site in window.sites.get(op, ()) if site.lines]
+        for site in sorted(sites, key=lambda site: -site.calls)[:_LINES]:
+            line = site.lines[0]
+            yield f"- {_code(named(op))}: {plural(site.calls, 'call')} from {_code(str(line).replace('`', ''))}"
+        if len(sites) > _LINES:
+            yield f"- {_code(named(op))}: ... and {len(sites) - _LINES} more lines"
+    yield ""
+
+
+def _row(row: RowResult, fails: bool) -> str:
+    before, after = _range(row.base_calls), _range(row.now_calls)
+    calls = after if before in ("", after) else f"{before} → {after or 'none'}"
+    old, new = ("" if ns is None else format_ns(ns) for ns in (row.base_ns, row.now_ns))
+    became = row.verdict.value if row.verdict.is_change else "over budget" if fails else ""
+    return (
+        f"| {_code(named(row.op))} | {calls} | {f'{old} → {new}' if old and new else new}"
+        f" | {escaped(', '.join(filter(None, [became, row.work])))} |"
+    )
+
+
+def _range(calls: tuple[int, int] | None) -> str:
+    if calls is None:
+        return ""
+    return str(calls[1]) if calls[0] == calls[1] else f"{calls[0]}..{calls[1]}"
+
+
+def _accepting(failing: Failing, against: str) -> str:
+    """Return what is to be done if it is meant."""
+    rules = {cause.rule for window in failing.windows for cause in window.causes}
+    steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
+    if rules & VERDICTS and not against:
+        steps.append(_code(command(failing.function, "--opprof-update")))
+    return ", then ".join(steps) or "nothing is to be recorded, it is compared with another revision"
+
+
+def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
+    if left_out:
+        names = _listed([_code(name[:100]) for name in left_out])
+        functions = plural(len(left_out), "failing function")
+        yield f"Left out for their size: {functions}, {names}. The log has them.\n"
+    if run.failing and not run.against:
+        modules = sorted({split_id(test.id)[0] for test in run.failing})
+        asked = f" {' '.join(modules)}" if len(modules) <= _NAMES and all(map(is_file, modules)) else ""
+        yield f"If all of it is meant: {_code(f'pytest --opprof-update{asked}')}\n"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def _code(text: str) -> str:
+    return f"<code>{escaped(text)}</code>"

@@ -1,0 +1,47 @@
+"""Runs made of windows that were compared with made-up baselines."""
+
+from __future__ import annotations
+
+from pytest_opprof.profile.calls import calls_of
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, status
+from pytest_opprof.results.window_result import WindowNumbers
+from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+
+from ..conftest import profile_of
+
+
+def record_of(
+    test: str,
+    before: dict[str, int] | None,
+    now: dict[str, int],
+    windows: tuple[str, ...] = ("body",),
+    **limits: object,
+) -> TestRecord:
+    """Return the record of a test whose windows all made the calls *now* and *before*, None for no baseline."""
+    profile = profile_of([(op, 1000) for op, calls in now.items() for _ in range(calls)])
+    judged = []
+    for name in windows:
+        diff = None
+        if before is not None:
+            base = profile_of([(op, 1000) for op, calls in before.items() for _ in range(calls)])
+            unjudged = TimingVerdict(Verdict.INCOMPARABLE, "one round")
+            diff = compare(calls_of(base), calls_of(profile), unjudged, STORED)
+        budget = list(Budget.parse([], limits).check(profile))
+        judged.append(JudgedWindow(WindowNumbers.of(name, profile), budget, diff))
+    fails = any(window.findings for window in judged)
+    return TestRecord(
+        id=test,
+        outcome="failed" if fails else "passed",
+        status=status(judged),
+        line=7,
+        windows=[window.result("CPU", parallel=False, compared=True) for window in judged],
+    )
+
+
+def run(*tests: TestRecord, **known: object) -> RunResult:
+    """Return the run of *tests*."""
+    return run_of(tests, **{"stale": [], "interrupted": False, **known})  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
+from pytest_opprof.report.causes import by_op
+from pytest_opprof.report.listing import clean
+from pytest_opprof.report.markdown import MOST_BYTES, append, escaped, markdown
+from pytest_opprof.results.run_result import TestRecord
+
+from .made_runs import record_of, run
+
+CAST = ({"Cast": 1, "Add": 2}, {"Cast": 3, "Add": 2})
+
+
+def test_many_failures_of_one_op_are_one_row() -> None:
+    tests = [record_of(f"t.py::test_step[{n}]", {"Cast": 1, "Add": 1}, {"Cast": 4, "Add": 1}) for n in range(11)]
+    lines = markdown(
+        run(*tests, record_of("t.py::test_b", {"Add": 9}, {"Add": 2}), record_of("t.py::test_c", *[{"Add": 1}] * 2))
+    )
+    lines = lines.splitlines()
+    assert lines[0] == "## opprof: 11 of 13 tests spend more than they may"
+    assert lines[2] == "11 with more calls, 1 improved, 1 ok."
+    assert lines[6].startswith("| <code>Cast</code> | ▲ more calls | 11 | +33 | ████████████████ |")
+    assert lines[7].startswith("| <code>Add</code> | ▼ fewer calls | 1 | -7 | ███")
+    assert sum(line.startswith("<details>") for line in lines) == 1
+    assert "Shown: <code>&#91;0&#93;</code>; the same fails <code>&#91;1&#93;</code>" in "\n".join(lines)
+    assert lines[-1] == "If all of it is meant: <code>pytest --opprof-update t.py</code>"
+
+
+def test_a_function_is_told_with_its_findings_ops_lines_and_command() -> None:
+    test = record_of("t.py::test_a", *CAST)
+    sites = {"Cast": (SiteCalls(3, (SourceLine("model.py", 40, "forward", "x.astype(f8) @ w"),)),)}
+    test.windows = [structs.replace(window, sites=sites) for window in test.windows]
+    details = markdown(run(test)).partition("<details>")[2]
+    assert details.startswith("<summary>▲ <code>t.py::test_a</code>: calls of Cast: 3, 1 in the baseline</summary>")
+    assert "| <code>Cast</code> | 1 → 3 | 1 us → 3 us" not in details  # one round: nothing to compare times with
+    assert "| <code>Cast</code> | 1 → 3 |" in details
+    assert "| <code>Add</code> | 2 |" in details
+    line = "model.py:40 in forward  x.astype(f8) &#64;&#8203; w"
+    assert f"- <code>Cast</code>: 3 calls from <code>{line}</code>" in details
+    assert "If this is meant: <code>pytest t.py::test_a --opprof-update</code>" in details
+
+
+def test_a_broken_budget_is_met_in_its_mark() -> None:
+    details = markdown(run(record_of("t.py::a", None, {"Cast": 3}, Cast=1))).partition("<details>")[2]
+    assert "| <code>Cast</code> | 3 | 3 us | over budget |" in details
+    assert "If this is meant: raise the limit in its <code>op_budget</code> mark\n" in details
+
+
+def test_what_both_a_budget_and_a_baseline_find_is_counted_once() -> None:
+    (cast,) = by_op(run(record_of("t.py::a", *CAST, Cast=1)))
+    assert (list(cast.what), cast.calls, len(cast.tests)) == (["over budget", "more calls"], 2, 1)
+
+
+def test_the_windows_inside_a_body_are_not_counted_again() -> None:
+    (cast,) = by_op(run(record_of("t.py::a", *CAST, windows=("prefill", "body", "decode"))))
+    assert cast.calls == 2
+    (cast,) = by_op(run(record_of("t.py::a", *CAST, windows=("prefill", "decode"))))
+    assert cast.calls == 4
+
+
+def test_other_causes_of_the_same_function_are_told_apart() -> None:
+    found = markdown(run(record_of("t.py::a[1]", *CAST), record_of("t.py::a[2]", {"Add": 1}, {"Add": 2})))
+    assert found.count("<details>") == 2
+
+
+def test_a_change_that_was_accepted_or_is_expected_to_fail_is_not_worse() -> None:
+    test = record_of("t.py::a", *CAST)
+    test.outcome = "skipped"  # xfail
+    found = markdown(run(test))
+    assert found.startswith("## opprof: none of 1 test spends more than it may\n")
+    assert "<details>" not in found
+    assert by_op(run(test)) == []
+
+
+def test_nothing_that_went_wrong_is_left_out() -> None:
+    strict = TestRecord(id="t.py::new", outcome="failed", status="no baseline")
+    found = markdown(run(strict, stale=["t.py::gone"], interrupted=True, errors=["no <core>"]))
+    assert found.startswith("## opprof: 1 error, 1 test measured\n")
+    assert "1 without baseline." in found
+    assert "Not for what they spend fail 1 test, the log says why: <code>t.py::new</code>." in found
+    assert "**The run was interrupted: tests may be missing.**" in found
+    assert "1 stale baseline: `opprof baselines prune`" in found
+    assert "**error:** no &#60;core&#62;" in found
+    assert markdown(run()).startswith("## opprof: nothing measured\n")
+
+
+def test_compared_with_a_revision_nothing_is_to_be_updated() -> None:
+    found = markdown(run(record_of("t.py::a", *CAST), against="main"))
+    assert found.startswith("## opprof: 1 of 1 test spends more than it may, compared with <code>main</code>\n")
+    assert "--opprof-update" not in found
+
+
+def test_it_is_cut_by_whole_functions_and_says_which_are_left_out() -> None:
+    whole = run(*(record_of(f"t.py::test_{n}", *CAST) for n in range(40)))
+    most = 9_000
+    found = markdown(whole, most)
+    assert len(found.encode()) <= most < len(markdown(whole).encode())
+    told = found.count("<details>")
+    assert 0 < told == found.count("</details>")
+    assert f"Left out for their size: {40 - told} failing functions, <code>t.py::test_{told}</code>" in found
+    assert f"and {40 - told - 5} more. The log has them." in found
+    assert "| <code>Cast</code> | ▲ more calls | 40 | +80 |" in found
+
+
+def test_it_is_appended_and_what_is_there_counts(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "summary.md"
+    whole = run(record_of("t.py::a", *CAST))
+    append(path, whole)
+    assert path.read_text(encoding="utf-8") == markdown(whole)
+    path.write_text("x" * (MOST_BYTES - 2300))
+    append(path, whole)
+    said = path.read_text(encoding="utf-8")[MOST_BYTES - 2300 :]
+    assert said.startswith("\n## opprof: 1 of 1 test")
+    assert "Left out for their size: 1 failing function, <code>t.py::a</code>." in said
+    with pytest.raises(UsageError, match=r"--opprof-summary: .*new cannot be written: Is a directory"):
+        append(path.parent, whole)
+
+
+ANY = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("@|<>`*_[]\\~$#&:/\n\x1b")))
+MARKUP = re.compile(r"&#\d+;")
+
+
+@given(ANY)
+def test_escaped_text_is_read_as_it_was(text: str) -> None:
+    assert html.unescape(escaped(text).replace("&#8203;", "")) == clean(text)
+
+
+@given(ANY)
+def test_escaped_text_has_no_markup_and_mentions_nobody(text: str) -> None:
+    found = escaped(text)
+    assert not set("@|<>`*[]\\~$\n") & set(found)
+    rest = MARKUP.sub("", found)
+    assert not set("&#") & set(rest)
+    assert "://" not in found
+    assert all(each.start() and each.end() < len(found) for each in re.finditer("_", found))  # inside a word
+    assert not re.search(r"@\w", html.unescape(found))
+
+
+@given(ANY)
+def test_a_test_of_any_name_leaves_the_table_and_the_blocks_whole(name: str) -> None:
+    found = markdown(run(record_of(f"t.py::test_{name}", {"Add": 1}, {"Add": 1, name or "Cast": 2})))
+    for line in found.splitlines():
+        if line.startswith("|"):
+            assert line.count("|") in (5, 7)
+    for tag in ("details", "summary"):
+        assert found.count(f"<{tag}>") == found.count(f"</{tag}>") == 1
+    assert set(re.findall(r"<[^>]*>", found)) <= {
+        f"<{slash}{tag}>" for slash in ("", "/") for tag in ("details", "summary", "code")
+    }
