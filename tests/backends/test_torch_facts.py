@@ -162,6 +162,14 @@ def test_a_step_that_compiles_does_not_know_its_nodes_and_those_after_it_do(weig
     assert profile.grad_nodes == (3, 3, 3)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_graph_is_one_node_and_none_under_no_grad(weight: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: (x @ weight).relu().sum(), backend="aot_eager")
+    assert [nodes(lambda: compiled(X).backward()) for _ in range(3)] == [None, 1, 1]
+    assert [nodes(without(torch.no_grad, lambda: compiled(X))) for _ in range(2)] == [None, 0]
+
+
 def test_numpy_alone_has_no_nodes_to_tell_of_though_pytorch_is_there(weight: torch.Tensor) -> None:
     watching = numpy_backend()
     window = Window("body")
