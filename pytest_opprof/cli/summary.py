@@ -33,6 +33,11 @@ def _run(arguments: argparse.Namespace) -> bool:
     if "environment" in document:
         raise UsageError(f"{arguments.run_json}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
     run = run_of_document(document, arguments.run_json)
+    if any(len(window.findings) != len(window.causes) for test in run.tests for window in test.windows):
+        raise UsageError(
+            f"{arguments.run_json}: was written by an older pytest-opprof, which did not keep what findings are of; run"
+            " pytest --opprof --opprof-json=FILE again"
+        )
     write = {
         "markdown": markdown.markdown,
         "code-quality": exports.code_quality,

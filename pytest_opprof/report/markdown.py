@@ -60,7 +60,7 @@ def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
     left = most_bytes - _NOTE_BYTES - len(parts[0].encode())
     for failing in by_function(run):
         part = "\n".join(_details(failing, run.against))
-        size = len(part.encode())
+        size = len(part.encode()) + 1
         if size > left:
             left_out.append(failing.function)
         else:
@@ -111,7 +111,7 @@ def _table(changes: Sequence[OpChange]) -> Iterator[str]:
             f" | {_bar(change.calls, most)} | {time} |"
         )
     if len(changes) > _OPS:
-        yield f"\n... and {len(changes) - _OPS} more ops"
+        yield f"\n... and {plural(len(changes) - _OPS, 'more op')}"
     yield ""
 
 
@@ -158,7 +158,7 @@ def _window(window: WindowResult) -> Iterator[str]:
             time = format_ns(each.fastest_ns) if each.device_ns else ""
             yield f"| {_code(each.op)} | {_range((each.fewest_calls, each.most_calls))} | {time} | {said} |"
     number = len(window.rows or window.ops)
-    yield from ["", *([f"... and {number - _ROWS} more ops", ""] if number > _ROWS else [])]
+    yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
         sites = [site for site in window.sites.get(op, ()) if site.lines]
         for site in sorted(sites, key=lambda site: -site.calls)[:_LINES]:

@@ -131,6 +131,16 @@ def test_the_series_of_github_action_benchmark(run_json: str, capsys: pytest.Cap
     }
 
 
+def test_a_run_of_an_older_version_is_not_told_as_one_without_findings(
+    run_json: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(Path(run_json).read_text())
+    del document["tests"][0]["windows"][0]["causes"]
+    Path(run_json).write_text(json.dumps(document))
+    assert main(["summary", run_json]) == 2
+    assert "run.json: was written by an older pytest-opprof" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
