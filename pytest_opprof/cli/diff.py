@@ -100,7 +100,9 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     else:
         timing = judge(old, new, Rule(tolerances, 1, 1, 1))
-    diff = compare(before.entry.calls, after.entry.calls, timing, tolerances)
+    diff = compare(
+        before.entry.calls, after.entry.calls, timing, tolerances, facts=(before.entry.facts, after.entry.facts)
+    )
     both = {
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
         for key, side, kept in (("base", base, before), ("now", now, after))
@@ -156,7 +158,14 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     for key in (key for key in now.windows if key in base.windows):
         before, after = base.windows[key], now.windows[key]
         timing = _timing(before, after, tolerances, arguments.ignore_noise)
-        diffs[key] = compare_counts_first(before.entry.calls, after.entry.calls, timing, tolerances, top)
+        diffs[key] = compare_counts_first(
+            before.entry.calls,
+            after.entry.calls,
+            timing,
+            tolerances,
+            top,
+            (before.entry.facts, after.entry.facts),
+        )
         windows[key] = JudgedWindow(after.numbers, diff=diffs[key])
     if not windows:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")

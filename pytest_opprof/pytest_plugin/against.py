@@ -315,8 +315,8 @@ class Found:
         before, after = (in_all([pair[side][window].calls for pair in pairs]) for side in (0, 1))
         facts = tuple(facts_in_all([pair[side][window].facts for pair in pairs]) for side in (0, 1))
         timing = self._timing(test, window, plan.tolerances)
-        diff = compare_counts_first(before, after, timing, plan.tolerances, plan.top, (facts[0], facts[1]))
-        return replace(diff, than=self._revision)
+        both = facts[0], facts[1]
+        return compare_counts_first(before, after, timing, plan.tolerances, plan.top, both, self._revision)
 
     def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
         pairs = self._runs(test, window)

@@ -207,10 +207,11 @@ def compare(
     tolerances: Tolerances,
     top: int = 0,
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
+    than: str = "the baseline",
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
-    *facts* are those of `FACTS` that each side knows.
+    *facts* are those of `FACTS` that each side knows; *than* is what users call the base.
 
     Calls are compared exactly, at the worst round where rounds differ.
     """
@@ -221,7 +222,7 @@ def compare(
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
-            work = compared(op, base[op], now[op], tolerances.work)
+            work = compared(op, base[op], now[op], tolerances.work, than)
             # Fewer calls do less: only what they are of is a change by itself.
             of_its_own = verdict is Verdict.OK or work.verdict in (Verdict.WIDER, Verdict.OTHER_LAYOUT)
             verdict = work.verdict if of_its_own and work.verdict is not Verdict.OK else verdict
@@ -234,7 +235,7 @@ def compare(
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
     does_more = any(row.verdict in DOES_MORE for row in rows)
-    for name, work in changed_facts(*facts, "the baseline"):
+    for name, work in changed_facts(*facts, than):
         # More ops take more memory: one cause is told once.
         follows = does_more and work.verdict is Verdict.MORE_MEMORY
         verdict, why = (Verdict.OK, "by its ops") if follows else (work.verdict, "")
@@ -245,7 +246,7 @@ def compare(
     total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
-    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top)
+    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, than)
 
 
 def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:
@@ -263,13 +264,14 @@ def compare_counts_first(
     tolerances: Tolerances,
     top: int = 0,
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
+    than: str = "the baseline",
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
-    diff = compare(base, now, timing, tolerances, top, facts)
+    diff = compare(base, now, timing, tolerances, top, facts, than)
     if diff.verdict not in DOES_MORE or timing.why:
         return diff
     shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, tolerances, top, facts)
+    return compare(base, now, shown, tolerances, top, facts, than)
 
 
 def excuse(
