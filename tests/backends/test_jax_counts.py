@@ -142,7 +142,7 @@ def test_an_op_has_what_it_works_on() -> None:
     assert cast.bytes == ((4 + 2) * 8 * 16,)
     assert profile.calls_by_dtype["Cast"] == {"float32->bfloat16": (1,)}
     (key,) = (key for key in profile.keys if key.op == "MatMul")
-    assert (key.input_shapes, key.output_shapes) == (((8, 16), (16, 4)), ((8, 4),))
+    assert (key.signature.input_shapes, key.signature.output_shapes) == (((8, 16), (16, 4)), ((8, 4),))
 
 
 def test_what_is_fused_counts_and_the_fusion_has_the_time_and_the_memory() -> None:
