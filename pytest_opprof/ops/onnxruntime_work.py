@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from .dtypes import dtype, item_bytes
 from .names import meaning
-from .onnxruntime_events import WITH_BODIES
 from .signature import Shape, Signature
+
+WITH_BODIES = frozenset("If Loop Scan BeamSearch GreedySearch Sampling WhisperBeamSearch".split())
+"""Nodes that run other nodes, whose events are beside theirs."""
 
 
 class Tensors(NamedTuple):

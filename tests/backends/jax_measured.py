@@ -35,7 +35,7 @@ def measured(*bodies: Callable[[], object]) -> OpProfile:
 
 def opcodes(profile: OpProfile, step: int = 0) -> Counter[str]:
     """Return how often each opcode ran: raw names, without those of fusions and of opprof's own."""
-    from pytest_opprof.xla.hlo_ops import plain_name
+    from pytest_opprof.formats.hlo_ops import plain_name
 
     columns, found = profile.columns, Counter[str]()
     for key, number in zip(columns.key[columns.step == step], columns.events[columns.step == step]):

@@ -14,13 +14,13 @@ from pytest_opprof.backends.jax import events
 from pytest_opprof.backends.jax.programs import Program
 from pytest_opprof.backends.jax.recording import Recording, Span
 from pytest_opprof.errors import BackendError
+from pytest_opprof.formats.hlo_module import HloModule
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
-from pytest_opprof.xla.hlo_module import HloModule
 
+from ..formats.jax_windows import VERSIONS, Recorded, recorded
 from ..protobuf_messages import field
-from ..xla.windows import VERSIONS, Recorded, recorded
 
 Fence = Any
 

@@ -21,9 +21,9 @@ from pytest_opprof.backends.onnxruntime.files import folder
 from pytest_opprof.backends.onnxruntime.runs import OPTIONS_OF
 from pytest_opprof.cli import main
 from pytest_opprof.errors import BackendError
+from pytest_opprof.formats.onnxruntime_events import INSERTED_CAST
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.ops.onnxruntime_events import INSERTED_CAST
 from pytest_opprof.profile.assembly import assemble, told_apart
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.testing import check_backend

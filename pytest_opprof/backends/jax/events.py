@@ -16,6 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import BackendError
+from ...formats.hlo_module import Frame as Place
+from ...formats.hlo_module import HloModule
+from ...formats.hlo_ops import OTHERS, SORT
+from ...formats.xla_kernels import Kernel, Op, TooManyOpsError, kernel
 from ...ops.names import Kind
 from ...ops.signature import Signature
 from ...profile.columns import ABSENT
@@ -23,10 +27,6 @@ from ...profile.event_log import EventLog
 from ...sites.chains import Frame
 from ...sites.code import Kind as CodeKind
 from ...sites.code import kinds
-from ...xla.hlo_module import Frame as Place
-from ...xla.hlo_module import HloModule
-from ...xla.hlo_ops import OTHERS, SORT
-from ...xla.kernels import Kernel, Op, TooManyOpsError, kernel
 from .fence import MODULE
 from .programs import Program, Programs
 from .recording import Execution, Ran, Recording

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...errors import BackendError
-from ...xla.hlo_module import HloModule
-from ...xla.kernels import kernel
+from ...formats.hlo_module import HloModule
+from ...formats.xla_kernels import kernel
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 """What JAX tells `jax.monitoring` when it has an executable: XLA compiled it, or JAX found it in its cache on disk."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...errors import BackendError
-from ...protobuf import Broken
-from ...xla.xspace import Event, planes
+from ...formats.protobuf import Broken
+from ...formats.xspace import Event, planes
 from .fence import ANNOTATION, KNOWN, MODULE, Fence
 from .programs import Program
 

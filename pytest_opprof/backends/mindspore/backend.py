@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from math import prod
 from time import time_ns
 
+from ...formats.mindspore_files import op_type
 from ...ops.dtypes import item_bytes
-from ...ops.mindspore_files import op_type
 from ...ops.names import Kind, meaning
 from ...ops.signature import UNKNOWN, Signature
 from ...ops.vocabulary import CAST

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...ops.mindspore_files import op_type
+from ...formats.mindspore_files import op_type
 from ...ops.signature import Shape, Signature
 from ...sites.chains import Frame
 from ...sites.code import Kind, kinds

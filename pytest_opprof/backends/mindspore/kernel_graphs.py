@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from ...ops.mindspore_files import op_type
+from ...formats.mindspore_files import op_type
 from ...ops.names import meaning
 from . import scratch
 from .graph_text import Graph, Kernel, kernels, with_lines

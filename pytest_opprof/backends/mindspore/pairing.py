@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from ...ops.mindspore_files import op_type
+from ...formats.mindspore_files import op_type
 from ...ops.names import meaning
 from ...ops.signature import UNKNOWN, Shape, Signature
 from ...ops.vocabulary import CAST

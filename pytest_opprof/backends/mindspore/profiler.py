@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import BackendError
-from ...ops.mindspore_files import launch, starts_and_times
+from ...formats.mindspore_files import launch, starts_and_times
 from ...ops.signature import Shape
 from . import scratch
 

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import BackendError
-from ...ops.onnxruntime_events import ASYNCHRONOUS, INSERTED_CAST, device
+from ...formats.onnxruntime_events import ASYNCHRONOUS, INSERTED_CAST, device
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options

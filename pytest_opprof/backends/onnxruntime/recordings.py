@@ -10,22 +10,21 @@ from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import BackendError
-from ...ops.onnxruntime_events import (
+from ...formats.onnxruntime_events import (
     ASYNCHRONOUS,
     INSERTED_CAST,
     MOST_EVENTS,
-    WITH_BODIES,
     described,
     is_run,
     nbytes,
     node_of,
 )
-from ...ops.onnxruntime_work import Tensors, work
+from ...ops.onnxruntime_work import WITH_BODIES, Tensors, work
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 
 if TYPE_CHECKING:
-    from ...ops.onnxruntime_json import Arguments, Event
+    from ...formats.onnxruntime_json import Arguments, Event
 
 
 _SINCE_1970 = 10**18
@@ -148,7 +147,7 @@ def _self_us(events: Sequence[Event]) -> list[float]:
 def _decoded(recording: Recording) -> list[Event]:
     import msgspec
 
-    from ...ops.onnxruntime_json import Event
+    from ...formats.onnxruntime_json import Event
 
     try:
         return msgspec.json.decode(recording.content, type=list[Event])

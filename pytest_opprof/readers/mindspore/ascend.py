@@ -28,7 +28,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
-from ...ops.mindspore_files import op_type
+from ...formats.mindspore_files import op_type
 from ...ops.signature import Shape
 from ...profile.saved import COMMUNICATION_PLACES, SavedOp, SavedProfile
 from ..shared import tables

@@ -15,7 +15,7 @@ from itertools import islice, repeat
 from operator import gt
 
 from ...errors import TraceError
-from ...ops.mindspore_files import launch, op_type, starts_and_times
+from ...formats.mindspore_files import launch, op_type, starts_and_times
 from ...ops.signature import Shape
 from ...profile.saved import SavedOp
 from ..shared.place import Place

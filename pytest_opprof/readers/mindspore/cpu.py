@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
-from ...ops.mindspore_files import op_type
+from ...formats.mindspore_files import op_type
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ops.mindspore_files import op_type
+from ...formats.mindspore_files import op_type
 from ...profile.saved import UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ..shared import tables
 from ..shared.place import Place

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...errors import TraceError
-from ...ops.onnx_stack_traces import Line, of_node, stack_traces
+from ...formats.onnx_stack_traces import Line, of_node, stack_traces
+from ...formats.protobuf import BYTES, VARINT, Broken, Data, Field, fields, inside, numbers, text
 from ...ops.signature import Shape
 from ...profile.environment import Environment
 from ...profile.op_key import CallSite
 from ...profile.saved import SavedOp, SavedProfile
-from ...protobuf import BYTES, VARINT, Broken, Data, Field, fields, inside, numbers, text
 from ...sites.chains import Frame
 from ...sites.recorded import recorded
 from ..shared.mapped import content

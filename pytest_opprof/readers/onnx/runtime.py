@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...errors import TraceError
-from ...ops import onnxruntime_events
-from ...ops.onnx_stack_traces import Line, stack_traces
-from ...ops.onnxruntime_events import ASYNCHRONOUS, MOST_EVENTS, RUN, described, is_run, nbytes, node_of, size
+from ...formats import onnxruntime_events
+from ...formats.onnx_stack_traces import Line, stack_traces
+from ...formats.onnxruntime_events import ASYNCHRONOUS, MOST_EVENTS, RUN, described, is_run, nbytes, node_of, size
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
@@ -114,7 +114,7 @@ class _Events:
 
 
 def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -> None:
-    from ...ops.onnxruntime_json import Event
+    from ...formats.onnxruntime_json import Event
 
     untimed = Untimed(partial)
     for piece in read_events(place, Event, None, partial, remarks):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...errors import TraceError
-from ...protobuf import Data
+from ...formats.protobuf import Data
 from .place import Place
 
 MOST_COMPRESSED = 1 << 30

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import TraceError
+from ...formats.hlo_ops import dot_flops
 from ...ops.signature import Shape
 from ...profile.saved import SavedOp
-from ...xla.hlo_ops import dot_flops
 from .place import Place
 
 MOST_OPS = 500_000

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...errors import TraceError
+from ...formats.hlo_ops import convolution_flops, is_op, reduction
 from ...profile.environment import Environment
 from ...profile.saved import SavedOp, SavedProfile
-from ...xla.hlo_ops import convolution_flops, is_op, reduction
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import (

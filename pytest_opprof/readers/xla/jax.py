@@ -30,10 +30,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...errors import TraceError
+from ...formats.hlo_ops import plain_name
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
-from ...xla.hlo_ops import plain_name
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options

@@ -18,9 +18,9 @@ import re
 from functools import lru_cache
 
 from ...errors import TraceError
+from ...formats.hlo_ops import REDUCTIONS
 from ...profile.environment import Environment
 from ...profile.saved import SavedProfile
-from ...xla.hlo_ops import REDUCTIONS
 from ..shared.options import Options
 from ..shared.place import Place
 from ..shared.programs import (

@@ -12,9 +12,9 @@ Seen: jax 0.10.2, tensorflow 2.21.0, CPU. torch_xla, GPUs and TPUs were not seen
 from __future__ import annotations
 
 from ...errors import TraceError
+from ...formats.protobuf import BYTES, Broken, fields
+from ...formats.xspace import Plane, plane_name
 from ...profile.saved import SavedProfile
-from ...protobuf import BYTES, Broken, fields
-from ...xla.xspace import Plane, plane_name
 from ..shared.mapped import content
 from ..shared.options import Options
 from ..shared.place import Place

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..protobuf import BYTES, FIXED64, MOST_NAME, VARINT, Broken, Data, Field, fields, inside, signed, text, varint
+from .protobuf import BYTES, FIXED64, MOST_NAME, VARINT, Broken, Data, Field, fields, inside, signed, text, varint
 
 _EVENT, _STAT = 4 << 3 | BYTES, 4 << 3 | BYTES
 _METADATA_ID, _STAT_NAME = 1 << 3 | VARINT, 1 << 3 | VARINT

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.protobuf import Broken
-from pytest_opprof.xla.hlo_module import Array, Frame, HloModule
+from pytest_opprof.formats.hlo_module import Array, Frame, HloModule
+from pytest_opprof.formats.protobuf import Broken
 
 from ..protobuf_messages import field
-from .windows import VERSIONS, recorded
+from .jax_windows import VERSIONS, recorded
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ..protobuf import BYTES, Broken, Data, Field, fields, inside, text
+from .protobuf import BYTES, Broken, Data, Field, fields, inside, text
 
 Line = tuple[str, str, int]
 """A file, a function in it, and the line where it was."""

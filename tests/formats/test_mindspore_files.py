@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.ops.mindspore_files import launch, op_type, starts_and_times
+from pytest_opprof.formats.mindspore_files import launch, op_type, starts_and_times
 
 SIZES = st.lists(st.integers(-1, 2**40), max_size=5).map(tuple)
 

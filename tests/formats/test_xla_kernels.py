@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
+from pytest_opprof.formats import hlo_ops, xla_kernels
+from pytest_opprof.formats.hlo_module import HloModule
+from pytest_opprof.formats.xla_kernels import Kernel, kernel
 from pytest_opprof.ops.signature import Signature
-from pytest_opprof.xla import hlo_ops, kernels
-from pytest_opprof.xla.hlo_module import HloModule
-from pytest_opprof.xla.kernels import Kernel, kernel
 
 from ..protobuf_messages import field
-from .windows import VERSIONS, recorded
+from .jax_windows import VERSIONS, recorded
 
 
 def of_entry(module: HloModule) -> dict[str, Kernel]:
@@ -144,8 +144,8 @@ def test_a_small_loop_runs_its_body_as_often_as_xla_knows_and_else_once() -> Non
 
 
 def test_a_small_loop_is_no_longer_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "MOST_OPS", 5)
-    with pytest.raises(kernels.TooManyOpsError, match="a loop of jit_f runs more than 5 ops in one kernel"):
+    monkeypatch.setattr(xla_kernels, "MOST_OPS", 5)
+    with pytest.raises(xla_kernels.TooManyOpsError, match="a loop of jit_f runs more than 5 ops in one kernel"):
         of_call(made(20, "w", "while", 1, calls=(4, 4), more=SIX_TIMES))
 
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from ..ops.signature import Shape
-from ..protobuf import BYTES, VARINT, Data, Field, fields, inside, numbers, text
+from .protobuf import BYTES, VARINT, Data, Field, fields, inside, numbers, text
 
 _DTYPES = dict(
     enumerate(

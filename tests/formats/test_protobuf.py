@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.protobuf import BYTES, FIXED32, VARINT, Broken, Field, fields, inside, numbers, signed, text
+from pytest_opprof.formats.protobuf import BYTES, FIXED32, VARINT, Broken, Field, fields, inside, numbers, signed, text
 
-from .protobuf_messages import field, varint
+from ..protobuf_messages import field, varint
 
 NUMBERS = st.integers(0, 2**64 - 1)
 CONTENTS = st.one_of(NUMBERS, st.binary(max_size=300), st.text(max_size=50))

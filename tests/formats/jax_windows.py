@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_opprof.xla.hlo_module import HloModule
+from pytest_opprof.formats.hlo_module import HloModule
 
 FOLDER = Path(__file__).parents[1] / "data" / "jax-cpu" / "windows"
 VERSIONS = sorted(path.name.removeprefix("jax-").removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))

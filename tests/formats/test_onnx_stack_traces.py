@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.ops.onnx_stack_traces import of_node, stack_traces
+from pytest_opprof.formats.onnx_stack_traces import of_node, stack_traces
 
 from ..protobuf_messages import field
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from .signature import Shape
+from ..ops.signature import Shape
 
 _NUMBER = re.compile(r"-op\d+$")
 _LAUNCH = re.compile(rb"([^;\n]*);([^;\n]*);\d+;((?:input_\d+:[^;\n]*;)*)\s*")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .signature import Shape
+from ..ops.signature import Shape
 
 if TYPE_CHECKING:
     from .onnxruntime_json import Arguments, Event
@@ -27,8 +27,6 @@ ASYNCHRONOUS = frozenset(
 )
 """Providers that only launch kernels: the time of a node is host time."""
 RUN = "model_run"
-WITH_BODIES = frozenset("If Loop Scan BeamSearch GreedySearch Sampling WhisperBeamSearch".split())
-"""Nodes that run other nodes, whose events are beside theirs."""
 INSERTED_CAST = "InsertedPrecisionFreeCast"
 """What the name of a Cast begins with that ONNX Runtime inserts, where a provider has no kernel for a dtype."""
 MOST_EVENTS = 1_000_000
