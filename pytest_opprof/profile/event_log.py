@@ -86,7 +86,7 @@ class EventLog:
         self._duration_ns: list[int] = []
         self._bytes: list[int] = []
         self._flops: dict[int, int] = {}
-        self._sites: dict[int, int] = {}
+        self._sites: dict[int, tuple[int, bool]] = {}
         self._fact_sites: list[tuple[str, int, int, bool]] = []
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
@@ -158,7 +158,7 @@ class EventLog:
 
         *is_backward*: autograd asked for it, for what was computed there.
         """
-        self._sites[event] = -1 - node if is_backward else node
+        self._sites[event] = node, is_backward
 
     def fact_at(self, fact: str, interval: int, node: int, is_backward: bool) -> None:
         """Say where one of ``grad_nodes`` or ``allocations`` comes from, as for `asked_at`."""
@@ -235,10 +235,9 @@ class EventLog:
         pairs, number = np.unique(key.astype(np.int64) * len(sites) + site, return_inverse=True)
         found = []
         for of_key, of_site in (divmod(pair, len(sites)) for pair in pairs.tolist()):
-            node = sites[of_site]
-            is_backward = node is not None and node < 0
-            frames = None if node is None else self.chains.frames(-1 - node if is_backward else node)
-            found.append(keys[of_key]._replace(site=None if frames is None else CallSite(frames, is_backward)))
+            asked = sites[of_site]
+            site_of = None if asked is None else CallSite(self.chains.frames(asked[0]), asked[1])
+            found.append(keys[of_key]._replace(site=site_of))
         return found, number.astype(np.int32)
 
     def _self_ns(self) -> NDArray[np.int64]:

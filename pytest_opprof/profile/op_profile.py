@@ -212,9 +212,17 @@ class OpProfile:
         Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile, for an
         unknown dtype, and where the dtypes of a call are not known.
         """
+        mask, every_event, of_dtype = self._asked(name, aliases, known)
+        stats = self._stats(name, mask, every_event)
+        return replace(stats, device_ns=None) if of_dtype else stats
+
+    def _asked(
+        self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
+    ) -> tuple[NDArray[np.bool_], bool, bool]:
+        """Return what `_events` does, or `_events_of_dtype`, and whether it is the latter."""
         if name not in self.op_names and name not in self.raw_names and (match := has_dtypes(name)):
-            return self._of_dtype(name, match["op"], match["dtypes"], aliases, known)
-        return self._stats(name, *self._events(name, aliases, known))
+            return *self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known), True
+        return *self._events(name, aliases, known), False
 
     def _events(
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
@@ -247,11 +255,7 @@ class OpProfile:
             steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
             worst = max(steps, key=steps.__getitem__, default=0)
             return Counter((site, "") for fact, step, site in self.fact_sites if (fact, step) == (name, worst))
-        match = None if name in self.op_names or name in self.raw_names else has_dtypes(name)
-        if match:
-            mask, every_event = self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known)
-        else:
-            mask, every_event = self._events(name, aliases, known)
+        mask, every_event, _ = self._asked(name, aliases, known)
         weights = self.columns.events if every_event and not counted_only else self.columns.counted
         by_step = self._per_step(mask, weights)
         mask = mask & (self.columns.step == by_step.index(max(by_step))) if by_step else mask
@@ -295,17 +299,10 @@ class OpProfile:
                 calls.setdefault(op, {})[dtypes] = tuple(by_step)
         return {op: by_dtype for op, by_dtype in calls.items() if op not in unknown}
 
-    def _of_dtype(
-        self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
-    ) -> OpStats:
-        """Return the numbers of the calls of *op* that have some dtypes: ``float64``, ``float32->*``."""
-        mask, every_event = self._events_of_dtype(name, op, dtypes, aliases, known)
-        return replace(self._stats(name, mask, every_event), device_ns=None)
-
     def _events_of_dtype(
         self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> tuple[NDArray[np.bool_], bool]:
-        """Return which events they are, and whether each of them counts."""
+        """Return which events are calls of *op* with some dtypes (``float64``, ``float32->*``), as `_events` does."""
         if op == "*":  # to get memory is no work on it
             chosen = _events_of(self._by_raw, lambda raw: names.meaning(raw).kind is not names.Kind.ALLOCATION)
             every_event = False

@@ -20,6 +20,11 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
     function: str
     text: Annotated[str, Meta(description="What the line says; empty where that cannot be read.")]
 
+    @property
+    def place(self) -> Place:
+        """What stays the same of it when lines are added above."""
+        return Place(self.file, self.function, self.text)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}" + (f"  `{self.text}`" if self.text else "")
 
@@ -43,8 +48,7 @@ def kept_sites(by_op: Mapping[str, Sequence[SiteCalls]]) -> WindowSites:
     for op, sites in by_op.items():
         kept = found.setdefault(op, {})
         for each in sites:
-            chain = tuple(Place(line.file, line.function, line.text) for line in each.lines)
-            site = Site(chain, each.is_backward)
+            site = Site(tuple(line.place for line in each.lines), each.is_backward)
             kept[site] = Calls.total([kept.get(site, Calls(0, 0)), Calls(each.calls, each.calls)])
     return found
 

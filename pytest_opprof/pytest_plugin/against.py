@@ -231,11 +231,7 @@ class Found:
         """Add which lines asked for ops on both sides."""
         before, after = pair
         for test, reports in after.reports.items():
-            both = [
-                {window.name: window.sites for window in _measured(side)}
-                for side in (before.reports.get(test, []), reports)
-            ]
-            self._sites[test] = both[0], both[1]
+            self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
 
     @property
     def first(self) -> tuple[SideRun, SideRun]:
@@ -312,11 +308,16 @@ class Found:
 
     def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
         pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
-        before, after = (in_all([pair[side][window].calls for pair in pairs]) for side in (0, 1))
-        facts = tuple(facts_in_all([pair[side][window].facts for pair in pairs]) for side in (0, 1))
-        timing = self._timing(test, window, plan.tolerances)
-        both = facts[0], facts[1]
-        return compare_counts_first(before, after, timing, plan.tolerances, plan.top, both, self._revision)
+        before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
+        return compare_counts_first(
+            in_all([entry.calls for entry in before]),
+            in_all([entry.calls for entry in after]),
+            self._timing(test, window, plan.tolerances),
+            plan.tolerances,
+            plan.top,
+            (facts_in_all([entry.facts for entry in before]), facts_in_all([entry.facts for entry in after])),
+            self._revision,
+        )
 
     def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
         pairs = self._runs(test, window)
@@ -354,6 +355,10 @@ def _results(data: object) -> list[WindowResult]:
 
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
     return {window.name: entry_of(window) for window in _measured(reports)}
+
+
+def _sites(reports: Sequence[dict[str, Any]]) -> _Sites:
+    return {window.name: window.sites for window in _measured(reports)}
 
 
 def _measured(reports: Sequence[dict[str, Any]]) -> list[WindowResult]:

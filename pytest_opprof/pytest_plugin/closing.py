@@ -19,7 +19,6 @@ from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
-from ..report import markdown
 from ..report.summary import Summary
 from ..results.run_result import TestRecord, run_of, write
 from ..results.test_id import split_id
@@ -136,23 +135,25 @@ class Closing:
         if settings.update and interrupted:
             what = "calls were recorded, times were not" if self._has_written else "no baseline was written"
             summary.errors.append(f"interrupted: {what}")
-        run = run_of(
-            list(summary.records.values()),
-            summary.stale,
-            interrupted,
-            list(dict.fromkeys(summary.errors)),
-            settings.against,
-        )
+        if settings.json or settings.summary:
+            self._write_run(interrupted)
+        summary.errors = list(dict.fromkeys(summary.errors))
+        failed = summary.errors or (summary.stale and settings.strict)
+        if failed and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _write_run(self, interrupted: bool) -> None:
+        summary, settings = self._summary, self._settings
+        errors = list(dict.fromkeys(summary.errors))
+        run = run_of(list(summary.records.values()), summary.stale, interrupted, errors, settings.against)
         with self._told_at_the_end("the JSON of the run was not written"):
             if settings.json:
                 write(settings.json, run)
         with self._told_at_the_end("the summary was not written"):
             if settings.summary:
+                from ..report import markdown
+
                 markdown.append(settings.summary, run)
-        summary.errors = list(dict.fromkeys(summary.errors))
-        failed = summary.errors or (summary.stale and settings.strict)
-        if failed and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @contextmanager
     def _told_at_the_end(self, what: str) -> Iterator[None]:
@@ -214,13 +215,13 @@ class Closing:
 
     def _write_sites(self, recording: Recording, tests: Sequence[TestRecord], changed: Sequence[TestRecord]) -> None:
         """Write which lines ask for the ops of tests whose calls *changed*, or of which that is not kept yet."""
+        ids = {test.id for test in changed}
         asked = [
             test
             for test in tests
-            if test.tells_sites and (any(test is each for each in changed) or self._updates.lacks_sites(test))
+            if test.tells_sites
+            and (test.id in ids or (self._settings.update != "new" and self._updates.lacks_sites(test)))
         ]
-        if self._settings.update == "new":
-            asked = [test for test in asked if any(test is each for each in changed)]
         if not asked:
             return
         sites = recording.sites(asked)

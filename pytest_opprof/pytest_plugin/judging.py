@@ -207,7 +207,7 @@ class Judging:
         """
         if not any(window.more_calls for window in windows):
             return windows
-        looks, why = self._looks_alone(item, "has more calls", 2)
+        looks, why = self._looks_alone(item, "has more calls; measuring it alone in a fresh process", 2)
         return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
 
     def located(
@@ -226,7 +226,9 @@ class Judging:
             sites = {name: self._sites(others[name], plan) for name in alike}
             windows = [_with_sites(window, sites) if _lacks_sites(window) else window for window in windows]
         if any(map(_lacks_sites, windows)):
-            looks, why = self._looks_alone(item, "fails", 1, "to see which lines ask for its ops")
+            looks, why = self._looks_alone(
+                item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
+            )
             sites = dict(looks[0].sites) if looks else {}
             why = why or (looks[0].why if looks else "") or "what recorded them does not tell it"
             windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
@@ -252,17 +254,17 @@ class Judging:
             return False
         if base is None or self._apart:
             return False
-        looks, _ = self._looks_alone(item, "shows no op", 1)
+        looks, _ = self._looks_alone(item, "shows no op; measuring it alone in a fresh process", 1)
         seen = looks[0].windows.get(BODY) if looks else None
         return seen is not None and base.allows(seen)
 
-    def _looks_alone(self, item: pytest.Item, what: str, times: int, purpose: str = "") -> tuple[list[Answer], str]:
-        """Return what a fresh process measures so many *times*, or why it does not."""
+    def _looks_alone(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
+        """Return what a fresh process measures so many *times*, or why it does not; *why* it has to is said."""
         if self.confirming_left_s < 0:
             return [], f"this run has spent {CONFIRMING_S} s on that"
         say(
             self._config,
-            f"opprof: {id_of(item)} {what}; {' '.join(['measuring it alone in a fresh process', purpose]).strip()}",
+            f"opprof: {id_of(item)} {why}",
         )
         begin = monotonic()
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..results.run_result import RunResult, TestResult
 from ..results.window_result import BODY, RowResult, WindowResult
-from ..verdict.facts import FACTS
+from ..verdict.facts import named
 from ..verdict.verdicts import Verdict
 
 VERDICTS = frozenset(verdict.value for verdict in Verdict)
@@ -79,11 +79,6 @@ def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str
     for row in window.rows:
         if row.verdict.is_improvement:
             yield named(row.op), False, row.verdict.value, row
-
-
-def named(op: str) -> str:
-    """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
-    return f"({FACTS[op].text})" if op in FACTS else op
 
 
 def by_function(run: RunResult) -> list[Failing]:

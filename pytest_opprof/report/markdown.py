@@ -12,7 +12,8 @@ from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command, is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..units import format_ns, plural
-from .causes import VERDICTS, Failing, OpChange, by_function, by_op, named
+from ..verdict.facts import named
+from .causes import VERDICTS, Failing, OpChange, by_function, by_op
 from .listing import clean
 
 MOST_BYTES: Final = 1000 * 1024

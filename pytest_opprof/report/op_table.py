@@ -10,7 +10,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
 from ..verdict.compare import Diff, Row
-from ..verdict.facts import FACTS
+from ..verdict.facts import named
 from ..verdict.verdicts import Verdict
 
 _ROUNDED = 0.05
@@ -103,7 +103,7 @@ def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
     said = ", ".join(filter(None, ["over budget" if over else "", became]))
     times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
     return [
-        row.op if row.op not in FACTS else f"({FACTS[row.op].text})",
+        named(row.op),
         "-" if not row.is_op else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
         *([row.work.text or (row.now_calls.told if row.now_calls else "")] if work else []),
         *times,

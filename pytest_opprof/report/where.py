@@ -10,7 +10,7 @@ from ..ops.names import canonical_ops
 from ..profile.site_calls import SiteCalls, SourceLine, kept_sites
 from ..results.judged_window import JudgedWindow
 from ..sites.match import Grown, grown
-from ..sites.places import OpSites, Place
+from ..sites.places import OpSites
 from ..units import plural
 from ..verdict.compare import Row
 from ..verdict.facts import FACTS
@@ -77,7 +77,7 @@ class _Op:
         for site in sites:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
         self.grown = () if base is None else grown(base, kept_sites({op: sites})[op])
-        self._at = {_place(line): line for site in sites for line in site.lines}
+        self._at = {line.place: line for site in sites for line in site.lines}
 
     @property
     def culprits(self) -> Collection[_Line]:
@@ -108,7 +108,7 @@ class _Op:
             yield from self._more(each)
         told = {each.place for each in self.grown}  # lines that say the same are one
         culprits = set(self.culprits)
-        others = [line for line in self.by_line if line.line is None or _place(line.line) not in told]
+        others = [line for line in self.by_line if line.line is None or line.line.place not in told]
         others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
         shown = others if left is None else others[: max(left - len(self.grown), 0)]
         for line in shown:
@@ -158,10 +158,6 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
         yield f"      {', '.join(f'{_called(op)} {calls}' for op, calls in by_line[line].items())}"
     if len(by_line) > _LINES:
         yield f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})"
-
-
-def _place(line: SourceLine) -> Place:
-    return Place(line.file, line.function, line.text)
 
 
 def _called(op: str) -> str:

@@ -34,6 +34,11 @@ FACTS: Mapping[str, Fact] = {
 in other ways."""
 
 
+def named(op: str) -> str:
+    """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
+    return f"({FACTS[op].text})" if op in FACTS else op
+
+
 def compared(base: Mapping[str, Range], now: Mapping[str, Range], than: str) -> Iterator[tuple[str, Work]]:
     """Yield what changed, with what became of it; what only one side knows is not compared."""
     for name, fact in FACTS.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,7 +70,7 @@ def sites_of(ops: Sequence[Op], parents: Sequence[int], marks: Sequence[Op]) -> 
     for mark in marks:
         by_thread.setdefault(mark.thread, []).append((mark.start, int(mark.name[len(SITE) :])))
     traced = sorted(marks, key=lambda mark: mark.start)[0].thread if marks else 0
-    forward: dict[tuple[int, int], tuple[int, bool]] = {}
+    autograd = _Autograd()
     nodes: list[_Node | None] = [None] * len(ops)
     found = [(0, False)] * len(ops)
     for mine in by_thread.values():
@@ -81,14 +81,8 @@ def sites_of(ops: Sequence[Op], parents: Sequence[int], marks: Sequence[Op]) -> 
         last = bisect_right(mine, (op.start, 1 << 62)) - 1
         now = mine[last][1] if last >= 0 else 0
         node = nodes[parent] if parent >= 0 else None
-        here = (node.site, node.is_backward) if node and node.entered == now else (now, False)
-        if op.name.startswith(_NODE):
-            is_known = op.sequence is not None and op.sequence in forward
-            here = (forward[op.sequence][0], True) if op.sequence is not None and is_known else here
-            node = _Node(op.end, *here, now)
-        elif op.sequence is not None:
-            forward[op.sequence] = here
-        nodes[index], found[index] = node, here
+        node = autograd.comes_to(op.name, op.end, op.sequence, now, node)
+        nodes[index], found[index] = node, _here(now, node)
     return found
 
 
@@ -103,6 +97,33 @@ class _Node(NamedTuple):
     """The last mark before it."""
 
 
+def _here(now: int, node: _Node | None) -> tuple[int, bool]:
+    """Return the line, and whether autograd works for it. Python code that a node runs has lines of its own."""
+    return (node.site, node.is_backward) if node is not None and node.entered == now else (now, False)
+
+
+class _Autograd:
+    """Which forward op a node of autograd works for."""
+
+    def __init__(self) -> None:
+        self.forward: dict[Hashable, tuple[int, bool]] = {}
+        """By sequence number: the line of the last op that has it made the node that will have it."""
+
+    def comes_to(self, raw: str, end_ns: int, number: Hashable, now: int, node: _Node | None) -> _Node | None:
+        """Return the node in which what is inside of an op runs. Ops come in the order of time, in *node* or in none.
+
+        *number* is its sequence number, None for none; *now* the last mark before it.
+        """
+        here = _here(now, node)
+        if raw.startswith(_NODE):
+            # What accumulates a gradient has no number: it is of the node around it, or of the line of backward().
+            site, is_backward = self.forward.get(number, here)
+            return _Node(end_ns, site, is_backward or number in self.forward, now)
+        if number is not None:
+            self.forward[number] = here
+        return node
+
+
 class Sites:
     """The line of each event, told in the order of time."""
 
@@ -110,8 +131,7 @@ class Sites:
         self._log = log
         self._now = 0
         self._nodes: list[_Node] = []
-        self._forward: dict[int, tuple[int, bool]] = {}
-        """By sequence number: the line of the last op that has it made the node that will have it."""
+        self._autograd = _Autograd()
         self._interval: dict[int, int] = {}
         """By sequence number: the interval of that op."""
 
@@ -123,13 +143,14 @@ class Sites:
         start_ns = event.start_time_ns
         while self._nodes and start_ns >= self._nodes[-1].end_ns:
             self._nodes.pop()
-        number = getattr(event.extra_fields, "sequence_number", -1)
-        if raw.startswith(_NODE):
-            # What accumulates a gradient has no number: it is of the node around it, or of the line of backward().
-            site, is_backward = self._forward.get(number, self._here)
-            self._nodes.append(_Node(event.end_time_ns, site, is_backward or number in self._forward, self._now))
-        elif number >= 0:
-            self._forward[number], self._interval[number] = self._here, interval
+        around = self._nodes[-1] if self._nodes else None
+        number: int | None = getattr(event.extra_fields, "sequence_number", -1)
+        number = None if number == -1 else number
+        node = self._autograd.comes_to(raw, event.end_time_ns, number, self._now, around)
+        if node is not None and node is not around:
+            self._nodes.append(node)
+        elif number is not None:
+            self._interval[number] = interval
 
     def asked(self, index: int) -> None:
         """Say that the event is in the log, at *index*."""
@@ -137,9 +158,10 @@ class Sites:
 
     def end(self, first: int, after_last: int) -> None:
         """Say that this was all, and which numbers the nodes have that were made."""
+        forward = self._autograd.forward
         for number in range(first, after_last):
-            if number in self._forward:
-                self._log.fact_at("grad_nodes", self._interval[number], *self._forward[number])
+            if number in forward:
+                self._log.fact_at("grad_nodes", self._interval[number], *forward[number])
 
     def allocated(self, interval: int) -> None:
         """Say that memory is allocated now."""
@@ -147,7 +169,4 @@ class Sites:
 
     @property
     def _here(self) -> tuple[int, bool]:
-        """The line, and whether autograd works for it. Python code that a node runs has lines of its own."""
-        if self._nodes and self._nodes[-1].entered == self._now:
-            return self._nodes[-1].site, self._nodes[-1].is_backward
-        return self._now, False
+        return _here(self._now, self._nodes[-1] if self._nodes else None)
