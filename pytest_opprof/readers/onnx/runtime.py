@@ -1,4 +1,4 @@
-"""ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling` (`ops.onnxruntime_events`).
+"""ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling` (`formats.onnxruntime_events`).
 
 Each call of ``run`` is a step. Where a provider only launches kernels, the time of a node is host time, and that of its
 kernels is device time. The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are
