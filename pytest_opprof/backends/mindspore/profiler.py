@@ -1,8 +1,8 @@
 """MindSpore's profiler in C++, of which a process has one: `ms.Profiler` and `mindspore.profiler.profile` drive it too.
 
 It is driven directly: no settings of those classes are changed, no process is started to analyse, nothing is printed.
-Each call of an op is in the files that it writes when it stops (`formats.mindspore_files`). To start takes 0.1 ms, to stop
-0.2 ms; MindSpore 2.7 and 2.10.
+Each call of an op is in the files that it writes when it stops (`formats.mindspore_files`). To start takes 0.1 ms, to
+stop 0.2 ms; MindSpore 2.7 and 2.10.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def recorded() -> Iterator[list[Call]]:
 
 
 def _keep_ctrl_c() -> None:
-    """Let Ctrl-C mean what Python's handler says: MindSpore's first ops replace it in C, and end the process by SIGTERM.
+    """Let Ctrl-C mean what Python's handler says: MindSpore's first ops replace it in C, by one that sends SIGTERM.
 
     What is compiled first inside of a window replaces it once more, until the next window.
     """

@@ -7,8 +7,8 @@ its graphs: 6 and 11), domain 7, overload 8. ``FunctionProto``: name 1, node 7, 
 The nodes in a branch of If, in the body of Loop or Scan count once. The nodes in a function of the model count as often
 as it is called; the call itself does not count. Constant is a node like others. The type is op_type; behind its domain,
 where that is neither ONNX's nor ONNX Runtime's. Dtypes and shapes are those in the model (inputs, outputs, value_info,
-initializers; the ``to`` of a Cast), lines those of `formats.onnx_stack_traces`. Weights are skipped: the file is mapped,
-not read.
+initializers; the ``to`` of a Cast), lines those of `formats.onnx_stack_traces`. Weights are skipped: the file is
+mapped, not read.
 Seen: onnx 1.23.2, IR 9 and 10, with functions and subgraphs, and a model made by hand with 2 GB of weights.
 """
 
