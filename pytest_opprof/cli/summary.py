@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..results.run_result import RunResult
 
 _FORMATS = ("markdown", "code-quality", "openmetrics", "benchmark")
 _WHAT = (
@@ -20,15 +25,22 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("summary", help="write a run for people and services of CI", description=_WHAT)
     parser.add_argument("run_json", type=Path, metavar="RUN.json", help="what pytest --opprof-json=RUN.json wrote")
     parser.add_argument("--format", choices=_FORMATS, default="markdown")
+    parser.add_argument(
+        "--max-bytes", type=int, metavar="N", help="of Markdown: a comment on GitHub has 65536 (default: 1024000)"
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind them.
     from ..report import exports, markdown
+    from ..report.markdown import LEAST_BYTES
     from ..results.document import read_document
     from ..results.run_result import run_of_document
 
+    most_bytes = arguments.max_bytes
+    if most_bytes is not None and (arguments.format != "markdown" or most_bytes < LEAST_BYTES):
+        raise UsageError(f"--max-bytes {most_bytes}: wants --format markdown, and at least {LEAST_BYTES}")
     document = read_document(arguments.run_json, "JSON of a run")
     if "environment" in document:
         raise UsageError(f"{arguments.run_json}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
@@ -38,8 +50,8 @@ def _run(arguments: argparse.Namespace) -> bool:
             f"{arguments.run_json}: was written by an older pytest-opprof, which did not keep what findings are of; run"
             " pytest --opprof --opprof-json=FILE again"
         )
-    write = {
-        "markdown": markdown.markdown,
+    write: dict[str, Callable[[RunResult], str]] = {
+        "markdown": partial(markdown.markdown, most_bytes=most_bytes or markdown.MOST_BYTES),
         "code-quality": exports.code_quality,
         "openmetrics": exports.openmetrics,
         "benchmark": exports.benchmark,

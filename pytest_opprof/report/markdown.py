@@ -18,6 +18,8 @@ from .listing import clean
 
 MOST_BYTES: Final = 1000 * 1024
 """GitHub drops a summary of a step that is over 1,024 KiB, all of it and without a word."""
+LEAST_BYTES: Final = 8192
+"""The first part and what follows the functions fit into it, but for a run whose every op changed."""
 _NOTE_BYTES = 2048
 """Kept for what is said of what was left out, and for the command."""
 _ROWS, _OPS, _LINES, _NAMES = 12, 100, 3, 5

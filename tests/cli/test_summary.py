@@ -14,7 +14,7 @@ from msgspec import structs
 import pytest_opprof
 from pytest_opprof.cli.main import main
 from pytest_opprof.report import exports
-from pytest_opprof.report.markdown import markdown
+from pytest_opprof.report.markdown import LEAST_BYTES, markdown
 from pytest_opprof.results import run_result
 from pytest_opprof.results.run_result import TestRecord
 
@@ -68,6 +68,22 @@ def test_markdown_of_a_file_is_what_the_run_itself_says(run_json: str, capsys: p
     assert main(["summary", run_json]) == 0
     whole = run(record_of("t.py::a[x]", *CAST, Cast=2), record_of("t.py::b", *[{"Add": 1}] * 2))
     assert capsys.readouterr().out == markdown(whole)
+
+
+def test_markdown_is_cut_for_a_comment(run_json: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_result.write(Path(run_json), run(*(record_of(f"t.py::test_{n}", *CAST) for n in range(40))))
+    assert main(["summary", run_json, "--max-bytes", str(LEAST_BYTES)]) == 0
+    out = capsys.readouterr().out
+    assert len(out.encode()) <= LEAST_BYTES
+    assert "Left out for their size: " in out
+
+
+@pytest.mark.parametrize("words", [["--max-bytes", "8191"], ["--max-bytes", "60000", "--format", "benchmark"]])
+def test_a_size_is_one_of_markdown_and_large_enough(
+    run_json: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summary", run_json, *words]) == 2
+    assert capsys.readouterr().err == f"opprof: --max-bytes {words[1]}: wants --format markdown, and at least 8192\n"
 
 
 def test_code_quality_has_an_entry_for_each_finding(run_json: str, capsys: pytest.CaptureFixture[str]) -> None:
