@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 PIP = python -m pip --disable-pip-version-check --quiet
 RUN = python
 
-.PHONY: demo test lint types coverage wheel performance schemas clean
+.PHONY: demo test lint types coverage wheel performance schemas reference docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
@@ -58,6 +58,18 @@ performance: $(VENV)/installed-test
 # The published JSON Schemas of baselines, from the types they are decoded into; a test compares them.
 schemas: $(VENV)/installed
 	$(BIN)/python -m pytest_opprof.baselines.file_types
+
+# docs/reference from the code; a test compares them.
+reference: $(VENV)/installed
+	$(BIN)/python docs/generate.py
+
+# The documentation as a site: build/site/index.html.
+docs: $(VENV)/installed-docs reference
+	$(BIN)/zensical build --strict --clean
+
+$(VENV)/installed-docs: $(VENV)/python pyproject.toml
+	$(BIN)/$(PIP) install --editable ".[docs]"
+	@touch $@ $(VENV)/installed
 
 $(VENV)/python:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'needs Python 3.10 or newer: make PYTHON=python3.x')"

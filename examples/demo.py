@@ -55,7 +55,7 @@ def show(suite: str, folder: Path) -> bool:
     print(
         "\n(These tests run once or a few times: their calls are judged, which have no noise. Times are judged from 10"
     )
-    print("rounds on, against a baseline of five processes: see README.md.)", flush=True)
+    print("rounds on, against a baseline of five processes: see docs/times.md.)", flush=True)
     print(f"\n=== {suite}: a change is made in {file}\n\n- {before}\n+ {after}\n", flush=True)
     path = folder / file
     path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .pytest_plugin.fixture import Opprof
 
 _IDLE_IN_WORKERS = pytest.StashKey[int]()
-_MARKS = (
+MARKS = (
     'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
@@ -24,18 +24,34 @@ _MARKS = (
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "what records ops: a backend or several; opprof backends lists them (default: auto)"),
-    ("timing", "MODE", "on accelerators: async (default) or sync, waiting for each op"),
+    (
+        "timing",
+        "MODE",
+        "on accelerators: async (default: their own times) or sync (from before each launch to after its end)",
+    ),
     (
         "numpy",
         "ARRAYS",
         "which NumPy arrays are seen: watched (default: those of opprof.array()) or all, those that tests make",
     ),
-    ("tolerance", "PERCENT", "how much slower a window may be, where 10 rounds or more are measured (default: 13%%)"),
-    ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%)"),
-    ("work-tolerance", "PERCENT", "how many more bytes or FLOPs an op may have than its baseline (default: 1%%)"),
+    (
+        "tolerance",
+        "PERCENT",
+        "how much slower a window may be, where 10 rounds or more are measured (default: 13%%; against a revision 6%%)",
+    ),
+    ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%; against a revision 15%%)"),
+    (
+        "work-tolerance",
+        "PERCENT",
+        "how many more bytes or FLOPs an op may have than its baseline (default: 1%%, and 1 KiB)",
+    ),
     ("floor", "TIME", "what a window has to be slower by to count (default: 2 us)"),
     ("threads", "N", "how many threads ops may use where times are judged, or all (default: 1)"),
-    ("processes", "N", "in how many processes to measure what is timed (default: 5 for a baseline, else 1)"),
+    (
+        "processes",
+        "N",
+        "in how many processes to measure what is recorded (default: calls 3, times 5), or what is timed (default: 1)",
+    ),
     ("noise", "ACTION", "what is too noisy to judge: warn (default), fail, or ignore the noise"),
     ("top", "K", "how many ops of a failing test to show beside those that failed it (default: 5)"),
     ("json", "FILE", "write everything measured in this run to FILE"),
@@ -116,7 +132,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks; in a run that measures, also what measures."""
-    for mark in _MARKS:
+    for mark in MARKS:
         config.addinivalue_line("markers", mark)
     if not _is_active(config.option, config):
         idle = [

@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names are in any script, terminals are not
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     if sys.stdout is None:
         print("opprof: there is no standard output to write to", file=sys.stderr)
         return BAD_INPUT
@@ -45,11 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="opprof", description="Op-level performance regression testing.")
-    parser.add_argument("--version", action="version", version=f"opprof {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command, with all sub-commands."""
+    found = argparse.ArgumentParser(prog="opprof", description="Op-level performance regression testing.")
+    found.add_argument("--version", action="version", version=f"opprof {__version__}")
+    commands = found.add_subparsers(metavar="COMMAND", required=True)
 
     for command in (ops, backends, selfcheck, show, diff, check, convert, formats, baselines, history, bisect, summary):
         command.add(commands)
-    return parser
+    return found

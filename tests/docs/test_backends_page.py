@@ -13,7 +13,7 @@ import pytest
 
 from pytest_opprof.backends import Backend, KnownWork
 
-PAGE = (Path(__file__).parent.parent / "docs" / "backends.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "backends.md").read_text(encoding="utf-8")
 MODULE, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (ENTRY_POINT,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
