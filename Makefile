@@ -61,7 +61,7 @@ schemas: $(VENV)/installed
 
 # docs/reference from the code; a test compares them.
 reference: $(VENV)/installed
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m tests.docs.reference
 
 # The documentation as a site: build/site/index.html.
 docs: $(VENV)/installed-docs reference

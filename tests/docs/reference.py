@@ -13,8 +13,8 @@ from pytest_opprof.cli import main
 from pytest_opprof.ops import names
 from pytest_opprof.readers.formats import FORMATS, module
 
-HERE = Path(__file__).parent
-SCHEMAS = HERE.parent / "pytest_opprof" / "schema"
+DOCS = Path(__file__).parents[2] / "docs"
+SCHEMAS = DOCS.parent / "pytest_opprof" / "schema"
 
 
 def pages() -> dict[str, str]:
@@ -135,6 +135,6 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    (HERE / "reference").mkdir(exist_ok=True)
+    (DOCS / "reference").mkdir(exist_ok=True)
     for name, text in pages().items():
         (HERE / "reference" / name).write_text(text, encoding="utf-8")
