@@ -137,4 +137,4 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
 if __name__ == "__main__":
     (DOCS / "reference").mkdir(exist_ok=True)
     for name, text in pages().items():
-        (HERE / "reference" / name).write_text(text, encoding="utf-8")
+        (DOCS / "reference" / name).write_text(text, encoding="utf-8")
