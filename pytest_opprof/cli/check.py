@@ -13,6 +13,7 @@ from ..errors import OpprofError, TraceError, UsageError
 from ..profile.saved import SavedProfile, communicates
 from ..readers import formats
 from ..report import listing
+from ..report.colours import painted
 from ..units import format_ns
 from ..verdict import query
 from . import reading
@@ -52,7 +53,8 @@ def _run(arguments: argparse.Namespace) -> bool:
             for remark in remarks:
                 reading.say(found, remark)
             raise
-        print("\n".join(map(listing.clean, [*text.splitlines(), *(f"note: {remark}" for remark in remarks)])))
+        for line in [*text.splitlines(), *(f"note: {remark}" for remark in remarks)]:
+            print(painted(listing.clean(line)))
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
     if cut and not broken:

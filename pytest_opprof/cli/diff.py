@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
 from ..report import listing
+from ..report.colours import painted
 from ..units import parse_duration, parse_share, plural
 from . import reading
 
@@ -114,7 +115,8 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         top = 10 if arguments.top is None else arguments.top
         steps = max(before.numbers.rounds, after.numbers.rounds)
         text = _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style)
-        print("\n".join(map(listing.clean, text)))
+        for line in text:
+            print(painted(listing.clean(line)))
     worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
     if base.is_cut or (now.is_cut and not worse):
         raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
@@ -179,7 +181,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     else:
         style = "github" if arguments.format == "markdown" else "simple"
         for line in _report(windows, top, style):
-            print(listing.clean(line))
+            print(painted(listing.clean(line)))
         for side, others in ((base, base.windows.keys() - now.windows), (now, now.windows.keys() - base.windows)):
             for key in sorted(others):
                 print(listing.clean(f"only in {side.path}: {titled(*key)}"))

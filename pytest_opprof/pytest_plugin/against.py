@@ -28,6 +28,7 @@ from ..processes.worktree import Worktree, worktree
 from ..profile.calls import facts_in_all, in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
+from ..report import colours
 from ..results.judged_window import JudgedWindow
 from ..results.run_result import TestRecord, plain
 from ..results.test_id import split_id
@@ -346,7 +347,7 @@ class _Failure:
 
     def toterminal(self, writer: Any) -> None:
         """Write it in full: what pytest calls."""
-        writer.line(self._message)
+        colours.write(writer, self._message.splitlines())
 
 
 def _results(data: object) -> list[WindowResult]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -19,6 +20,7 @@ from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
+from ..report import colours
 from ..report.summary import Summary
 from ..results.run_result import TestRecord, run_of, write
 from ..results.test_id import split_id
@@ -115,7 +117,11 @@ class Closing:
             if hasattr(report, "opprof"):
                 self._summary.records[test] = convert(report.opprof, TestRecord)
         # A failing subtest reports before its test, which "passed"; a failing teardown after it.
-        if report.failed and not hasattr(report, "opprof"):
+        if report.failed and hasattr(report, "opprof"):
+            for entry in getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ()):
+                # Only this: what asks for a string (JUnit, annotations) has what it had, and workers sent it plain.
+                entry.toterminal = partial(colours.write, lines=entry.lines)
+        elif report.failed:
             self._failed.add(test)
         elif report.when == "setup":
             self._failed.discard(test)

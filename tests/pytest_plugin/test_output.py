@@ -159,3 +159,19 @@ def test_json_that_cannot_be_written_fails_the_run_without_a_traceback(pytester:
     assert result.ret == 1
     result.stdout.fnmatch_lines(["opprof: error: --opprof-json: *run.json cannot be written: *"])
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
+def test_a_terminal_shows_what_is_worse_in_colour_and_junit_has_none(
+    pytester: pytest.Pytester, suite: Suite, workers: list[str]
+) -> None:
+    pytester.makepyfile(
+        "import pytest\nfrom pytest_opprof.backends import fake\n\n"
+        "@pytest.mark.op_budget(Cast=0)\ndef test_a():\n    fake.launch('Cast')\n"
+    )
+    shown = suite("--opprof", "--color=yes", "--junitxml=junit.xml", *workers).stdout.str()
+    assert "\x1b[31m  calls of Cast: 1, over the budget of 0\x1b[0m" in shown
+    assert "#x1B" not in (pytester.path / "junit.xml").read_text(encoding="utf-8")
+    plain = suite("--opprof", "--color=no", *workers).stdout.str()
+    assert "\n  calls of Cast: 1, over the budget of 0\n" in plain
