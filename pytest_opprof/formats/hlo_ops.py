@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from math import prod
+from functools import lru_cache
+from math import gcd, prod
+from typing import NamedTuple
 
 from ..ops.signature import Shape
 
@@ -40,6 +42,58 @@ OTHERS = frozenset(
 CAST, SORT = "convert", "sort"
 _IN_REGIONS = frozenset(["parameter", "constant", "convert", "bitcast", "tuple", "get-tuple-element"])
 _NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
+_LABELS = re.compile(r"\bdim_labels=(\w+)_(\w*o\w*)->(\w+)")
+_INTEGER = re.compile(r"-?\d{1,18}")
+_WINDOW = re.compile(r"\bwindow=\{([^{}]*)\}")
+MOST_PLACES = 1 << 17
+"""Elements of the shorter of kernel and result that are looked at, in one dimension: 0.1 s."""
+
+
+class Window(NamedTuple):
+    """How the kernel of a convolution moves over its data, in one dimension."""
+
+    data: int
+    """Which dimension of the data it is."""
+    kernel: int
+    result: int
+    stride: int = 1
+    low: int = 0
+    """Padding before the data; what is cut off, if it is negative."""
+    data_dilation: int = 1
+    """How far elements of the data stand apart (``lhs_dilate``)."""
+    kernel_dilation: int = 1
+
+
+class Convolution(NamedTuple):
+    """Which dimensions a convolution goes over."""
+
+    features: int
+    """The dimension of the kernel that has the features of the result."""
+    windows: tuple[Window, ...]
+
+    @classmethod
+    def of_text(cls, attributes: str) -> Convolution | None:
+        """Return what the *attributes* of an instruction say, as HLO's text has them; None where they do not.
+
+        >>> Convolution.of_text("window={size=3 stride=2 pad=0_1 lhs_dilate=4}, dim_labels=bf0_oi0->bf0")
+        Convolution(features=0, windows=(Window(data=2, kernel=2, result=2, stride=2, low=0, data_dilation=4, \
+kernel_dilation=1),))
+        """
+        labels, window = _LABELS.search(attributes), _WINDOW.search(attributes)
+        if not labels:
+            return None
+        written = dict(each.partition("=")[::2] for each in window[1].split()) if window else {}
+        data, kernel, result = labels.groups()
+        places = [[each.find(label) for each in (data, kernel, result)] for label in sorted(data) if label.isdecimal()]
+        columns = []
+        for name, default in (("stride", "1"), ("pad", "0"), ("lhs_dilate", "1"), ("rhs_dilate", "1")):
+            numbers = [each.partition("_")[0] for each in written.get(name, default).split("x")]
+            if not all(map(_INTEGER.fullmatch, numbers)):
+                return None
+            columns.append([int(each) for each in numbers] * (1 if name in written else len(places)))
+        if any(len(column) != len(places) for column in columns):
+            return None
+        return cls(kernel.index("o"), tuple(Window(*of, *steps) for of, steps in zip(places, zip(*columns))))
 
 
 def is_op(opcode: str) -> bool:
@@ -70,6 +124,52 @@ def dot_flops(output: Shape, left: Shape, contracted: Collection[int]) -> int:
     return 2 * prod(output) * prod(size for dimension, size in enumerate(left) if dimension in contracted)
 
 
-def convolution_flops(output: Shape, kernel: Shape, output_features: int) -> int:
-    """Return the FLOPs of a convolution, padding included; *output_features* is a dimension of the *kernel*."""
-    return 2 * prod(output) * prod(size for dimension, size in enumerate(kernel) if dimension != output_features)
+def convolution_flops(data: Shape, kernel: Shape, result: Shape, over: Convolution) -> int | None:
+    """Return the FLOPs of a convolution, as XLA's own cost analysis counts them; None where its shapes do not fit.
+
+    Only what touches data: the zeros of padding, and those between elements (``lhs_dilate``), are no work. So a
+    convolution and both of its gradients have as many. (`torch.utils.flop_counter` counts padding, too.)
+    """
+    dimensions = len(over.windows) + 2
+    if not len(data) == len(kernel) == len(result) == dimensions or not 0 <= over.features < dimensions:
+        return None
+    rest, summed = [*result], [*kernel]  # what is left of them are the batch, the features
+    summed[over.features], pairs = 1, 1
+    for window in over.windows:
+        if not all(0 <= place < dimensions for place in window[:3]):
+            return None
+        found = _touching(data[window.data], kernel[window.kernel], result[window.result], window)
+        if found is None:
+            return None
+        pairs *= found
+        rest[window.result] = summed[window.kernel] = 1
+    return 2 * pairs * prod(rest) * prod(summed)
+
+
+@lru_cache(1 << 10)
+def _touching(data: int, kernel: int, result: int, window: Window) -> int | None:
+    """Return how many pairs of a result and an element of the kernel have an element of the data, in one dimension.
+
+    None where there are too many to tell.
+    """
+    end, low, holes = (data - 1) * window.data_dilation, window.low, window.data_dilation
+    few, many = sorted([(kernel, window.kernel_dilation), (result, window.stride)])
+    if min(data, kernel, result, holes, few[1], many[1]) < 1:
+        return 0
+    if holes == 1 and low <= 0 and (few[0] - 1) * few[1] + (many[0] - 1) * many[1] - low <= end:
+        return few[0] * many[0]
+    if few[0] > MOST_PLACES:
+        return None
+    # By a number x of each side: x * step of both, less the padding, is from 0 to the end, and no hole.
+    common = gcd(many[1], holes)
+    every = holes // common
+    inverse = pow(many[1] // common, -1, every)
+    pairs = 0
+    for place in range(few[0]):
+        missing = low - place * few[1]
+        if missing % common:
+            continue
+        first, last = max(-(-missing // many[1]), 0), min((missing + end) // many[1], many[0] - 1)
+        first += (missing // common * inverse - first) % every
+        pairs += max((last - first) // every + 1, 0)
+    return pairs

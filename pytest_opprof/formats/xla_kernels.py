@@ -199,8 +199,8 @@ def _flops(instruction: Instruction, inputs: tuple[Array, ...]) -> int | None:
     output = instruction.outputs[0].shape
     if instruction.opcode == "dot":
         return hlo_ops.dot_flops(output, inputs[0].shape, instruction.contracted)
-    if instruction.opcode == "convolution":
-        return hlo_ops.convolution_flops(output, inputs[1].shape, instruction.kernel_features)
+    if instruction.convolution:
+        return hlo_ops.convolution_flops(inputs[0].shape, inputs[1].shape, output, instruction.convolution)
     return None
 
 

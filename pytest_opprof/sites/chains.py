@@ -45,9 +45,9 @@ class Chains:
             found = self._known[key] = self._number(parent, code, line)
         return found
 
-    def of_lines(self, lines: Sequence[Frame]) -> int:
-        """Return the number of a chain that is known as *lines*, the innermost first."""
-        number = UNKNOWN
+    def of_lines(self, lines: Sequence[Frame], caller: int = UNKNOWN) -> int:
+        """Return the number of a chain that is known as *lines*, the innermost first, called from a node."""
+        number = caller
         for file, function, line in reversed(lines):
             number = self._numbered((number, file, function, line))
         return number

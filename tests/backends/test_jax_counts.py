@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from pytest_opprof.formats.hlo_module import HloModule
+from pytest_opprof.formats.xla_kernels import kernel
+from pytest_opprof.readers.shared.options import Options
+from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.readers.xla import hlo
 
 from .hlo_walk import executed_ops
 from .jax_measured import DEVICES, calls, measured, opcodes, start
@@ -220,3 +227,45 @@ def test_the_time_of_a_kernel_that_other_threads_finish_is_all_of_it() -> None:
     assert profile.stats("Sort").calls == (1, 1, 1)
     # The call that hands the work over takes a twentieth of it.
     assert all(2 * ns > wall for ns, wall in zip(profile.stats("Sort").device_ns or (), profile.host_ns))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(0, 3), (-1, 2)]])
+@pytest.mark.parametrize(
+    ("strides", "holes", "spread", "groups"),
+    [
+        ((1, 1), (1, 1), (1, 1), 1),
+        ((2, 2), (1, 1), (1, 1), 1),
+        ((1, 3), (1, 1), (2, 1), 2),
+        ((2, 3), (3, 2), (1, 2), 1),
+    ],
+)
+def test_a_convolution_and_its_gradients_have_the_flops_that_xla_counts(
+    padding: Any, strides: tuple[int, int], holes: tuple[int, int], spread: tuple[int, int], groups: int, tmp_path: Path
+) -> None:
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def convolution(data: Any, kernel: Any) -> Any:
+        labels = ("NHWC", "HWIO", "NHWC")
+        given = padding if isinstance(padding, list) or max(holes) == 1 else [(1, 1), (2, 0)]
+        return lax.conv_general_dilated(data, kernel, strides, given, holes, spread, labels, groups)
+
+    def total(data: Any, kernel: Any) -> Any:
+        return convolution(data, kernel).sum()
+
+    found = []
+    for function in (convolution, jax.grad(total, 0), jax.grad(total, 1)):
+        compiled = jax.jit(function).lower(jnp.ones((2, 9, 8, 4)), jnp.ones((3, 2, 4 // groups, 6))).compile()
+        program = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+        module = HloModule(program)
+        names = {each.name for each in module.computations[module.entry].values()}
+        kernels = filter(None, (kernel(module, name, names) for name in names))
+        (live,) = (op.flops for each in kernels for op in each.ops if op.raw == "convolution")
+        path = tmp_path / "program.txt"
+        path.write_text(compiled.as_text())
+        records = hlo.read(Place(path), Options()).records
+        (saved,) = (each.computation for each in records if each.type == "convolution")
+        assert live == saved == compiled.cost_analysis()["flops"]
+        found.append(live)
+    assert found == found[:1] * 3

@@ -18,6 +18,7 @@ from pytest_opprof.errors import BackendError
 from . import onnx_models as models
 from .onnx_models import BATCH, CPU
 from .test_onnxruntime_backend import calls, measure, of_two_threads
+from .test_onnxruntime_sites import lines, measured
 
 pytestmark = pytest.mark.onnxruntime
 _VALUE = 16
@@ -125,3 +126,20 @@ def test_a_run_with_options_of_the_program_runs_a_copy(ort: Any) -> None:
     options = ort.RunOptions()
     session = ort.InferenceSession(models.mlp(), providers=CPU)
     assert calls(measure(lambda: session.run(None, {"x": BATCH}, options))) == {"MatMul": 2, "Softmax": 1}
+
+
+@pytest.mark.usefixtures("_no_copies")
+def test_a_run_has_the_line_that_called_it(ort: Any) -> None:
+    session = ort.InferenceSession(models.mlp(), providers=CPU)
+
+    def body() -> None:
+        session.run(None, {"x": BATCH})
+        for _ in range(2):
+            session.run(None, {"x": BATCH})  # again
+
+    found = lines(measured(body), "MatMul")
+    first = body.__code__.co_firstlineno
+    assert {name.rpartition(".")[2]: calls for name, calls in found.items()} == {
+        f"body:{first + 1}": 2,
+        f"body:{first + 3}": 4,
+    }

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pytest_opprof.formats import hlo_ops, xla_kernels
+from pytest_opprof.formats import xla_kernels
 from pytest_opprof.formats.hlo_module import HloModule
 from pytest_opprof.formats.xla_kernels import Kernel, kernel
 from pytest_opprof.ops.signature import Signature
@@ -155,9 +155,3 @@ def test_any_other_call_has_events_inside_and_one_that_has_none_is_a_guess() -> 
     found = of_call(fused, attributes=b"", ran="other")
     assert found is not None
     assert ([op.raw for op in found.ops], found.guesses) == (["negate"], ("a call",))
-
-
-def test_a_convolution_multiplies_each_output_with_the_kernel_of_its_feature() -> None:
-    assert hlo_ops.convolution_flops((2, 8, 14, 14), (8, 3, 3, 3), 0) == 2 * (2 * 8 * 14 * 14) * (3 * 3 * 3)
-    assert hlo_ops.reduction(["parameter", "add", "convert"]) == "ReduceSum"
-    assert hlo_ops.reduction(["add", "multiply"]) == hlo_ops.reduction(["parameter"]) == ""

@@ -30,6 +30,7 @@ class OnnxRuntimeBackend(Backend):
     """Collects the nodes of all sessions that are run through `onnxruntime.InferenceSession`, in all threads."""
 
     name = "onnxruntime"
+    tells_sites = True
 
     def __init__(self) -> None:
         self._runs: Runs | None = None
@@ -81,6 +82,7 @@ class OnnxRuntimeBackend(Backend):
             Environment((("onnxruntime", onnxruntime.__version__.split("+")[0]),)),
             on_mark=lambda: marks.append(time_ns()),
             knows=_is_registered,
+            chains=options.chains,
         )
         log.knows_flops = True
         runs = self._runs = Runs(log, self._threads, self._compared)

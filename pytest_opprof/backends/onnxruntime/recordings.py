@@ -22,6 +22,7 @@ from ...formats.onnxruntime_events import (
 from ...ops.onnxruntime_work import WITH_BODIES, Tensors, work
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
+from .asked import Asked, Call
 
 if TYPE_CHECKING:
     from ...formats.onnxruntime_json import Arguments, Event
@@ -38,11 +39,15 @@ class Recording(NamedTuple):
     model: str
     """Whose it is, in words."""
     begin_ns: int | None
-    """What time it was where the times of its events are 0, since 1970; None: all of it belongs to *interval*."""
+    """What time it was where the times of its events are 0, since 1970; None: it is the profile of *call*."""
     interval: int = 0
+    """Where *call* belongs."""
+    call: Call | None = None
+    asked: Asked | None = None
+    """Which lines asked for what is in it; None where nobody wants to know."""
 
 
-def recorded(path: str, model: str, begin_ns: int | None, interval: int = 0) -> Recording:
+def recorded(path: str, model: str, begin_ns: int | None, asked: Asked | None = None) -> Recording:
     """Return the profile that was written to *path*. Raises BackendError."""
     if begin_ns is not None and not _SINCE_1970 < begin_ns <= time_ns():
         raise BackendError(
@@ -50,7 +55,7 @@ def recorded(path: str, model: str, begin_ns: int | None, interval: int = 0) -> 
             " is on Linux: opprof cannot tell what ran in which round here"
         )
     try:
-        return Recording(Path(path).read_bytes(), model, begin_ns, interval)
+        return Recording(Path(path).read_bytes(), model, begin_ns, asked=asked)
     except OSError as error:
         raise BackendError(f"ONNX Runtime's profile of {model} cannot be read: {error}") from None
 
@@ -97,10 +102,8 @@ class Recordings:
         """Add the nodes of one thread. Those inside of a Loop are ops of their own: it has the rest of the time."""
         nodes.sort(key=lambda node: (node[1].ts, -node[1].dur, node[1].args.op_name not in WITH_BODIES))
         for (name, event), own in zip(nodes, _self_us([event for _, event in nodes])):
-            if recording.begin_ns is None:
-                interval = recording.interval
-            else:
-                interval = bisect_right(self._marks, recording.begin_ns + round(event.ts * 1000))
+            at_ns = None if recording.begin_ns is None else recording.begin_ns + round(event.ts * 1000)
+            interval = recording.interval if at_ns is None else bisect_right(self._marks, at_ns)
             if not interval:
                 continue  # before the window: of a session that the program profiles itself
             node = self._node(name, event.args)
@@ -108,6 +111,11 @@ class Recordings:
             index = self._log.add(node.name, ns, interval=interval, nbytes=node.nbytes)
             if node.flops is not None:
                 self._log.computed(index, node.flops)
+            if (asked := recording.asked) and self._log.chains is not None:
+                called = recording.call
+                caller = called.site if called else asked.caller(at_ns or 0, event.tid)
+                if caller is not None:
+                    self._log.asked_at(index, asked.site(self._log.chains, name, caller))
 
     def _node(self, name: str, given: Arguments) -> _Node:
         raw = INSERTED_CAST if given.op_name == "Cast" and name.startswith(f"{INSERTED_CAST}_") else given.op_name

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from threading import Condition, RLock, get_ident
-from time import perf_counter_ns
+from time import perf_counter_ns, time_ns
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from ...errors import BackendError
 from ...profile.event_log import EventLog
+from .asked import Asked, Call
 from .copies import described, profiled_copy, same, version
 from .files import Files
 from .recordings import Recording, recorded
@@ -48,17 +49,19 @@ class Runs:
         """By the id of their handles."""
         self._copies: WeakKeyDictionary[Handle, dict[bool, Any]] = WeakKeyDictionary()
         """By whether they are for `run_async`, which wants a thread more; None where there can be none."""
-        self._made: list[tuple[Any, str]] = []
-        """All copies, and what they are of: they outlive their sessions."""
+        self._made: list[tuple[Any, str, Asked | None]] = []
+        """All copies, what they are of and who asked for that: they outlive their sessions."""
         self._profiled: dict[Handle, str] = {}
         """What ran of the sessions that the program profiles itself."""
+        self._asked: WeakKeyDictionary[Handle, Asked] = WeakKeyDictionary()
+        """Which lines ran each session, where somebody wants to know."""
         self._plain: WeakSet[Handle] = WeakSet()
         """Those that it does not profile, or not any more."""
-        self._one_run: dict[str, tuple[str, int]] = {}
-        """By the number of its file: whose run was profiled by itself, and in which interval."""
+        self._one_run: dict[str, tuple[str, int, Call, Asked | None]] = {}
+        """By the number of its file: whose run was profiled by itself, in which interval, and what asked for it."""
         self._recordings: list[Recording] = []
         self._problems: list[str] = []
-        self._running: dict[object, int] = {}
+        self._running: dict[Call, int] = {}
         """The runs that have begun and not ended: which thread waits for each, 0 for none."""
         self._ends = Condition()
         self._is_over = False
@@ -96,8 +99,9 @@ class Runs:
         with self._ends:
             self._is_over = True
         self.settle()
-        for copy, model in self._made:
-            self._recordings.append(recorded(copy.end_profiling(), model, copy.get_profiling_start_time_ns()))
+        for copy, model, asked in self._made:
+            began = copy.get_profiling_start_time_ns()
+            self._recordings.append(recorded(copy.end_profiling(), model, began, asked))
         self._recordings.extend(self._of_one_run())
         for model in self._profiled.values():
             self._problems.append(
@@ -131,31 +135,33 @@ class Runs:
         """Return a method of handles that runs a copy."""
 
         def run(handle: Handle, *args: Any, **kwargs: Any) -> Any:
-            call, token = partial(original, **kwargs), object()
+            is_async = name == "run_async"
+            method, call = partial(original, **kwargs), Call.begun(self._log.chains, is_async)
             with self._ends:
                 if not self._is_over:
-                    self._running[token] = 0 if name == "run_async" else get_ident()
-            if token not in self._running:
-                return call(handle, *args)
-            if name != "run_async":
+                    self._running[call] = 0 if is_async else get_ident()
+            if call not in self._running:
+                return method(handle, *args)
+            if not is_async:
                 try:
-                    return self._run(name, call, handle, args)
+                    return self._run(name, method, handle, args, call)
                 finally:
-                    self._end(token)
+                    self._end(call)
             try:
-                return self._run(name, call, handle, _with_callback(args, lambda: self._end(token)))
+                return self._run(name, method, handle, _with_callback(args, lambda: self._end(call)), call)
             except BaseException:
-                self._end(token)
+                self._end(call)
                 raise
 
         return run
 
-    def _end(self, token: object) -> None:
+    def _end(self, call: Call) -> None:
         with self._ends:
-            self._running.pop(token, None)
+            call.end_ns = time_ns()
+            self._running.pop(call, None)
             self._ends.notify_all()
 
-    def _run(self, name: str, original: Method, handle: Handle, args: tuple[Any, ...]) -> Any:
+    def _run(self, name: str, original: Method, handle: Handle, args: tuple[Any, ...], call: Call) -> Any:
         session = self._sessions.get(id(handle))
         if session is None or session._sess is not handle:
             self._problem(
@@ -163,13 +169,16 @@ class Runs:
                 " its nodes were not recorded; call the methods of onnxruntime.InferenceSession"
             )
             return original(handle, *args)
+        asked = self._asked_of(handle, session)
+        if asked:
+            asked.calls.append(call)
         if self._profiles_itself(handle, session):
             return original(handle, *args)
         place = OPTIONS_OF[name]
         if args[place : place + 1] in ((), (None,)) and (options := _profiling_options()):
             prefix, number = self._files.new()
             options.profile_file_prefix = prefix
-            self._one_run[number] = described(session), self._log.interval
+            self._one_run[number] = described(session), self._log.interval, call, asked
             try:
                 return original(handle, *args[:place], options, *args[place + 1 :])
             except BaseException:
@@ -181,6 +190,14 @@ class Runs:
         if name in _COMPARED and self._compared.get(handle) != version(session):
             return self._first(original, handle, session, copy, args)
         return original(copy._sess, *args)
+
+    def _asked_of(self, handle: Handle, session: Any) -> Asked | None:
+        if self._log.chains is None:
+            return None
+        with self._lock:
+            if handle not in self._asked:
+                self._asked[handle] = Asked(session)
+            return self._asked[handle]
 
     def _profiles_itself(self, handle: Handle, session: Any) -> bool:
         if handle in self._plain:
@@ -200,7 +217,7 @@ class Runs:
                 try:
                     with self._pausing():
                         copies[is_async] = profiled_copy(session, self._files.new()[0], threads)
-                    self._made.append((copies[is_async], described(session)))
+                    self._made.append((copies[is_async], described(session), self._asked.get(handle)))
                 except BackendError as error:
                     copies[is_async] = None
                     self._problem(str(error))
@@ -239,10 +256,10 @@ class Runs:
     def _of_one_run(self) -> Iterator[Recording]:
         """Yield the profiles of runs that were profiled by themselves."""
         files = self._files.by_number() if self._one_run else {}
-        for number, (model, interval) in self._one_run.items():
+        for number, (model, interval, call, asked) in self._one_run.items():
             found = files.get(number, [])
             if len(found) == 1:
-                yield recorded(found[0], model, None, interval)
+                yield recorded(found[0], model, None, asked)._replace(interval=interval, call=call)
             else:
                 self._problem(f"ONNX Runtime wrote {len(found)} profiles of a run of {model}, not one")
 
@@ -257,7 +274,8 @@ class Runs:
                     del self._profiled[handle]
                     self._plain.add(handle)
                     try:
-                        self._recordings.append(recorded(path, model, handle.get_profiling_start_time_ns))
+                        began, asked = handle.get_profiling_start_time_ns, self._asked.get(handle)
+                        self._recordings.append(recorded(path, model, began, asked))
                     except BackendError as error:
                         self._problem(str(error))
             return path

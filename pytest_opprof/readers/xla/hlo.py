@@ -8,8 +8,7 @@ Each computation is counted as often as it is called, beginning at the entry. Th
 itself is no op, and neither are parameters, constants, tuples, bitcasts, calls, loops and branches. ``copy-start`` is
 the op ``copy``, ``copy-done`` is no op. The body of a loop counts once, and so does every branch. What a reduce, a sort
 or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. FLOPs are known only
-for dot products and convolutions without holes in their input (some gradients have those): for other ops XLA's own
-count is an estimate.
+for dot products and convolutions: for other ops XLA's own count is an estimate.
 Seen: jax 0.10.2, CPU, optimised and ``as_text(dialect="hlo")``.
 """
 
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...errors import TraceError
-from ...formats.hlo_ops import convolution_flops, is_op, reduction
+from ...formats.hlo_ops import Convolution, convolution_flops, is_op, reduction
 from ...profile.environment import Environment
 from ...profile.saved import SavedOp, SavedProfile
 from ..shared.options import Options
@@ -51,7 +50,6 @@ _CALLED = re.compile(
 )
 _APPLIED = re.compile(r"\bto_apply=%?([\w.\-]+)")
 _CONTRACTED = re.compile(r"\blhs_contracting_dims=\{([0-9,]*)\}")
-_KERNEL_LABELS = re.compile(r"\bdim_labels=\w+_(\w*o\w*)->")
 _MOST_TYPES = 1 << 16
 _MOST_CACHED = 2000
 _ONCE = {"while": "a loop", "conditional": "a branch"}
@@ -155,10 +153,8 @@ class _Module:
             inside.reduces.append((len(inside.records), applied[1]))
         if opcode == "dot" and (contracted := _CONTRACTED.search(attributes)):
             record = record._replace(computation=dot_operations(record, contracted[1]))
-        elif (
-            opcode == "convolution" and "lhs_dilate" not in attributes and (labels := _KERNEL_LABELS.search(attributes))
-        ):
-            record = record._replace(computation=_convolution_operations(record, labels[1].index("o")))
+        elif opcode == "convolution" and (over := Convolution.of_text(attributes)):
+            record = record._replace(computation=_convolution_operations(record, over))
         inside.records.append(record)
 
     def _calls(self, inside: _Computation, opcode: str, attributes: str) -> None:
@@ -170,10 +166,9 @@ class _Module:
             inside.called[applied[1]] += 1
 
 
-def _convolution_operations(record: SavedOp, output_features: int) -> int | None:
-    """Return the FLOPs of a convolution; *output_features* is a dimension of its kernel."""
+def _convolution_operations(record: SavedOp, over: Convolution) -> int | None:
     inputs, outputs = record.input_shapes, record.output_shapes
-    return convolution_flops(outputs[0], inputs[1], output_features) if inputs and outputs and len(inputs) > 1 else None
+    return convolution_flops(inputs[0], inputs[1], outputs[0], over) if inputs and outputs and inputs[1:] else None
 
 
 def _closing(text: str, at: int) -> int:
