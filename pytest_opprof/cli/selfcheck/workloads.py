@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.ascend import backend as ascend
 from ...backends.contract import Backend
 from ...backends.cuda import driver
 from ...backends.registry import load
@@ -158,6 +159,61 @@ def of_cupy() -> Work:
     )
 
 
+def of_torch_npu() -> Work:
+    """Return the work of PyTorch on an NPU by torch_npu. No NPU has seen it yet."""
+    _imported("torch_npu")
+    torch = _imported("torch")
+
+    def plain(shape: tuple[int, ...]) -> Any:
+        return torch.ones(shape, dtype=torch.float32, device="npu")
+
+    return Work(
+        framework="torch_npu",
+        backend=load("ascend"),
+        array=plain,
+        plain=plain,
+        cast=lambda tensor: tensor.to(torch.float16),
+        copy=lambda tensor: tensor.tanh(),
+        copy_op="Tanh",
+        wait=torch.npu.synchronize,
+        clock=_events(lambda: torch.npu.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
+        sizes=ON_GPU,
+        on_host=False,
+        beside=BESIDE_ON_NPU,
+    )
+
+
+def of_mindspore_npu() -> Work:
+    """Return the work of MindSpore on an NPU, in PyNative mode. No NPU has seen it yet."""
+    mindspore = _imported("mindspore")
+    if (target := mindspore.get_context("device_target")) != "Ascend":
+        raise BackendError(
+            f"MindSpore runs on {target} here: install its build for Ascend, and source CANN's set_env.sh"
+        )
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+
+    def plain(shape: tuple[int, ...]) -> Any:
+        return mindspore.ops.ones(shape, mindspore.float32)
+
+    return Work(
+        framework="mindspore",
+        backend=load("ascend"),
+        array=plain,
+        plain=plain,
+        cast=lambda tensor: tensor.astype(mindspore.float16),
+        copy=lambda tensor: tensor.tanh(),
+        copy_op="Tanh",
+        wait=mindspore.runtime.synchronize,
+        clock=_events(lambda: mindspore.runtime.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
+        sizes=ON_GPU,
+        on_host=False,
+        beside=BESIDE_ON_NPU,
+    )
+
+
+_NPU_CLOCK = "the NPU's events", 0.02
+BESIDE_ON_NPU = ("TransData", "Memset")
+"""A product may change the format of its operands, and set memory to zero that it adds to."""
 BESIDE_ON_CUDA = ("Synchronize", "Memset", "splitKreduce_kernel")
 """A copy to the host waits for it; cuBLAS may split a product, and add its parts up in a kernel of its own."""
 
@@ -166,8 +222,13 @@ def _torch_elapsed(begin: Any, end: Any) -> float:
     return float(begin.elapsed_time(end))
 
 
-def _events(event: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Clock:
-    """Return the GPU's clock: what passes between two events that CUDA records."""
+def _events(
+    event: Callable[[], Any],
+    elapsed_ms: Callable[[Any, Any], float],
+    name: str = "CUDA's events",
+    tolerance: float = 0.01,
+) -> Clock:
+    """Return the device's clock: what passes between two events that it records."""
 
     def ns(body: Callable[[], None]) -> int:
         begin, end = event(), event()
@@ -177,7 +238,7 @@ def _events(event: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -
         end.synchronize()
         return round(elapsed_ms(begin, end) * 1e6)
 
-    return Clock("CUDA's events", 0.01, ns)
+    return Clock(name, tolerance, ns)
 
 
 def _on_cpu() -> Iterator[Work]:
@@ -198,6 +259,18 @@ def _on_cuda() -> Iterator[Work]:
         raise BackendError(f"neither CuPy nor a PyTorch with CUDA is installed: {_INSTALL_CUPY}")
 
 
+def _on_npu() -> Iterator[Work]:
+    if problem := ascend.problem():
+        raise BackendError(problem)
+    # A copy to the host is recorded only where libmspti is preloaded: an op of one kernel stands in its place.
+    known = {"torch_npu": of_torch_npu, "mindspore": of_mindspore_npu}
+    found = [make for framework, make in known.items() if find_spec(framework)]
+    if not found:
+        raise BackendError("neither torch_npu nor MindSpore is installed: see https://www.hiascend.com")
+    for make in found:
+        yield _checked(make())
+
+
 def _checked(work: Work) -> Work:
     if problem := work.backend.unavailable():
         raise BackendError(problem)
@@ -211,7 +284,7 @@ def _imported(framework: str) -> Any:
         raise BackendError(f"{framework} is installed and cannot be imported: {error}") from error
 
 
-DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda}
+DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda, "npu": _on_npu}
 
 
 def works(device: str) -> Iterator[Work]:
