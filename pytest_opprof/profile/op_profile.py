@@ -218,11 +218,15 @@ class OpProfile:
             return self._of_dtype(name, match["op"], match["dtypes"], aliases, known)
         return self._stats(name, *self._events(name, aliases, known))
 
+    def why_unmeasured(self, name: str) -> str:
+        """Return why the calls of an op, or of one that a glob matches, were not recorded; empty if they were."""
+        return next((why for op, why in self.unmeasured.items() if fnmatchcase(op, name)), "")
+
     def _events(
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> tuple[NDArray[np.bool_], bool]:
         """Return which events *name* means, and whether each of them counts, not only what counts as an op."""
-        if why := next((why for op, why in self.unmeasured.items() if fnmatchcase(op, name)), ""):
+        if why := self.why_unmeasured(name):
             raise UsageError(f"{name!r} cannot be measured here: {why}")
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)

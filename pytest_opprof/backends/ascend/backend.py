@@ -43,6 +43,7 @@ class AscendBackend(Backend):
         self._mspti: Mspti | None = None
         self._fences: dict[int, Fence] = {}
         self._collecting = False
+        self._said_no_copies = False
 
     def unavailable(self) -> str | None:
         """Say what is missing, or which profiler is in the way; return None if it can run here."""
@@ -75,6 +76,9 @@ class AscendBackend(Backend):
         log = EventLog(_environment(acl, options), lambda: session.mark(users.settle), events.is_known)
         if not mspti.sees_copies:
             log.unmeasured = dict.fromkeys(events.UNSEEN, _NO_COPIES)
+            if not self._said_no_copies:
+                self._said_no_copies = True
+                log.remark(_NO_COPIES)
         session.open(users.settle)
         self._collecting = True
         try:

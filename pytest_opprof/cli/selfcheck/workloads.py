@@ -5,6 +5,7 @@ The frameworks are imported where their work is made.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.ascend import backend as ascend
+from ...backends.ascend.libraries import is_preloaded
 from ...backends.contract import Backend
 from ...backends.cuda import driver
 from ...backends.registry import load
@@ -163,6 +165,8 @@ def of_torch_npu() -> Work:
     """Return the work of PyTorch on an NPU by torch_npu. No NPU has seen it yet."""
     _imported("torch_npu")
     torch = _imported("torch")
+    # Else an op of one kernel stands in the place of a copy.
+    sees_copies = is_preloaded(os.environ)
 
     def plain(shape: tuple[int, ...]) -> Any:
         return torch.ones(shape, dtype=torch.float32, device="npu")
@@ -173,8 +177,8 @@ def of_torch_npu() -> Work:
         array=plain,
         plain=plain,
         cast=lambda tensor: tensor.to(torch.float16),
-        copy=lambda tensor: tensor.tanh(),
-        copy_op="Tanh",
+        copy=lambda tensor: tensor.cpu() if sees_copies else tensor.tanh(),
+        copy_op="MemcpyDtoH" if sees_copies else "Tanh",
         wait=torch.npu.synchronize,
         clock=_events(lambda: torch.npu.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
         sizes=ON_GPU,
@@ -186,10 +190,6 @@ def of_torch_npu() -> Work:
 def of_mindspore_npu() -> Work:
     """Return the work of MindSpore on an NPU, in PyNative mode. No NPU has seen it yet."""
     mindspore = _imported("mindspore")
-    if (target := mindspore.get_context("device_target")) != "Ascend":
-        raise BackendError(
-            f"MindSpore runs on {target} here: install its build for Ascend, and source CANN's set_env.sh"
-        )
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
 
     def plain(shape: tuple[int, ...]) -> Any:
@@ -262,13 +262,12 @@ def _on_cuda() -> Iterator[Work]:
 def _on_npu() -> Iterator[Work]:
     if problem := ascend.problem():
         raise BackendError(problem)
-    # A copy to the host is recorded only where libmspti is preloaded: an op of one kernel stands in its place.
-    known = {"torch_npu": of_torch_npu, "mindspore": of_mindspore_npu}
-    found = [make for framework, make in known.items() if find_spec(framework)]
-    if not found:
-        raise BackendError("neither torch_npu nor MindSpore is installed: see https://www.hiascend.com")
-    for make in found:
-        yield _checked(make())
+    if has_torch := find_spec("torch_npu") is not None:
+        yield _checked(of_torch_npu())
+    if find_spec("mindspore") and _imported("mindspore").get_context("device_target") == "Ascend":
+        yield _checked(of_mindspore_npu())
+    elif not has_torch:
+        raise BackendError("neither torch_npu nor a MindSpore for Ascend is installed; see https://www.hiascend.com")
 
 
 def _checked(work: Work) -> Work:
