@@ -82,17 +82,15 @@ def check_alone(recorded: Recorded) -> None:
 def _intervals(recorded: Recorded) -> NDArray[np.int64]:
     """Return the interval in which each kernel was launched; -1 where that is after the window.
 
-    The kernels of a graph have the numbers of its capture in each replay. They are told by when they ran: fences wait
-    for what was before them, and what comes after waits for them.
+    The kernels of a graph have the numbers of its capture in each replay. Numbers from before the window, or of several
+    kernels, are told by when these ran: fences wait for what was before them, and what comes after waits for them.
     """
     work = recorded.records[KERNEL]
     number = work["correlation"]
     interval = np.searchsorted(recorded.marks, number, side="right").astype(np.int64)
     interval[number > recorded.end] = -1
-    _, first = np.unique(number, return_index=True)
-    replayed = np.ones(len(number), bool)
-    replayed[first] = False
-    replayed |= number <= recorded.begin
+    _, same, times = np.unique(number, return_inverse=True, return_counts=True)
+    replayed = (times[same] > 1) | (number <= recorded.begin)
     by_time = np.searchsorted(recorded.mark_start, work["start"], side="right")
     return np.where(replayed, by_time, interval)
 
@@ -112,13 +110,11 @@ def _launches(
         return parents
     at = np.minimum(np.searchsorted(numbers, work["correlation"]), len(numbers) - 1)
     known = np.flatnonzero(numbers[at] == work["correlation"])
-    names = {
-        address: log.name(mspti.text(address), kind=Kind.WRAPPER)
-        for address in np.unique(nodes["name"][first[at[known]]]).tolist()
-    }
-    for kernel in known.tolist():
-        name = names[int(nodes["name"][first[at[kernel]]])]
-        parents[kernel] = log.add(name, ABSENT, interval=int(interval[kernel]))
+    addresses, name = np.unique(nodes["name"][first[at[known]]], return_inverse=True)
+    names = np.array([log.name(mspti.text(address), kind=Kind.WRAPPER) for address in addresses.tolist()], np.int64)
+    parents[known] = len(log) + np.arange(len(known))
+    absent, alone = np.full(len(known), ABSENT), np.full(len(known), NOBODY)
+    log.extend(names[name], absent, alone, interval[known], absent)
     return parents
 
 

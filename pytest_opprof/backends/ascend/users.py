@@ -87,12 +87,16 @@ def check_blocking() -> None:
             "sync timing needs launches that wait from the start of the process: run pytest --opprof-timing=sync, or"
             f" set {BLOCKING}=1"
         )
-    mindspore: Any = sys.modules.get("mindspore")
-    if "mindspore" in users and not mindspore.get_context("pynative_synchronize"):
+    if "mindspore" in users and not _mindspore_waits(sys.modules["mindspore"]):
         raise BackendError(
-            "sync timing needs launches that wait: call mindspore.set_context(pynative_synchronize=True) at the top of"
-            " conftest.py"
+            "sync timing needs launches that wait: call mindspore.runtime.launch_blocking() at the top of conftest.py"
         )
+
+
+def _mindspore_waits(mindspore: Any) -> bool:
+    settings = getattr(getattr(mindspore, "_c_expression", None), "RuntimeConf", None)
+    by_runtime = getattr(settings and settings.get_instance(), "is_launch_blocking", bool)()
+    return bool(by_runtime or mindspore.get_context("pynative_synchronize"))
 
 
 def _mindspore_is_on_npu() -> bool:
