@@ -158,9 +158,11 @@ int aclrtSetDevice(int32_t number) { device = number; return 0; }
 int aclrtGetCurrentContext(void **context) { *context = &device; return 0; }
 int aclrtSetCurrentContext(void *context) { return context == &device ? 0 : 107002; }
 int aclrtSynchronizeDevice(void) { npu_synchronizations++; return npu_fails_synchronize; }
-int aclrtCreateStream(void **stream) { *stream = (void *)77; return 0; }
-int aclrtStreamGetId(void *stream, int32_t *number) { *number = 42; return stream == (void *)77 ? 0 : 1; }
-int aclrtSynchronizeStream(void *stream) { return stream == (void *)77 ? 0 : 1; }
+static intptr_t streams = 40;
+static int is_stream(void *stream) { return (intptr_t)stream > 40 && (intptr_t)stream <= streams; }
+int aclrtCreateStream(void **stream) { *stream = (void *)++streams; return 0; }
+int aclrtStreamGetId(void *stream, int32_t *number) { *number = (intptr_t)stream; return !is_stream(stream); }
+int aclrtSynchronizeStream(void *stream) { return !is_stream(stream); }
 int aclrtMalloc(void **memory, size_t size, int policy) { *memory = calloc(1, size); return 0; }
 int aclsysGetCANNVersion(int name, char *version) { strcpy(version, "8.5.0"); return name; }
 void *aclCreateTensor(const int64_t *dims, uint64_t n, int dtype, const int64_t *stride, int64_t offset, int format,
@@ -174,8 +176,8 @@ int aclnnInplaceOneGetWorkspaceSize(void *tensor, uint64_t *size, void **executo
     return tensor == (void *)99 ? 0 : 161001;
 }
 int aclnnInplaceOne(void *workspace, uint64_t size, void *executor, void *stream) {
-    if (!workspace || size != 512 || executor != (void *)55 || stream != (void *)77) return 161001;
+    if (!workspace || size != 512 || executor != (void *)55 || !is_stream(stream)) return 161001;
     npu_launch("aclnnInplaceOne_OnesLikeAiCore_OnesLike", "OnesLike_0123456789abcdef0123456789abcdef_high_performance_210000000",
-               "KERNEL_AIVEC", 42, 3, npu_fence_kernels);
+               "KERNEL_AIVEC", (intptr_t)stream, 3, npu_fence_kernels);
     return 0;
 }

@@ -400,6 +400,24 @@ def test_an_exception_in_the_body_ends_the_window_and_the_next_is_right(npu: Npu
         assert len(log) == 2
 
 
+def test_fences_of_a_window_that_broke_off_are_not_taken_for_those_of_the_next(
+    npu: Npu, backend: AscendBackend
+) -> None:
+    for late in (0, 4, 1):
+        for _ in range(2):
+            npu.lag = late
+            with pytest.raises(ValueError, match="mine"), backend.collect(Options()) as log:
+                log.mark()
+                npu.launch("Add", times=5)
+                log.mark()
+                raise ValueError("mine")
+        npu.lag = 6 - late  # what is left of it comes before the next fence does
+        with backend.collect(Options()) as log:
+            log.mark()
+            npu.launch("Cast")
+        assert len(log) == 2
+
+
 @pytest.mark.parametrize(
     ("soc", "count", "why"),
     [

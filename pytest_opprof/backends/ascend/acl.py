@@ -100,7 +100,10 @@ class Acl:
 
 
 class Fence:
-    """The kernel that is launched to tell what came before it, and its stream, both on one NPU."""
+    """The kernel that is launched to tell what came before it, and its stream, both on one NPU.
+
+    There are two streams, to take turns: where a window broke off, records of its fences may still come.
+    """
 
     def __init__(self, acl: Acl, device: int) -> None:
         """Raises BackendError if the kernel or the stream cannot be had."""
@@ -108,15 +111,13 @@ class Fence:
         self.device = device
         ops, base = libraries.of_function(_FENCE), libraries.opened("libnnopbase.so")
         self._prepare, self._launch = getattr(ops, f"{_FENCE}GetWorkspaceSize"), getattr(ops, _FENCE)
-        self._stream, memory, number = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int32()
+        memory = ctypes.c_void_p()
         one = (ctypes.c_int64 * 1)(1)
         base.aclCreateTensor.restype = ctypes.c_void_p
         with acl.on(device):
-            acl.call("aclrtCreateStream", ctypes.byref(self._stream))
-            acl.call("aclrtStreamGetId", self._stream, ctypes.byref(number))
+            self._stream, self.stream = self._made()
+            self._other = self._made()
             acl.call("aclrtMalloc", ctypes.byref(memory), ctypes.c_size_t(_BYTES), 0)
-        self.stream = number.value
-        """Its number in records."""
         self._tensor = ctypes.c_void_p(
             base.aclCreateTensor(
                 one,
@@ -133,6 +134,17 @@ class Fence:
         if not self._tensor.value:
             raise BackendError("CANN makes no tensor (aclCreateTensor)")
         self._workspace, self._workspace_bytes = ctypes.c_void_p(), 0
+
+    def _made(self) -> tuple[ctypes.c_void_p, int]:
+        """Make a stream; return it, and its number in records."""
+        stream, number = ctypes.c_void_p(), ctypes.c_int32()
+        self._acl.call("aclrtCreateStream", ctypes.byref(stream))
+        self._acl.call("aclrtStreamGetId", stream, ctypes.byref(number))
+        return stream, number.value
+
+    def switch(self) -> None:
+        """Use the other stream from now on."""
+        (self._stream, self.stream), self._other = self._other, (self._stream, self.stream)
 
     def launch(self) -> None:
         """Launch the kernel, and wait for it. Raises BackendError if that fails."""

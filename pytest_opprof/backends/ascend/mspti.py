@@ -24,6 +24,8 @@ BUFFER_BYTES = 32 * 2**20
 more. Pages that are not written take no memory."""
 MOST_BUFFERS = 64
 """2 GiB in one window. Records beyond that are dropped, which is an error."""
+_READY = 2
+"""How many are kept to be used again."""
 _ALIGNED = 8
 _INVALID_PARAMETER, _WITHOUT_PRELOAD = 1, 6
 _MEANINGS = {
@@ -127,7 +129,8 @@ class Mspti:
                 self._filled.append(ctypes.string_at(address, min(used, BUFFER_BYTES)))
             except MemoryError:
                 self.overflowed = True
-        self._ready.append(memory)
+        if len(self._ready) < _READY:
+            self._ready.append(memory)
 
     def _call(self, function: str, *arguments: object, hint: str = "") -> None:
         self._check(function, getattr(self._library, function)(*arguments), hint)

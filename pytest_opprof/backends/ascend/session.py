@@ -57,6 +57,8 @@ class Session:
         self._fence = fence
         self._marks = 0
         self._begin = 0
+        self._owes = False
+        """Whether fences were launched whose records have not come."""
 
     def open(self, settle: Callable[[], None]) -> None:
         """Begin: what was asked for before is done, and its records are thrown away.
@@ -64,7 +66,8 @@ class Session:
         *settle* waits for what a framework has not given to the NPU yet. Raises BackendError if no record comes.
         """
         self._wait(settle)
-        self._mspti.overflowed, self._mspti.keeps = False, True
+        self._mspti.flush()  # what is there already is thrown away
+        self._mspti.overflowed, self._mspti.keeps, self._owes = False, True, True
         try:
             self._fence.launch()
             fences = self._fences(self._drained(1))
@@ -80,22 +83,23 @@ class Session:
         self._marks += 1
 
     def leave(self) -> None:
-        """Throw away what is recorded from now on."""
+        """Throw away what is recorded from now on, however the window ended."""
         self._mspti.keeps = False
         self._mspti.taken()
+        if self._owes:
+            self._owes = False
+            self._fence.switch()
 
     def close(self, settle: Callable[[], None]) -> Recorded:
         """End, and return the records. Raises BackendError if one is missing, or if another NPU ran kernels."""
-        try:
-            self._wait(settle)
-            self._fence.launch()
-            records = self._drained(self._marks + 1)
-        finally:
-            self.leave()
+        self._wait(settle)
+        self._fence.launch()
+        records = self._drained(self._marks + 1)
         fences = self._fences(records)
         order = np.argsort(fences["correlation"], kind="stable")
         numbers, start = fences["correlation"][order], fences["start"][order]
         self._check(records, numbers)
+        self._owes = False
         kernels = records[KERNEL]
         others = ~self._is_fence(kernels)
         nodes = ~np.isin(records[NODE_API]["correlation"], numbers)
