@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter_ns
@@ -165,46 +165,42 @@ def of_torch_npu() -> Work:
     """Return the work of PyTorch on an NPU by torch_npu. No NPU has seen it yet."""
     _imported("torch_npu")
     torch = _imported("torch")
-    # Else an op of one kernel stands in the place of a copy.
-    sees_copies = is_preloaded(os.environ)
-
-    def plain(shape: tuple[int, ...]) -> Any:
-        return torch.ones(shape, dtype=torch.float32, device="npu")
-
-    return Work(
-        framework="torch_npu",
-        backend=load("ascend"),
-        array=plain,
-        plain=plain,
-        cast=lambda tensor: tensor.to(torch.float16),
-        copy=lambda tensor: tensor.cpu() if sees_copies else tensor.tanh(),
-        copy_op="MemcpyDtoH" if sees_copies else "Tanh",
-        wait=torch.npu.synchronize,
-        clock=_events(lambda: torch.npu.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
-        sizes=ON_GPU,
-        on_host=False,
-        beside=BESIDE_ON_NPU,
+    work = _of_npu(
+        "torch_npu",
+        lambda shape: torch.ones(shape, dtype=torch.float32, device="npu"),
+        lambda tensor: tensor.to(torch.float16),
+        torch.npu,
     )
+    return replace(work, copy=lambda tensor: tensor.cpu(), copy_op="MemcpyDtoH") if is_preloaded(os.environ) else work
 
 
 def of_mindspore_npu() -> Work:
     """Return the work of MindSpore on an NPU, in PyNative mode. No NPU has seen it yet."""
     mindspore = _imported("mindspore")
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    return _of_npu(
+        "mindspore",
+        lambda shape: mindspore.ops.ones(shape, mindspore.float32),
+        lambda tensor: tensor.astype(mindspore.float16),
+        mindspore.runtime,
+    )
 
-    def plain(shape: tuple[int, ...]) -> Any:
-        return mindspore.ops.ones(shape, mindspore.float32)
 
+def _of_npu(
+    framework: str, plain: Callable[[tuple[int, ...]], Any], cast: Callable[[Any], object], runtime: Any
+) -> Work:
+    """Return the work of a framework on an NPU; *runtime* is its module with events, and what waits."""
     return Work(
-        framework="mindspore",
+        framework=framework,
         backend=load("ascend"),
         array=plain,
         plain=plain,
-        cast=lambda tensor: tensor.astype(mindspore.float16),
+        cast=cast,
+        # Copies are recorded only where libmspti is preloaded: an op of one kernel stands in their place.
         copy=lambda tensor: tensor.tanh(),
         copy_op="Tanh",
-        wait=mindspore.runtime.synchronize,
-        clock=_events(lambda: mindspore.runtime.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
+        wait=runtime.synchronize,
+        clock=_events(lambda: runtime.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
         sizes=ON_GPU,
         on_host=False,
         beside=BESIDE_ON_NPU,
