@@ -121,13 +121,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Set what PyTorch and CUDA read when they are first imported, which a conftest.py may do."""
+    """Set what PyTorch, CUDA and torch_npu read when they are first imported, which a conftest.py may do."""
     if _is_active(early_config.known_args_namespace, early_config):
         # Without it the C++ kernels that torch.compile makes are not in any profile.
         os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
         if (early_config.known_args_namespace.opprof_timing or early_config.getini("opprof_timing")) == "sync":
             # CUDA reads it when it is initialised: each launch of a kernel then returns when that is done.
             os.environ.setdefault("CUDA_LAUNCH_BLOCKING", "1")
+            # torch_npu reads it when it is imported: each op waits then, and none is queued.
+            os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -21,6 +21,7 @@ _BUILTIN = {
         "mindspore": "mindspore.backend",
         "torch": "torch.backend",
         "cuda": "cuda.backend",
+        "ascend": "ascend.backend",
         "jax": "jax.backend",
         "onnxruntime": "onnxruntime.backend",
         "fake": "fake",

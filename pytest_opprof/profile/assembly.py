@@ -81,6 +81,7 @@ def assemble(
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
         disturbed=tuple(dict.fromkeys(what for profile in kept for what in profile.disturbed)),
+        unmeasured={op: why for profile in kept for op, why in profile.unmeasured.items()},
         unseen=tuple(dict.fromkeys(where for profile in kept for where in profile.unseen)),
     )
 

@@ -76,6 +76,8 @@ class EventLog:
         """How long the thread that opened the window waited for the backend, which is no time of the program."""
         self.disturbed: list[str] = []
         """What else decided how long the device took: it was throttled, or others used it."""
+        self.unmeasured: Mapping[str, str] = {}
+        """By op, why calls of it are not recorded here: a limit on it is an error."""
         self.unseen: list[str] = []
         """Where the program went on unseen: functions, each with the module and line that called it."""
         self._on_mark = on_mark
@@ -208,6 +210,7 @@ class EventLog:
             ),
             remarks=tuple(self._remarks),
             disturbed=tuple(self.disturbed),
+            unmeasured=self.unmeasured,
             unseen=tuple(self.unseen),
         )
 

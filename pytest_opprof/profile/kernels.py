@@ -128,6 +128,12 @@ def places(device: NDArray[Any], stream: NDArray[Any], shape: Iterable[NDArray[A
     return found
 
 
+def busy_ns(start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
+    """Return how long a device was busy, given when its work started, in that order, and ended: overlaps count once."""
+    before = np.concatenate([start[:1], np.maximum.accumulate(end)[:-1]])
+    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+
+
 def of_events(events: Events, step: NDArray[np.integer], key: NDArray[np.integer]) -> Kernels:
     """Return the kernels among events, given the step and the key of each event of the log."""
     at, calls = events.event, np.ones(len(events.event), np.int64)

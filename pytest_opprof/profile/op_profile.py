@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -124,6 +124,8 @@ class OpProfile:
     """What the backend has to say of a step, or of the whole: `ALWAYS`."""
     disturbed: tuple[str, ...] = ()
     """What else decided how long the device took, in words."""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """By op, why calls of it were not recorded."""
     unseen: tuple[str, ...] = ()
     """Where the program went on unseen: functions, each with the module and line that called it."""
 
@@ -224,10 +226,16 @@ class OpProfile:
             return *self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known), True
         return *self._events(name, aliases, known), False
 
+    def why_unmeasured(self, name: str) -> str:
+        """Return why the calls of an op, or of one that a glob matches, were not recorded; empty if they were."""
+        return next((why for op, why in self.unmeasured.items() if fnmatchcase(op, name)), "")
+
     def _events(
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> tuple[NDArray[np.bool_], bool]:
         """Return which events *name* means, and whether each of them counts, not only what counts as an op."""
+        if why := self.why_unmeasured(name):
+            raise UsageError(f"{name!r} cannot be measured here: {why}")
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)
         # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.

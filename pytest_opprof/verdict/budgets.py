@@ -343,5 +343,6 @@ def _as_ops(
 ) -> list[str]:
     """Return the canonical ops of the names *given*, raising UsageError for one that means nothing."""
     for name in given:
-        profile.stats(name, aliases, known)
+        if not profile.why_unmeasured(name):
+            profile.stats(name, aliases, known)
     return [names.meaning(name, aliases=aliases).op for name in given]

@@ -32,6 +32,10 @@ from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
 from pytest_opprof.testing import check_backend
 
+from . import ascend_stand_in
+from .cuda_stand_in import Gpu
+from .test_cuda_backend import install as install_cuda
+
 pytestmark = pytest.mark.mindspore
 Body = Callable[[], object]
 
@@ -457,10 +461,57 @@ def test_what_runs_elsewhere_is_said(
     """MindSpore for a CPU stands in for one on an accelerator."""
     real = ms.get_context
     monkeypatch.setattr(ms, "get_context", lambda name: "GPU" if name == "device_target" else real(name))
-    reason = "MindSpore runs on GPU, and only its ops on the CPU are recorded"
+    reason = (
+        "MindSpore runs on GPU: the mindspore backend records what it runs on the CPU, and the cuda backend the"
+        " kernels, without their dtypes, shapes and lines"
+    )
     with backend().collect(Options()) as log:
         ms.ops.relu(nets.tensor(2))
     assert (backend().blind(), log.freeze().remarks[0][1]) == (reason, reason)
+
+
+@pytest.mark.processes  # it compiles the stand-in
+def test_on_ascend_its_kernels_come_from_mspti_and_what_runs_on_the_cpu_from_mindspore(
+    pynative: None, ms: ModuleType, nets: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """MindSpore for a CPU and a stand-in for libmspti stand in for MindSpore on an NPU."""
+    npu, ascend = ascend_stand_in.install(monkeypatch, tmp_path, tmp_path / "home")
+    monkeypatch.delitem(sys.modules, "acl")
+    monkeypatch.setitem(sys.modules, "mindspore", ms)
+    _runs_on(ms, "Ascend", monkeypatch)
+    recorder, window = Recorder([ascend, backend()], Options()), Window("w")
+    x = nets.tensor(2)
+    with recorder.open(window), recorder.step(window):
+        npu.launch("Cast", times=3)
+        ms.ops.relu(x)
+    assert {stats.op: stats.calls for stats in window.profile.ops} == {"Cast": (3,), "Relu": (1,)}
+    assert window.profile.environment.device == "Ascend910B2+cpu"
+    assert [text for _, text in window.profile.remarks if text.startswith("MindSpore runs on Ascend: ")]
+    ascend_stand_in.forget()
+
+
+def test_on_a_gpu_its_kernels_come_from_cupti(
+    pynative: None, ms: ModuleType, nets: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MindSpore for a CPU and a stand-in for libcupti stand in for MindSpore on a GPU."""
+    gpu = Gpu()
+    cuda = install_cuda(monkeypatch, gpu)
+    monkeypatch.delitem(sys.modules, "cupy")
+    assert not cuda.in_use()
+    _runs_on(ms, "GPU", monkeypatch)
+    recorder, window = Recorder([cuda, backend()], Options()), Window("w")
+    x = nets.tensor(2)
+    with recorder.open(window), recorder.step(window):
+        gpu.launch("my_kernel")
+        ms.ops.relu(x)
+    assert {stats.op for stats in window.profile.ops} == {"my_kernel", "Relu"}
+    assert dict(window.profile.environment.frameworks).keys() == {"cuda", "mindspore"}
+
+
+def _runs_on(ms: ModuleType, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ms.get_context
+    monkeypatch.setattr(ms, "get_context", lambda name: target if name == "device_target" else real(name))
+    monkeypatch.setattr(ms.runtime, "synchronize", lambda: None)
 
 
 def test_that_threads_are_not_limited_is_said_once(

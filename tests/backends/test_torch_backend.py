@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +51,15 @@ def test_a_gpu_whose_kernels_are_not_recorded_is_told(monkeypatch: pytest.Monkey
     ((step, said),) = measure(lambda: torch.ones(2)).remarks
     assert step == ALWAYS
     assert said.startswith("torch uses a GPU that its profiler does not record here")
+
+
+def test_an_npu_whose_kernels_another_backend_counts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch for CPUs stands in for one with torch_npu."""
+    monkeypatch.setitem(sys.modules, "torch_npu", ModuleType("torch_npu"))
+    monkeypatch.setattr(torch, "npu", SimpleNamespace(is_initialized=lambda: True), raising=False)
+    ((step, said),) = measure(lambda: torch.ones(2)).remarks
+    assert step == ALWAYS
+    assert "the ascend backend counts the kernels beside them. For the kernels alone: --opprof-backend=ascend" in said
 
 
 def counts(body: Callable[[], object], *ops: str) -> dict[str, int]:

@@ -68,7 +68,8 @@ class CudaBackend(Backend):
     def in_use(self) -> bool:
         """Tell whether this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
         # In this order: processes without these modules pay for the first check alone.
-        return any(user in sys.modules for user in _USERS) and not torch_records() and self._device_problem() is None
+        uses = any(user in sys.modules for user in _USERS) or _mindspore_is_on_gpu()
+        return uses and not torch_records() and self._device_problem() is None
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -215,12 +216,18 @@ def _occupied() -> str | None:
     return None
 
 
+def _mindspore_is_on_gpu() -> bool:
+    context: Any = getattr(sys.modules.get("mindspore"), "get_context", None)  # None while it is being imported
+    return context is not None and context("device_target") == "GPU"
+
+
 def _unloads(function: str) -> bool:
     return function.startswith(("cuModuleUnload", "cuLibraryUnload", "cudaLibraryUnload"))
 
 
 def _environment(driver: Driver, devices: list[int], options: Options) -> Environment:
-    imported = [(name, sys.modules[name]) for name in _VERSIONS if name in sys.modules]
+    names = [*_VERSIONS, *(["mindspore"] if _mindspore_is_on_gpu() else [])]
+    imported = [(name, sys.modules[name]) for name in names if name in sys.modules]
     frameworks = [(name, str(getattr(module, "__version__", ""))) for name, module in imported]
     cuda = ".".join(map(str, driver.version()))
     models = "+".join(sorted({driver.model(device) for device in devices}))

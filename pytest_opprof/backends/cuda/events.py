@@ -125,9 +125,7 @@ def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
     busy: dict[int, int] = {}
     for number in np.unique(group).tolist():
         own = group == number
-        before = np.concatenate([start[own][:1], np.maximum.accumulate(end[own])[:-1]])
-        length = np.maximum(end[own] - np.maximum(start[own], before), 0).sum()
-        busy[number >> 32] = busy.get(number >> 32, 0) + int(length)
+        busy[number >> 32] = busy.get(number >> 32, 0) + kernels.busy_ns(start[own], end[own])
     return busy
 
 

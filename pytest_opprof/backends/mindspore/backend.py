@@ -33,6 +33,11 @@ _UNKNOWN_CASTS = (
     "the dtypes of some casts are not known: MindSpore tells those of graphs compiled after the first measured test"
     " began, and of what PyNative mode calls from 2.10 on"
 )
+_ELSEWHERE = (
+    "MindSpore runs on {target}: the mindspore backend records what it runs on the CPU, and the {backend} backend the"
+    " kernels, without their dtypes, shapes and lines"
+)
+_KERNELS = {"GPU": "cuda", "Ascend": "ascend"}
 _THREADS = (
     "MindSpore's threads cannot be limited in a process that runs: its ops use all {cores} cores. For steadier times"
     " start pytest on one (taskset -c 0), and call mindspore.runtime.launch_blocking() before the first op"
@@ -72,7 +77,7 @@ class MindSporeBackend(Backend):
         import mindspore
 
         target = mindspore.get_context("device_target")
-        return None if target == "CPU" else f"MindSpore runs on {target}, and only its ops on the CPU are recorded"
+        return None if target == "CPU" else _ELSEWHERE.format(target=target, backend=_KERNELS.get(target, "no"))
 
     def settle(self) -> None:
         """Wait for PyNative mode, which returns before an op is done. Graphs are done when they return."""

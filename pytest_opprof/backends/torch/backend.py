@@ -37,6 +37,10 @@ _NO_KERNELS = (
     " launches) are not recorded. Where CuPy, Numba or the like is imported too, the cuda backend counts the kernels of"
     " torch as well, as ops beside those of torch"
 )
+_BESIDE_NPU = (
+    "torch uses an NPU: the torch backend counts its ops as the host calls them, with the host's times, and the ascend"
+    " backend counts the kernels beside them. For the kernels alone: --opprof-backend=ascend,numpy"
+)
 _SPARE = 8
 """How many more kernels to launch than a session is known to lose: the program may have had sessions of its own."""
 _MOST_SPARED = 1000
@@ -152,6 +156,8 @@ class TorchBackend(Backend):
             return
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
+        if "torch_npu" in sys.modules and torch.npu.is_initialized():
+            log.remark(_BESIDE_NPU)
         _read(results, log, options, numbers)
 
     def selfcheck_work(self) -> KnownWork:

@@ -13,7 +13,11 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser("selfcheck", help="measure known work: do counts, times and verdicts hold here?")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is a GPU, else cpu")
+    what.add_argument(
+        "--device",
+        choices=["cpu", "cuda", "npu"],
+        help="default: cuda where there is a GPU, npu where an NPU, else cpu",
+    )
     what.add_argument("--backend", metavar="NAME", help="whether this backend keeps the contract (docs/backends.md)")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.set_defaults(run=_run)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ... import __version__
+from ...backends.ascend import backend as ascend
 from ...backends.cuda import driver, nvml
 from ...backends.registry import threads_limited
 from ...errors import BackendError
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> bool:
         found = works(device)
         first = next(found)
     except BackendError as error:
-        other = "" if arguments.device else ". Without the GPU: --device cpu"
+        other = "" if arguments.device else f". Without the {'NPU' if device == 'npu' else 'GPU'}: --device cpu"
         raise BackendError(f"selfcheck cannot run on {device}: {error}{other}") from None
     say(f"opprof selfcheck on {device}, {why}")
     if device == "cuda" and (missing := nvml.unwatched()):
@@ -89,7 +90,9 @@ def _device(asked: str | None) -> tuple[str, str]:
     if asked:
         return asked, "as asked"
     problem = driver.problem()
-    return ("cpu", f"no GPU to use: {problem}") if problem else ("cuda", "there is a GPU")
+    if not problem:
+        return "cuda", "there is a GPU"
+    return ("cpu", f"no GPU to use: {problem}") if ascend.problem() else ("npu", "there is an NPU")
 
 
 def _say(text: str) -> None:

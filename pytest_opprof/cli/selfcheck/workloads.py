@@ -5,8 +5,9 @@ The frameworks are imported where their work is made.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter_ns
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.ascend import backend as ascend
+from ...backends.ascend.libraries import is_preloaded
 from ...backends.contract import Backend
 from ...backends.cuda import driver
 from ...backends.registry import load
@@ -158,6 +161,55 @@ def of_cupy() -> Work:
     )
 
 
+def of_torch_npu() -> Work:
+    """Return the work of PyTorch on an NPU by torch_npu. No NPU has seen it yet."""
+    _imported("torch_npu")
+    torch = _imported("torch")
+    work = _of_npu(
+        "torch_npu",
+        lambda shape: torch.ones(shape, dtype=torch.float32, device="npu"),
+        lambda tensor: tensor.to(torch.float16),
+        torch.npu,
+    )
+    return replace(work, copy=lambda tensor: tensor.cpu(), copy_op="MemcpyDtoH") if is_preloaded(os.environ) else work
+
+
+def of_mindspore_npu() -> Work:
+    """Return the work of MindSpore on an NPU, in PyNative mode. No NPU has seen it yet."""
+    mindspore = _imported("mindspore")
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    return _of_npu(
+        "mindspore",
+        lambda shape: mindspore.ops.ones(shape, mindspore.float32),
+        lambda tensor: tensor.astype(mindspore.float16),
+        mindspore.runtime,
+    )
+
+
+def _of_npu(
+    framework: str, plain: Callable[[tuple[int, ...]], Any], cast: Callable[[Any], object], runtime: Any
+) -> Work:
+    """Return the work of a framework on an NPU; *runtime* is its module with events, and what waits."""
+    return Work(
+        framework=framework,
+        backend=load("ascend"),
+        array=plain,
+        plain=plain,
+        cast=cast,
+        # Copies are recorded only where libmspti is preloaded: an op of one kernel stands in their place.
+        copy=lambda tensor: tensor.tanh(),
+        copy_op="Tanh",
+        wait=runtime.synchronize,
+        clock=_events(lambda: runtime.Event(enable_timing=True), _torch_elapsed, *_NPU_CLOCK),
+        sizes=ON_GPU,
+        on_host=False,
+        beside=BESIDE_ON_NPU,
+    )
+
+
+_NPU_CLOCK = "the NPU's events", 0.02
+BESIDE_ON_NPU = ("TransData", "Memset")
+"""A product may change the format of its operands, and set memory to zero that it adds to."""
 BESIDE_ON_CUDA = ("Synchronize", "Memset", "splitKreduce_kernel")
 """A copy to the host waits for it; cuBLAS may split a product, and add its parts up in a kernel of its own."""
 
@@ -166,8 +218,13 @@ def _torch_elapsed(begin: Any, end: Any) -> float:
     return float(begin.elapsed_time(end))
 
 
-def _events(event: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -> Clock:
-    """Return the GPU's clock: what passes between two events that CUDA records."""
+def _events(
+    event: Callable[[], Any],
+    elapsed_ms: Callable[[Any, Any], float],
+    name: str = "CUDA's events",
+    tolerance: float = 0.01,
+) -> Clock:
+    """Return the device's clock: what passes between two events that it records."""
 
     def ns(body: Callable[[], None]) -> int:
         begin, end = event(), event()
@@ -177,7 +234,7 @@ def _events(event: Callable[[], Any], elapsed_ms: Callable[[Any, Any], float]) -
         end.synchronize()
         return round(elapsed_ms(begin, end) * 1e6)
 
-    return Clock("CUDA's events", 0.01, ns)
+    return Clock(name, tolerance, ns)
 
 
 def _on_cpu() -> Iterator[Work]:
@@ -198,6 +255,17 @@ def _on_cuda() -> Iterator[Work]:
         raise BackendError(f"neither CuPy nor a PyTorch with CUDA is installed: {_INSTALL_CUPY}")
 
 
+def _on_npu() -> Iterator[Work]:
+    if problem := ascend.problem():
+        raise BackendError(problem)
+    if has_torch := find_spec("torch_npu") is not None:
+        yield _checked(of_torch_npu())
+    if find_spec("mindspore") and _imported("mindspore").get_context("device_target") == "Ascend":
+        yield _checked(of_mindspore_npu())
+    elif not has_torch:
+        raise BackendError("neither torch_npu nor a MindSpore for Ascend is installed; see https://www.hiascend.com")
+
+
 def _checked(work: Work) -> Work:
     if problem := work.backend.unavailable():
         raise BackendError(problem)
@@ -211,7 +279,7 @@ def _imported(framework: str) -> Any:
         raise BackendError(f"{framework} is installed and cannot be imported: {error}") from error
 
 
-DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda}
+DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda, "npu": _on_npu}
 
 
 def works(device: str) -> Iterator[Work]:
