@@ -7,13 +7,14 @@ aggregated time, and the cumulative time runs down the rows that are shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..ops import dtypes, names
 from ..profile.op_key import line_of, with_dtypes
-from ..profile.saved import SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
+from ..profile.saved import SavedKernel, SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
 from .question import COLUMNS, End, Line, Question, Side
 
 Row = TypeVar("Row")
@@ -180,6 +181,34 @@ def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
         _sum(_time(record, question.side, "end") for record in copies),
         _sum(_time(record, question.side, "kern") for record in copies),
     )
+
+
+def kernels(saved: SavedProfile, name: re.Pattern[str] | None = None, types: Sequence[str] = ()) -> list[SavedKernel]:
+    """Return the kernels whose name matches, of ops of one of *types*, steps joined, the most expensive first."""
+    ops = _launchers(saved) if types else {}
+    joined: dict[tuple[str, str, str], SavedKernel] = {}
+    for kernel in saved.kernels or ():
+        called = {kernel.launched_by, *ops.get(kernel.launched_by, ())}
+        if (name is None or name.search(kernel.name)) and (not types or not called.isdisjoint(types)):
+            key = kernel.name, kernel.launched_by, kernel.place
+            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
+            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
+    return sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+
+
+def launching(saved: SavedProfile) -> list[str]:
+    """Return the canonical ops that launched kernels, those of the most expensive kernels first."""
+    ops = _launchers(saved)
+    return list(dict.fromkeys(next(iter(ops[kernel.launched_by]), kernel.launched_by) for kernel in kernels(saved)))
+
+
+def _launchers(saved: SavedProfile) -> dict[str, dict[str, None]]:
+    """Return what the launchers of kernels are called: their canonical ops and raw types, by their names."""
+    found: dict[str, dict[str, None]] = {kernel.launched_by: {} for kernel in saved.kernels or ()}
+    for record in saved.records:
+        for name in {record.name, record.type} & found.keys():
+            found[name] |= dict.fromkeys((op_of(record), record.type))
+    return found
 
 
 def launch_ns(record: SavedOp, side: Side) -> float | None:

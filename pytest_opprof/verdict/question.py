@@ -17,6 +17,7 @@ from ..sites.shown import Shown
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
 How = Literal["sum", "max", "min", "mean"]
+AggregateBy = Literal["", "type", "op", "dtype", "site", "all"]
 InStep = TypeVar("InStep", SavedOp, SavedKernel)
 
 
@@ -35,7 +36,7 @@ class Question:
     """One input at least has this dtype."""
     least_ns: float | None = None
     most_ns: float | None = None
-    aggregate_by: Literal["", "type", "op", "dtype", "site", "all"] = ""
+    aggregate_by: AggregateBy = ""
     """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``.
     ``site``: by canonical op and the line that asked for it."""
     shown: Shown = field(default_factory=lambda: Shown(os.curdir), compare=False)
