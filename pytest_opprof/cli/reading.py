@@ -166,18 +166,17 @@ def _names(found: Sequence[formats.Found], most: int = 20) -> str:
     return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
 
 
-def read_one(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str, sites: bool = False
-) -> SavedProfile:
-    """Read the one profile that *command* takes."""
-    return find_one(arguments, path, rank, steps, command, sites)[1]
-
-
 def find_one(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str, sites: bool = False
+    arguments: argparse.Namespace,
+    path: Path,
+    rank: str | None,
+    steps: str | None,
+    command: str,
+    sites: bool = False,
+    quiet: bool = False,
 ) -> tuple[formats.Found, SavedProfile]:
     """Read the one profile that *command* takes; return also which it is."""
-    profiles = read(arguments, path, rank, steps, sites=sites)
+    profiles = read(arguments, path, rank, steps, quiet, sites)
     if len(profiles) > 1:
         raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
     return profiles[0]
