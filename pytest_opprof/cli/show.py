@@ -68,9 +68,10 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add(
         "--aggregate-by",
         "--by",
-        choices=("op", "type", "dtype", "site", "none"),
+        choices=("op", "type", "dtype", "site", "dtype,site", "none"),
         help="one row for each canonical op, for each raw type, for each of an op's dtypes (--op Cast --by dtype), for"
-        " each line that asked for it (--by site), or for each single op (default: op; none where ops are chosen)",
+        " each line that asked for it (--by site), for both, or for each single op (default: op; none where ops are"
+        " chosen)",
     )
     add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
     add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
@@ -88,7 +89,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds."""
-    by_site = arguments.aggregate_by == "site"
+    by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)
     for found, saved in profiles if by_site else ():
         reading.check_sites(found, saved)

@@ -92,6 +92,19 @@ class TestShow:
         assert [row["site"] for row in json.loads(out)["rows"]] == [site for _, site, _ in rows[1:4]]
         assert "  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
 
+    def test_by_dtype_and_site_each_pair_of_dtypes_has_its_lines(self, run: Run, sited: str) -> None:
+        double = RECORDS[1]._replace(
+            output_dtypes=("f64",), device_ns=9_000, site=CallSite((Frame("nets.py", "as_float", 12),))
+        )
+        save("both.json", made(double, double._replace(output_dtypes=("f16",))))
+        out = run("show", "both.json", "--op", "Cast", "--by", "dtype,site", "-t", "0", "--format", "csv")[1]
+        rows = [(row["op"], row["site"], row["calls"]) for row in csv.DictReader(io.StringIO(out))]
+        assert rows == [
+            ("Cast[float32->float64]", "nets.py:12 in as_float", "3"),
+            ("Cast[float32->float16]", "nets.py:12 in as_float", "3"),
+        ]
+        assert run("show", "a.json", "--by", "dtype,site")[0] == 2
+
     def test_lines_tell_rows_apart_only_by_site(self, run: Run, sited: str) -> None:
         code, out, _ = run("show", sited, "--by", "none", "-t", "0", "--format", "json")
         rows = [(row["name"], row["calls"], row["site"]) for row in json.loads(out)["rows"]]
