@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import gzip
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 from ..machine.atomic_write import write_atomically
-from ..readers import own_format
+from ..profile.saved import SavedProfile
+from ..readers import formats, own_format
+from ..timeline import chrome
 from . import reading
 
 _OUTPUT = "OUT.trace.json is a Chrome trace for a viewer, anything else opprof's own format; .gz behind it is gzipped"
@@ -30,16 +33,36 @@ def _run(arguments: argparse.Namespace) -> bool:
         raise UsageError(f"{arguments.output}: is no file; name one to write")
     if not output.parent.is_dir():
         raise UsageError(f"{arguments.output}: there is no folder {output.parent}")
-    saved = reading.read_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert", sites=True)
+    found, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert", sites=True)
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
     plain_name = arguments.output.name.removesuffix(".gz")
     as_chrome = plain_name.endswith(".trace.json")
-    content = (own_format.chrome(saved) if as_chrome else own_format.dump(saved)).encode()
+    pieces = chrome_trace(arguments, found, saved) if as_chrome else iter([own_format.dump(saved)])
+    content = (piece.encode() for piece in pieces)
     try:
-        write_atomically(output, content if plain_name == arguments.output.name else gzip.compress(content, 6, mtime=0))
+        write_atomically(output, content if plain_name == arguments.output.name else _gzipped(content))
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
-    as_what = "as a Chrome trace" if as_chrome else "in opprof's own format"
-    print(f"wrote {arguments.output}: {len(saved.records)} records {as_what}")
+    what = "a Chrome trace" if as_chrome else f"{len(saved.records)} records in opprof's own format"
+    print(f"wrote {arguments.output}: {what}")
     return False
+
+
+def chrome_trace(arguments: argparse.Namespace, found: formats.Found, saved: SavedProfile) -> Iterator[str]:
+    """Return the profile as a Chrome trace; where nobody knows when anything ran, say that its bars are sums."""
+    timeline = reading.timeline_if_told(arguments, found)
+    if timeline is None:
+        how = "a bar in the trace is the sum of an op's calls, and bars are laid end to end in the order of the profile"
+        reading.say(found, f"{formats.module(found.format).TITLE} {reading.NO_TIMES}: {how}")
+        return iter([own_format.chrome(saved)])
+    spans = chrome.of_steps(timeline, saved.steps) if arguments.steps else timeline
+    return chrome.trace_of(spans, timeline.begin_ns, saved.source)
+
+
+def _gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces compressed, without the time: the same profile gives the same file."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from ..errors import TraceError, UsageError
 from ..report import listing
 from ..report.colours import painted
 from ..units import parse_duration, parse_share, plural
-from . import reading
+from . import diff_whole, reading
 
 if TYPE_CHECKING:
     from ..results.judged_window import JudgedWindow
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     for name, text in (("diff", _WHAT), ("judge", "the old name of diff, for two runs")):
         parser = commands.add_parser(name, help=text, description=_WHAT)
         parser.add_argument("base", type=Path, help="what was before")
-        parser.add_argument("now", type=Path, help="what is now")
+        parser.add_argument("now", type=Path, nargs="?", help="what is now; left out: other steps of the same profile")
         reading.add_source(parser)
         add_argument = parser.add_argument
         add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
@@ -62,8 +62,14 @@ def _run(arguments: argparse.Namespace) -> bool:
     if arguments.name == "judge":
         print("opprof: judge is called diff now, and compares more than runs", file=sys.stderr)
     rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
+    alone = arguments.now is None
+    if alone and None in (arguments.base_steps, arguments.steps) and None in (arguments.base_rank, arguments.rank):
+        raise UsageError(
+            f"{arguments.base}: compare it with what? Name another file, or two steps of this one, such as"
+            " --base-steps 8 --steps 9, or two ranks: --base-rank 0 --rank 1"
+        )
     base = side(arguments, arguments.base, rank, steps)
-    now = side(arguments, arguments.now, arguments.rank, arguments.steps)
+    now = side(arguments, arguments.base if alone else arguments.now, arguments.rank, arguments.steps, quiet=alone)
     kinds = {base.kind, now.kind}
     if kinds != {"profile"} and arguments.by != "type":
         raise UsageError(f"--by {arguments.by}: only profiles tell ops apart so; a run or a baseline has canonical ops")
@@ -104,18 +110,24 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     diff = compare(
         before.entry.calls, after.entry.calls, timing, tolerances, facts=(before.entry.facts, after.entry.facts)
     )
-    both = {
+    both: dict[str, Any] = {
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
         for key, side, kept in (("base", base, before), ("now", now, after))
     }
+    whole: list[str] = []
+    if base.whole and now.whole:
+        for key, side_whole in (("base", base.whole), ("now", now.whole)):
+            both[key] |= {"step": side_whole.step, "times": dict(side_whole.times)}
+        both["why"] = diff_whole.reason(base.whole, now.whole, floor_ns, tolerance) or None
     if arguments.format == "json":
         print(listing.document({**both, **_plain(diff)}))
     else:
         style = "github" if arguments.format == "markdown" else "simple"
         top = 10 if arguments.top is None else arguments.top
         steps = max(before.numbers.rounds, after.numbers.rounds)
-        text = _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style)
-        for line in text:
+        if base.whole and now.whole:
+            whole = list(diff_whole.text(base.whole, now.whole, floor_ns, tolerance, style))
+        for line in _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style, whole):
             print(painted(listing.clean(line)))
     worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
     if base.is_cut or (now.is_cut and not worse):
@@ -125,7 +137,9 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     return worse
 
 
-def _text(both: dict[str, Any], window: JudgedWindow, diff: Diff, steps: int, top: int, style: str) -> Iterator[str]:
+def _text(
+    both: dict[str, Any], window: JudgedWindow, diff: Diff, steps: int, top: int, style: str, whole: Sequence[str]
+) -> Iterator[str]:
     from ..report.op_table import table
 
     base, now = both["base"], both["now"]
@@ -134,6 +148,7 @@ def _text(both: dict[str, Any], window: JudgedWindow, diff: Diff, steps: int, to
         yield "the environments differ: so may ops and times, for no fault of the program"
     yield from (f"  {finding}" for finding in window.regressions)
     yield from (f"  {improvement}" for improvement in diff.improvements())
+    yield from whole
     yield ""
     if steps > 1:
         yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"

@@ -21,6 +21,7 @@ from ..results.test_id import split_id
 from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
 from ..units import plural
 from . import reading
+from .diff_whole import Whole, whole_of
 
 _HEAD_BYTES = 4096
 _SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
@@ -83,6 +84,8 @@ class Side:
     is_cut: bool = False
     module: str = ""
     """Whose baselines they are, where the path tells; tests of a baseline file are called without it."""
+    whole: Whole | None = None
+    """What the profile took as a whole."""
 
     def beside(self, other: Side) -> Side:
         """Return the side with its tests called as those of a baseline file *other*. Raises UsageError."""
@@ -114,11 +117,14 @@ class Side:
         raise UsageError("".join([what, *(f"\n  {each} {name}" for each, name in sorted(self.windows)[:20])]))
 
 
-def side(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None) -> Side:
-    """Return what *path* holds, by its content. Raises TraceError, BaselineError and UsageError."""
-    document = _document(path) if arguments.source is None else None
+def side(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False) -> Side:
+    """Return what *path* holds, by its content. Raises TraceError, BaselineError and UsageError.
+
+    Remarks on a profile are not said if *quiet*.
+    """
+    document = document_of(path) if arguments.source is None else None
     if document is None:
-        return _profile(arguments, path, rank, steps)
+        return _profile(arguments, path, rank, steps, quiet)
     if "environment" in document:
         content = file.load(path)
         environment = EnvironmentJson.of(content.environment)
@@ -139,7 +145,7 @@ def side(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str
     return Side(path, "run", found)
 
 
-def _document(path: Path) -> dict[str, Any] | None:
+def document_of(path: Path) -> dict[str, Any] | None:
     """Return the JSON of a run or a baseline; None for a file that is neither, and is taken for a profile."""
     try:
         with path.open("rb") as opened:
@@ -155,16 +161,16 @@ def _document(path: Path) -> dict[str, Any] | None:
     return document if "tests" in document else None
 
 
-def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None) -> Side:
+def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool) -> Side:
     by_site = arguments.by == "site"
-    trace = reading.read_one(arguments, path, rank, steps, "diff", by_site)
+    found, trace = reading.find_one(arguments, path, rank, steps, "diff", by_site, quiet)
     if by_site:
         reading.check_sites(path, trace)
     profile = trace.profile(by=arguments.by)
     run = run_of(profile, wall=False)
     entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {})
     kept = {("", BODY): Kept(WindowNumbers.of(BODY, profile), entry)}
-    return Side(path, "profile", kept, trace.source, trace.is_cut)
+    return Side(path, "profile", kept, trace.source, trace.is_cut, whole=whole_of(arguments, found, trace))
 
 
 def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -> WindowNumbers:

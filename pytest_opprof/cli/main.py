@@ -11,7 +11,22 @@ from io import TextIOWrapper
 from .. import __version__
 from ..errors import OpprofError
 from ..report.listing import clean
-from . import backends, baselines, bisect, check, convert, diff, formats, history, ops, selfcheck, show, summary
+from . import (
+    backends,
+    baselines,
+    bisect,
+    budget,
+    check,
+    convert,
+    diff,
+    formats,
+    history,
+    ops,
+    selfcheck,
+    show,
+    summary,
+    viewer,
+)
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -51,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--version", action="version", version=f"opprof {__version__}")
     commands = found.add_subparsers(metavar="COMMAND", required=True)
 
-    for command in (ops, backends, selfcheck, show, diff, check, convert, formats, baselines, history, bisect, summary):
+    on_profiles = (show, diff, check, budget, convert, viewer, formats)
+    for command in (ops, backends, selfcheck, *on_profiles, baselines, history, bisect, summary):
         command.add(commands)
     return found

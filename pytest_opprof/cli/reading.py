@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
@@ -19,6 +20,9 @@ from ..report import listing
 from ..verdict import query
 from ..verdict.question import in_steps
 
+if TYPE_CHECKING:
+    from ..timeline.spans import Timeline
+
 MOST_MEMORY = 4 << 30
 """Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
 _WITH_SITES = """ These do:
@@ -27,6 +31,13 @@ _WITH_SITES = """ These do:
   HLO text of JAX with metadata, as compile().as_text() writes it
   an ONNX model of torch.onnx.export(..., dynamo=True), and with --model FILE an ONNX Runtime profile of it
   operator_details.csv of torch_npu, recorded with with_stack=True"""
+NO_TIMES = "does not tell when anything ran"
+_WITH_TIMES = """. These do:
+  a trace of PyTorch's profiler, of JAX (trace.json.gz or xplane.pb), or of ONNX Runtime
+  MegEngine's chrome_timeline.json
+  trace_view.json, msprof_*.json, kernel_details.csv and op_summary*.csv of Ascend
+  cpu_op_execute_timestamp_*.txt of MindSpore on a CPU
+  an Nsight Systems file exported with nsys export --type sqlite"""
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
 
@@ -57,11 +68,38 @@ def read(
             f"--model {arguments.model}: a model tells only lines: show --by site, diff --by site, convert"
         )
     learn_names()  # of backends that are installed: what they mean is the same live and saved
+    with _guarded(path), _Progress(path) as progress:
+        found = _chosen(formats.find(Place(path, progress), arguments.source), path, rank)
+        read = [formats.read(each, arguments.partial, sites, arguments.model) for each in found]
+    for each, saved in zip(found, read):
+        if not saved.records:
+            raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
+        for remark in () if quiet else remarks(saved):
+            say(each, remark)
+    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in zip(found, read)]
+
+
+def timeline(arguments: argparse.Namespace, found: formats.Found) -> Timeline:
+    """Read when everything in a profile ran. Raises UsageError for a format that does not tell."""
+    timeline = timeline_if_told(arguments, found)
+    if timeline is None:
+        raise UsageError(f"{found}: {formats.module(found.format).TITLE}: {NO_TIMES}{_WITH_TIMES}")
+    return timeline
+
+
+def timeline_if_told(arguments: argparse.Namespace, found: formats.Found) -> Timeline | None:
+    """Read when everything in a profile ran; None where the format does not tell."""
+    with _guarded(found.place.path):
+        return formats.timeline(found, arguments.partial)
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Read in bounded memory, and fast. Raises TraceError for what takes more."""
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
-        with _Progress(path) as progress, _bounded(path):
-            found = _chosen(formats.find(Place(path, progress), arguments.source), path, rank)
-            read = [formats.read(each, arguments.partial, sites, arguments.model) for each in found]
+        with _bounded(path):
+            yield
     except MemoryError:
         raise TraceError(
             f"{path}: takes more memory to read than the {MOST_MEMORY >> 30} GiB that opprof takes, or than there is."
@@ -70,12 +108,6 @@ def read(
     finally:
         gc.freeze()  # nor are they looked through from here on
         gc.enable()
-    for each, saved in zip(found, read):
-        if not saved.records:
-            raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
-        for remark in () if quiet else remarks(saved):
-            say(each, remark)
-    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in zip(found, read)]
 
 
 @contextmanager
@@ -134,14 +166,20 @@ def _names(found: Sequence[formats.Found], most: int = 20) -> str:
     return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
 
 
-def read_one(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, command: str, sites: bool = False
-) -> SavedProfile:
-    """Read the one profile that *command* takes."""
-    profiles = read(arguments, path, rank, steps, sites=sites)
+def find_one(
+    arguments: argparse.Namespace,
+    path: Path,
+    rank: str | None,
+    steps: str | None,
+    command: str,
+    sites: bool = False,
+    quiet: bool = False,
+) -> tuple[formats.Found, SavedProfile]:
+    """Read the one profile that *command* takes; return also which it is."""
+    profiles = read(arguments, path, rank, steps, quiet, sites)
     if len(profiles) > 1:
         raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
-    return profiles[0][1]
+    return profiles[0]
 
 
 class _Progress:

@@ -17,17 +17,22 @@ from ..readers import formats
 from ..report import listing
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
 from ..verdict import query
-from ..verdict.question import Line, Question, Side, in_steps, ordering
-from . import reading
+from ..verdict.question import AggregateBy, Line, Question, Side, in_steps, ordering
+from . import reading, show_times
 
-_NOT_OF_KERNELS: Mapping[str, object] = {
+_OF_OPS: Mapping[str, object] = {
     **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
-    "type": [],
+    **dict.fromkeys(("name", "type")),
     "order_by": "time",
     "side": "device",
     "time": "end",
+    "top": 3,
 }
 """Options of the list of ops, and what they are where they are not given (or nothing)."""
+_TAKES = {"kernels": ("name", "type", "top"), "breakdown": (), "ranges": ("name", "top")}
+"""Other lists, and which of these options they take."""
+_CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")
+"""Options that choose single ops: where one is given, these are shown, else a row for each canonical op."""
 _LISTED = 8
 """Ops that an answer without rows names."""
 
@@ -56,22 +61,27 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         help="rows to show (default: 3; 0 is all)",
     )
     add("--name", metavar="REGEX", help="ops whose name this is found in, anywhere: '^conv' anchors it")
-    add("--type", action="append", default=[], metavar="OP", help="ops of this type, canonical or raw; repeatable")
+    type_help = "ops of this type, canonical or raw, or with --kernels the kernels of such ops; repeatable"
+    add("--type", "--op", action="append", default=[], metavar="OP", help=type_help)
     add("--input-dtype", default="", metavar="DTYPE", help="ops with an input of this dtype")
     add("--order-by", default="time", metavar="[+]COLUMN", help="from the largest; + from the smallest (default: time)")
     add(
         "--aggregate-by",
         "--by",
-        choices=("type", "op", "dtype", "site"),
-        help="one row for each raw type, for each canonical op, for each of its dtypes (--type Cast --by dtype), or for"
-        " each line that asked for it (--by site)",
+        choices=("op", "type", "dtype", "site", "dtype,site", "none"),
+        help="one row for each canonical op, for each raw type, for each of an op's dtypes (--op Cast --by dtype), for"
+        " each line that asked for it (--by site), for both, or for each single op (default: op; none where ops are"
+        " chosen)",
     )
     add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
     add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
     add("--min-time", metavar="TIME", help="ops of at least this time")
     add("--max-time", metavar="TIME", help="ops of at most this time")
     add("--side", choices=("device", "host", "both"), default="device", help="whose time (default: device)")
-    add("--kernels", action="store_true", help="the list of kernels instead: calls, total, average, launched by")
+    lists = parser.add_mutually_exclusive_group()
+    kernels_help = "the list of kernels instead: calls, total, average, launched by"
+    lists.add_argument("--kernels", action="store_true", help=kernels_help)
+    show_times.add(lists)
     add("--copy-time", action="store_true", help="also the time of the copies among the ops")
     add("--only-ops", action="store_true", help="only name, type and id, an op a line")
     add("--format", choices=listing.FORMATS, default="table")
@@ -79,14 +89,14 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds."""
-    by_site = arguments.aggregate_by == "site"
+    by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)
     for found, saved in profiles if by_site else ():
         reading.check_sites(found, saved)
     answers = [_answer(found, saved, arguments) for found, saved in profiles]
-    if arguments.kernels and not any(_kernels(saved, arguments.name) for _, saved in profiles):
+    if arguments.kernels and not any(_kernels(saved, arguments) for _, saved in profiles):
         # A table of ops without rows has totals above it; here there is nothing.
-        raise UsageError(_no_kernel([saved for _, saved in profiles], arguments.name))
+        raise UsageError(_no_kernel([saved for _, saved in profiles], arguments))
     if arguments.format == "json":
         print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
     elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
@@ -97,8 +107,11 @@ def _run(arguments: argparse.Namespace) -> bool:
 def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace) -> Any:
     """Return what is to be printed of one profile: text, or the JSON object."""
     whose = {"profile": str(found.place), "rank": found.rank} if arguments.rank == "all" else {}
-    if arguments.kernels:
-        return _kernels_answer(found, saved, arguments, whose)
+    if listed := _listed_instead(arguments):
+        _refuse_others(arguments, listed)
+        if arguments.kernels:
+            return _kernels_answer(found, saved, arguments, whose)
+        return show_times.answer(found, saved, arguments, _pattern(arguments.name), whose)
     sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
     questions = [_question(arguments, side) for side in sides]
     for question in questions:
@@ -135,12 +148,20 @@ def _question(arguments: argparse.Namespace, side: Side) -> Question:
         input_dtype=arguments.input_dtype,
         least_ns=_duration(arguments.min_time, "--min-time"),
         most_ns=_duration(arguments.max_time, "--max-time"),
-        aggregate_by=arguments.aggregate_by or ("all" if arguments.aggregate else ""),
+        aggregate_by=_aggregated_by(arguments),
         aggregate=arguments.aggregate or "sum",
         order_by=order_by,
         ascending=ascending,
         top=arguments.top,
     )
+
+
+def _aggregated_by(arguments: argparse.Namespace) -> AggregateBy:
+    if arguments.aggregate_by:
+        return "" if arguments.aggregate_by == "none" else arguments.aggregate_by
+    if arguments.aggregate:
+        return "all"
+    return "" if any(getattr(arguments, option) for option in _CHOOSE) else "op"
 
 
 def _duration(text: str | None, flag: str) -> int | None:
@@ -261,17 +282,27 @@ def _copy_line(time: query.CopyTime) -> str:
     return f"copies: {time.calls}, {format_ns(time.total_ns)}, {format_ns(time.total_ns / time.calls)} each{launch}"
 
 
+def _listed_instead(arguments: argparse.Namespace) -> str:
+    return next((flag for flag in _TAKES if getattr(arguments, flag)), "")
+
+
+def _refuse_others(arguments: argparse.Namespace, listed: str) -> None:
+    """Raise UsageError for options of the list of ops, which would change nothing."""
+    given, takes = vars(arguments), _TAKES[listed]
+    not_taken = {flag: default for flag, default in _OF_OPS.items() if flag not in takes}
+    if other := [flag for flag, default in not_taken.items() if given[flag] and given[flag] != default]:
+        refused = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
+        taken = "".join(f"--{flag}, " for flag in takes) + "--steps and --format"
+        raise UsageError(f"--{listed} is a list of its own: it takes {taken}, not {refused}")
+
+
 def _kernels_answer(
     found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace, whose: Mapping[str, object]
 ) -> Any:
     if saved.kernels is None:
         raise UsageError(f"{saved.source}: has no kernels beside its ops; opprof show without --kernels lists those")
-    given = vars(arguments)
-    if other := [flag for flag, default in _NOT_OF_KERNELS.items() if given[flag] and given[flag] != default]:
-        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
-        raise UsageError(f"--kernels is a list of its own: it takes --name, -t, --steps and --format, not {flags}")
-    kernels = _kernels(saved, arguments.name)
-    nothing = "" if kernels else _no_kernel([saved], arguments.name)
+    kernels = _kernels(saved, arguments)
+    nothing = "" if kernels else _no_kernel([saved], arguments)
     kernels = kernels[: arguments.top] if arguments.top else kernels
     if arguments.format in ("table", "markdown"):
         text = nothing or listing.kernels_text(kernels, arguments.format)
@@ -283,19 +314,18 @@ def _kernels_answer(
     return {**whose, "source": saved.source, "kernels": [listing.kernel_json(kernel) for kernel in kernels]}
 
 
-def _kernels(saved: SavedProfile, name: str | None) -> list[SavedKernel]:
-    """Return the kernels whose names match, steps joined, the most expensive first."""
-    pattern = _pattern(name)
-    joined: dict[tuple[str, str, str], SavedKernel] = {}
-    for kernel in saved.kernels or ():
-        if pattern is None or pattern.search(kernel.name):
-            key = kernel.name, kernel.launched_by, kernel.place
-            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
-            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
-    return sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+def _kernels(saved: SavedProfile, arguments: argparse.Namespace) -> list[SavedKernel]:
+    """Return the kernels that are asked for, steps joined, the most expensive first."""
+    return query.kernels(saved, _pattern(arguments.name), arguments.type)
 
 
-def _no_kernel(every: Sequence[SavedProfile], name: str | None) -> str:
-    there = list(dict.fromkeys(listing.short(kernel.name) for saved in every for kernel in _kernels(saved, None)))
-    asked = "" if name is None else f"--name {name!r}: "
-    return f"{asked}no kernel matches{_listed(there)}" if there else f"{asked}no kernel ran in the steps asked for"
+def _no_kernel(every: Sequence[SavedProfile], arguments: argparse.Namespace) -> str:
+    kernels = [kernel for saved in every for kernel in query.kernels(saved)]
+    if not kernels:
+        return "no kernel ran in the steps asked for"
+    given = [f"--name {arguments.name!r}"] if arguments.name is not None else []
+    asked = ", ".join([*given, *(f"--op {op}" for op in arguments.type)])
+    if not arguments.type:
+        return f"{asked}: no kernel matches{_listed([*dict.fromkeys(listing.short(each.name) for each in kernels)])}"
+    launching = dict.fromkeys(op for saved in every for op in query.launching(saved))
+    return f"{asked}: no kernel matches. Ops that launched kernels{_listed([*launching]).removeprefix('. There')}"

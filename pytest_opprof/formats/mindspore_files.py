@@ -47,6 +47,15 @@ def starts_and_times(calls: Sequence[bytes]) -> tuple[list[int], list[int]]:
     return list(map(int, starts)), list(map(round, map((1e6).__mul__, milliseconds)))
 
 
+def threads_of(calls: Sequence[bytes]) -> list[int]:
+    """Return the numbers of the threads of calls that `starts_and_times` reads.
+
+    >>> threads_of([b"1700000000000000000,0.0125,3"])
+    [3]
+    """
+    return [int(call.rpartition(b",")[2]) for call in calls]
+
+
 @lru_cache(4096)
 def launch(line: bytes) -> tuple[bytes, tuple[Shape, ...]]:
     """Return the last part of the name of what was launched, and the shapes of its inputs that are tensors.

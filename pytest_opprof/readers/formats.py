@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..errors import TraceError, UsageError, suggestion
 from ..profile.saved import SavedProfile
 from . import not_profiles
 from .shared.options import Options
 from .shared.place import Place
+
+if TYPE_CHECKING:
+    from ..timeline.spans import Timeline
 
 FORMATS = {
     "opprof": "own_format",
@@ -121,6 +124,14 @@ def read(found: Found, partial: bool = False, sites: bool = False, model: Path |
         if str(error) != why:
             raise
         raise TraceError(f"{why} (--partial does not help: {of_format.TITLE} cannot be read in part)") from None
+
+
+def timeline(found: Found, partial: bool = False) -> Timeline | None:
+    """Return when everything in a profile ran; None where its format does not tell. Raises TraceError."""
+    reads = getattr(module(found.format), "timeline", None)
+    if reads is None:
+        return None
+    return cast("Timeline | None", reads(found.place, Options(partial, found.rank)))
 
 
 def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: int) -> Iterator[Found]:

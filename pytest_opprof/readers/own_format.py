@@ -2,8 +2,8 @@
 
 ``{"opprof_profile": 1, "fields": [...], "source": ..., "environment": ..., "records": [[...], ...], "kernels": ...}``
 where each record is an array in the order of *fields*, those of `SavedOp`; null is unknown. Times are ns, sizes bytes.
-`opprof convert` writes it. `chrome` writes Chrome's trace format instead, for a viewer: one bar an op, laid end to end
-in the order of the source, since a profile by op has no timeline.
+`opprof convert` writes it. `chrome` writes Chrome's trace format instead, for a viewer, where nobody knows when
+anything ran: one bar an op, laid end to end in the order of the source.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def rows_csv(lines: Sequence[Line], whose: Mapping[str, object], columns: Sequen
 
     *whose* are columns before them, the same in each row: which rank they are of.
     """
-    return _csv([*whose, *columns], [[*whose.values(), *row.values()] for row in rows_json(lines, columns)])
+    return csv_of([*whose, *columns], [[*whose.values(), *row.values()] for row in rows_json(lines, columns)])
 
 
 def one_csv(tables: Sequence[str]) -> str:
@@ -68,7 +68,8 @@ def _cell(value: Any) -> Any:
     return clean(value) if isinstance(value, str) else value
 
 
-def _csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def csv_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return rows as CSV, safe to print."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *(map(_cell, row) for row in rows)])
     return text.getvalue().rstrip("\n")
@@ -103,13 +104,13 @@ def rows_table(lines: Sequence[Line], style: str) -> str:
     if columns["name"] == columns["type"]:
         del columns["name"]
     known = {name: cells for name, cells in columns.items() if any(cell != _NOTHING for cell in cells)}
-    return _tabulated(["#", *known], [[str(n), *cells] for n, cells in enumerate(zip(*known.values()))], style)
+    return tabulated(["#", *known], [[str(n), *cells] for n, cells in enumerate(zip(*known.values()))], style)
 
 
 def names_text(lines: Sequence[Line], style: str) -> str:
     """Return the list of ops alone: three words a line, or a markdown table."""
     rows = [[clean(getattr(line, name) or "-") for name in NAMES] for line in lines]
-    return _tabulated(NAMES, rows, style) if style == "markdown" else "\n".join(map(" ".join, rows))
+    return tabulated(NAMES, rows, style) if style == "markdown" else "\n".join(map(" ".join, rows))
 
 
 def kernels_text(kernels: Sequence[SavedKernel], style: str) -> str:
@@ -124,13 +125,13 @@ def kernels_text(kernels: Sequence[SavedKernel], style: str) -> str:
         ]
         for kernel in kernels
     ]
-    return _tabulated(["kernel", "launched by", "calls", "total", "average"], rows, style)
+    return tabulated(["kernel", "launched by", "calls", "total", "average"], rows, style)
 
 
 def kernels_csv(kernels: Sequence[SavedKernel], whose: Mapping[str, object]) -> str:
     """Return the kernel list as CSV, after the columns *whose* as in `rows_csv`."""
     rows = [[*whose.values(), *kernel_json(kernel).values()] for kernel in kernels]
-    return _csv([*whose, "kernel", "launched_by", "calls", "total_ns", "average_ns", "place"], rows)
+    return csv_of([*whose, "kernel", "launched_by", "calls", "total_ns", "average_ns", "place"], rows)
 
 
 def kernel_json(kernel: SavedKernel) -> dict[str, Any]:
@@ -156,7 +157,8 @@ def _value(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def _tabulated(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:
+def tabulated(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:
+    """Return a table in the *style* ``table`` or ``markdown``."""
     # Imported here: 20 ms that JSON and CSV do not pay.
     from tabulate import tabulate
 

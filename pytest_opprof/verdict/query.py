@@ -7,13 +7,14 @@ aggregated time, and the cumulative time runs down the rows that are shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..ops import dtypes, names
 from ..profile.op_key import line_of, with_dtypes
-from ..profile.saved import SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
+from ..profile.saved import SavedKernel, SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
 from .question import COLUMNS, End, Line, Question, Side
 
 Row = TypeVar("Row")
@@ -74,7 +75,7 @@ def select(saved: SavedProfile, question: Question) -> list[SavedOp]:
 
     An op that has a time on the other side only is not of the side that is asked for.
     """
-    records = _as_asked(_joined(saved, question.aggregate_by == "site"), question)
+    records = _as_asked(_joined(saved, question.by_site), question)
     if is_timed(saved):
         records = [record for record in records if _is_of_side(record, question)]
     return [record for record in records if _matches(record, question)]
@@ -93,7 +94,9 @@ def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
 
     Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
     """
-    if question.name is not None or not (question.types or question.aggregate_by in ("op", "dtype", "site")):
+    if question.name is not None or not (
+        question.types or question.aggregate_by == "op" or question.by_site or question.by_dtype
+    ):
         return records
     by_op = [not question.types or op_of(record) in question.types for record in records]
     calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
@@ -180,6 +183,34 @@ def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
         _sum(_time(record, question.side, "end") for record in copies),
         _sum(_time(record, question.side, "kern") for record in copies),
     )
+
+
+def kernels(saved: SavedProfile, name: re.Pattern[str] | None = None, types: Sequence[str] = ()) -> list[SavedKernel]:
+    """Return the kernels whose name matches, of ops of one of *types*, steps joined, the most expensive first."""
+    ops = _launchers(saved) if types else {}
+    joined: dict[tuple[str, str, str], SavedKernel] = {}
+    for kernel in saved.kernels or ():
+        called = {kernel.launched_by, *ops.get(kernel.launched_by, ())}
+        if (name is None or name.search(kernel.name)) and (not types or not called.isdisjoint(types)):
+            key = kernel.name, kernel.launched_by, kernel.place
+            sum_ = joined.get(key, kernel._replace(calls=0, device_ns=0))
+            joined[key] = kernel._replace(calls=sum_.calls + kernel.calls, device_ns=sum_.device_ns + kernel.device_ns)
+    return sorted(joined.values(), key=lambda kernel: -kernel.device_ns)
+
+
+def launching(saved: SavedProfile) -> list[str]:
+    """Return the canonical ops that launched kernels, those of the most expensive kernels first."""
+    ops = _launchers(saved)
+    return list(dict.fromkeys(next(iter(ops[kernel.launched_by]), kernel.launched_by) for kernel in kernels(saved)))
+
+
+def _launchers(saved: SavedProfile) -> dict[str, dict[str, None]]:
+    """Return what the launchers of kernels are called: their canonical ops and raw types, by their names."""
+    found: dict[str, dict[str, None]] = {kernel.launched_by: {} for kernel in saved.kernels or ()}
+    for record in saved.records:
+        for name in {record.name, record.type} & found.keys():
+            found[name] |= dict.fromkeys((op_of(record), record.type))
+    return found
 
 
 def launch_ns(record: SavedOp, side: Side) -> float | None:
@@ -270,8 +301,8 @@ def _groups(records: Sequence[SavedOp], question: Question) -> list[list[SavedOp
     if not question.aggregate_by:
         return [[record] for record in records]
     groups: dict[tuple[str, str], list[SavedOp]] = {}
-    by_site = question.aggregate_by == "site"
-    lines = {site: line_of(site, question.shown) for site in {record.site for record in records}} if by_site else {}
+    sites = {record.site for record in records} if question.by_site else ()
+    lines = {site: line_of(site, question.shown) for site in sites}
     for record in records:
         groups.setdefault((_group_of(record, question), lines.get(record.site, "")), []).append(record)
     return list(groups.values())
@@ -281,7 +312,7 @@ def _group_of(record: SavedOp, question: Question) -> str:
     if question.aggregate_by == "all":
         # Apart, as it is beside the total.
         return "communication" if _is_beside(record, question) else "all"
-    if question.aggregate_by == "dtype":
+    if question.by_dtype:
         return with_dtypes(op_of(record), dtypes_of(record))
     return record.type if question.aggregate_by == "type" else op_of(record)
 
@@ -293,7 +324,7 @@ def _line(group: Sequence[SavedOp], question: Question) -> Line:
     memory = _aggregated(group, [record.memory for record in group], question)
     return Line(
         name=one and one.name,
-        op=_group_of(group[0], question) if question.aggregate_by == "dtype" else _common(map(op_of, group)),
+        op=_group_of(group[0], question) if question.by_dtype else _common(map(op_of, group)),
         type=_group_of(group[0], question) if question.aggregate_by == "all" else _common(r.type for r in group),
         id=(one and one.id) or None,
         calls=sum(record.calls for record in group),
@@ -310,7 +341,7 @@ def _line(group: Sequence[SavedOp], question: Question) -> Line:
         output_dtypes=one.output_dtypes if one else (),
         place=(one and one.place) or None,
         communication=all(_is_beside(record, question) for record in group),
-        site=line_of(group[0].site, question.shown) if question.aggregate_by == "site" else None,
+        site=line_of(group[0].site, question.shown) if question.by_site else None,
     )
 
 

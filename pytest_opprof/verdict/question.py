@@ -17,6 +17,7 @@ from ..sites.shown import Shown
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
 How = Literal["sum", "max", "min", "mean"]
+AggregateBy = Literal["", "type", "op", "dtype", "site", "dtype,site", "all"]
 InStep = TypeVar("InStep", SavedOp, SavedKernel)
 
 
@@ -35,9 +36,9 @@ class Question:
     """One input at least has this dtype."""
     least_ns: float | None = None
     most_ns: float | None = None
-    aggregate_by: Literal["", "type", "op", "dtype", "site", "all"] = ""
+    aggregate_by: AggregateBy = ""
     """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``.
-    ``site``: by canonical op and the line that asked for it."""
+    ``site``: by canonical op and the line that asked for it. ``dtype,site``: by both."""
     shown: Shown = field(default_factory=lambda: Shown(os.curdir), compare=False)
     """Chooses the line of a call chain."""
     aggregate: How = "sum"
@@ -45,6 +46,16 @@ class Question:
     ascending: bool = False
     top: int = 0
     """0 is all; a negative number leaves out so many of the last."""
+
+    @property
+    def by_site(self) -> bool:
+        """Whether lines tell rows apart."""
+        return self.aggregate_by in ("site", "dtype,site")
+
+    @property
+    def by_dtype(self) -> bool:
+        """Whether dtypes do."""
+        return self.aggregate_by in ("dtype", "dtype,site")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.readers import own_format
 from pytest_opprof.sites.chains import Frame
 
+DATA = Path(__file__).parent.parent / "data"
 HERE = Environment((("made", "1"),), "cpu", "")
 RECORDS = (
     SavedOp("conv1", "Conv2D", "1", 0, 2, 800_000, input_dtypes=("f32",), computation=4e6),
@@ -90,8 +92,21 @@ class TestShow:
         assert [row["site"] for row in json.loads(out)["rows"]] == [site for _, site, _ in rows[1:4]]
         assert "  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
 
+    def test_by_dtype_and_site_each_pair_of_dtypes_has_its_lines(self, run: Run, sited: str) -> None:
+        double = RECORDS[1]._replace(
+            output_dtypes=("f64",), device_ns=9_000, site=CallSite((Frame("nets.py", "as_float", 12),))
+        )
+        save("both.json", made(double, double._replace(output_dtypes=("f16",))))
+        out = run("show", "both.json", "--op", "Cast", "--by", "dtype,site", "-t", "0", "--format", "csv")[1]
+        rows = [(row["op"], row["site"], row["calls"]) for row in csv.DictReader(io.StringIO(out))]
+        assert rows == [
+            ("Cast[float32->float64]", "nets.py:12 in as_float", "3"),
+            ("Cast[float32->float16]", "nets.py:12 in as_float", "3"),
+        ]
+        assert run("show", "a.json", "--by", "dtype,site")[0] == 2
+
     def test_lines_tell_rows_apart_only_by_site(self, run: Run, sited: str) -> None:
-        code, out, _ = run("show", sited, "-t", "0", "--format", "json")
+        code, out, _ = run("show", sited, "--by", "none", "-t", "0", "--format", "json")
         rows = [(row["name"], row["calls"], row["site"]) for row in json.loads(out)["rows"]]
         assert (code, rows) == (0, [("conv1", 2, None), ("cast_a", 12, None), ("cast_b", 2, None)])
 
@@ -132,7 +147,7 @@ class TestShow:
         assert run("check", "b.json", "--budget", "device_time=800us", "--budget", "Cast=0")[0] == 0
 
     def test_json_has_the_published_keys(self, run: Run) -> None:
-        document = json.loads(run("show", "a.json", "-t", "1", "--format", "json")[1])
+        document = json.loads(run("show", "a.json", "--by", "none", "-t", "1", "--format", "json")[1])
         assert (document["source"], document["device_time_ns"], document["host_time_ns"]) == (
             "made by hand",
             10**6,
@@ -152,7 +167,7 @@ class TestShow:
         )
 
     def test_csv_is_a_table_of_everything(self, run: Run) -> None:
-        rows = list(csv.DictReader(run("show", "a.json", "-t0", "--format", "csv")[1].splitlines()))
+        rows = list(csv.DictReader(run("show", "a.json", "--by", "none", "-t0", "--format", "csv")[1].splitlines()))
         assert [row["name"] for row in rows] == ["conv1", "cast_a", "copy"]
 
     @pytest.mark.parametrize(
@@ -198,7 +213,7 @@ class TestShow:
         save("b.json", made(RECORDS[0]._replace(name="注意力_" + "x" * 50)))
         for stream in ("stdout", "stderr"):
             monkeypatch.setattr(sys, stream, io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True))
-        assert main.main(["show", "b.json"]) == 0
+        assert main.main(["show", "b.json", "--by", "none"]) == 0
         printed = sys.stdout.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
         assert "\\u6ce8\\u610f\\u529b_x" in printed
         assert "x\\u2026" in printed
@@ -239,7 +254,7 @@ class TestShow:
         save("b.json", made(remarks=("the sums\x1b[2J differ",)))
         code, out, err = run("show", "b.json")
         assert (code, err) == (0, "opprof: b.json: the sums\\x1b[2J differ\n")
-        assert "conv1" in out
+        assert "Conv2D" in out
 
     def test_a_folder_with_several_profiles_asks_which(self, run: Run) -> None:
         save("b.json", made())
@@ -251,7 +266,7 @@ class TestShow:
 
     def test_each_row_and_table_of_several_profiles_says_whose_it_is(self, run: Run) -> None:
         save("b.json", made(RECORDS[1]))
-        out = run("show", ".", "--rank", "all", "--format", "csv")[1]
+        out = run("show", ".", "--rank", "all", "--by", "none", "--format", "csv")[1]
         rows = list(csv.DictReader(out.splitlines()))
         assert [(row["profile"], row["rank"], row["name"]) for row in rows] == [
             ("a.json", "", "conv1"), ("a.json", "", "cast_a"), ("a.json", "", "copy"), ("b.json", "", "cast_a"),
@@ -302,8 +317,28 @@ class TestShow:
             "kernel,launched_by,calls,total_ns,average_ns,place",
             "k<int>,conv1,4,800,200,",
         ]
-        code, _, err = run("show", "a.json", "--kernels", "--type", "Cast", "--min-time", "1us", "--side", "host")
-        assert (code, "not --min-time, --type, --side" in err) == (2, True)
+        code, _, err = run("show", "a.json", "--kernels", "--by", "op", "--min-time", "1us", "--side", "host")
+        assert (code, "not --min-time, --aggregate-by, --side" in err) == (2, True)
+
+    def test_the_kernels_of_an_op_are_asked_for_by_its_canonical_or_raw_name(self, run: Run) -> None:
+        for op in ("Conv", "Conv2D", "conv1"):
+            code, out, _ = run("show", "a.json", "--kernels", "--op", op, "--format", "csv")
+            assert (code, [line.partition(",")[0] for line in out.splitlines()]) == (0, ["kernel", "k<int>"])
+        code, out, err = run("show", "a.json", "--kernels", "--op", "Cast", "--name", "k")
+        assert (code, out) == (2, "")
+        assert "--name 'k', --op Cast: no kernel matches. Ops that launched kernels are Conv, (unlinked)" in err
+
+    def test_without_a_choice_of_ops_there_is_a_row_for_each_canonical_op(self, run: Run) -> None:
+        save("b.json", made(*RECORDS, RECORDS[0]._replace(name="conv2", device_ns=100_000)))
+
+        def rows(*options: str) -> list[tuple[str, str | None, int]]:
+            document = json.loads(run("show", "b.json", "-t", "0", "--format", "json", *options)[1])
+            return [(row["op"], row["name"], row["calls"]) for row in document["rows"]]
+
+        assert rows() == [("Conv", None, 4), ("Cast", None, 3), ("Copy", None, 1)] == rows("--order-by", "time")
+        for options in (["--by", "none", "--type", "Conv"], ["--type", "Conv"], ["--name", "conv"]):
+            assert rows(*options) == [("Conv", "conv1", 2), ("Conv", "conv2", 2)]
+        assert rows("--type", "Conv", "--by", "op") == [("Conv", None, 4)]
 
     @pytest.mark.parametrize("format", ["table", "json", "csv"])
     def test_a_name_that_no_kernel_has_is_an_error_with_those_that_are_there(self, run: Run, format: str) -> None:
@@ -542,8 +577,32 @@ class TestConvert:
         assert run("convert", "a.json", "-o", "b.json") == (0, "wrote b.json: 3 records in opprof's own format\n", "")
         assert json.loads(Path("a.json").read_text()) == json.loads(Path("b.json").read_text())
 
-    def test_to_a_chrome_trace(self, run: Run) -> None:
-        assert run("convert", "a.json", "-o", "b.trace.json")[1] == "wrote b.trace.json: 3 records as a Chrome trace\n"
+    def test_to_a_chrome_trace_on_the_time_axis_of_the_profile(self, run: Run) -> None:
+        recording = str(DATA / "mindspore-cpu" / "2.10.0-py3.11" / "graph" / "forward")
+        for name in ("b.trace.json", "b.trace.json.gz"):
+            code, out, err = run("convert", recording, "-o", name)
+            assert (code, out, "laid end to end" in err) == (0, f"wrote {name}: a Chrome trace\n", False)
+        content = gzip.decompress(Path("b.trace.json.gz").read_bytes())
+        assert content == Path("b.trace.json").read_bytes()
+        bars = [event for event in json.loads(content)["traceEvents"] if event["ph"] == "X"]
+        gaps = [later["ts"] - bar["ts"] - bar["dur"] for bar, later in pairwise(bars)]
+        assert min(gaps) >= -0.001  # one thread: one call after the other
+        assert max(gaps) > 1  # and time between them
+
+    def test_steps_choose_what_of_the_time_axis_is_written(self, run: Run) -> None:
+        recording = str(DATA / "jax-cpu" / "train_step.trace.json.gz")
+        run("convert", recording, "-o", "all.trace.json")
+        run("convert", recording, "-o", "one.trace.json", "--steps", "train 3")
+        every, one = (
+            [e["name"] for e in json.loads(Path(path).read_text())["traceEvents"] if e.get("cat") == "step"]
+            for path in ("all.trace.json", "one.trace.json")
+        )
+        assert (len(every), one) == (5, ["step train 3"])
+
+    def test_to_a_chrome_trace_of_sums_where_nobody_knows_when_anything_ran(self, run: Run) -> None:
+        err = run("convert", "a.json", "-o", "b.trace.json")[2]
+        assert "a.json: pytest-opprof profile does not tell when anything ran: a bar in the trace is the sum" in err
+        assert run("convert", "a.json", "-o", "b.trace.json")[1] == "wrote b.trace.json: a Chrome trace\n"
         assert len(json.loads(Path("b.trace.json").read_text())["traceEvents"]) == 4
 
     def test_gzipped_by_its_name_with_the_same_content(self, run: Run) -> None:

@@ -36,6 +36,7 @@ from . import checks, tables
 from .ops import Read
 
 if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
     from ..shared.options import Options
 
 TITLE = "Ascend: torch_npu, MindSpore (from 2.5 on), CANN msprof"
@@ -118,6 +119,21 @@ def read(place: Place, options: Options) -> SavedProfile:
     # Operators of the framework and calls of the API do not say which canonical ops the device ran.
     untold = ("*",) if sources.kind in ("operators", "apis") else ()
     return replace(trace, remarks=(*found.remarks, *found.untimed.remarks()), untold=untold)
+
+
+def timeline(place: Place, options: Options) -> Timeline | None:
+    """Return when everything ran: of the timeline in the folder, else of its kernels; None where none tells."""
+    from . import timeline as timelines
+    from .spans import of_tables, of_timelines
+
+    output = _output(place)
+    sources = _sources(output)
+    exports = [*output.files("trace_view.json"), *output.files("msprof_*.json")] if output.is_folder else []
+    if files := [file for file in exports if timelines.recognises(file)]:
+        return of_timelines(tables.newest(files)[0], options.partial)
+    if sources is None or sources.kind != "kernels" or sources.broken:
+        return None
+    return of_tables(sources.places, _device(sources, options), options.partial)
 
 
 def _output(place: Place) -> Place:

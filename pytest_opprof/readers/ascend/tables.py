@@ -30,6 +30,7 @@ ALIASES = {
     "core type": "core",
     "accelerator core": "core",
     "task duration": "duration",
+    "task start time": "start time",
     "step id": "step",
     "device id": "device",
 }

@@ -35,6 +35,7 @@ from .ops import UNTIMED, Read, exact
 from .tables import newest
 
 if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
     from ..shared.options import Options
 
 TITLE = "Ascend timeline: CANN msprof, torch_npu"
@@ -91,6 +92,15 @@ def read(place: Place, options: Options) -> SavedProfile:
         inferred_types=True,
         remarks=(guessed, *found.remarks, *found.untimed.remarks()),
     )
+
+
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when everything ran. Raises TraceError."""
+    from .spans import of_timelines
+
+    files = [file for file in _files(place) if options.rank is None or _device(file) in (None, options.rank)]
+    steps = _step_traces(place, files) if place.is_folder else []
+    return of_timelines([*files, *steps], options.partial)
 
 
 def _files(place: Place) -> list[Place]:
@@ -190,17 +200,20 @@ def _add(place: Place, found: Read, partial: bool, tasks: bool = True) -> None:
             found.add_times(key, array("d", times), 1)
 
 
+def _step_traces(place: Place, files: list[Place]) -> list[Place]:
+    """Return the files with the times of iterations of the same devices."""
+    beside = Place(place.path if place.is_folder else place.path.parent)
+    devices = {_device(file) for file in files}
+    return [file for file in beside.files("step_trace_*.json") if _device(file) in devices]
+
+
 def _step_trace(place: Place, files: list[Place]) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
     """Return the wall times of iterations, in ns, and the times of communication by iteration and name, in us."""
     from ..shared.event_types import TaskEvent
 
     found: dict[str, float] = {}
     reduces: dict[tuple[str, str], float] = {}
-    beside = Place(place.path if place.is_folder else place.path.parent)
-    devices = {_device(file) for file in files}
-    for file in beside.files("step_trace_*.json"):
-        if _device(file) not in devices:
-            continue
+    for file in _step_traces(place, files):
         for piece in read_events(file, TaskEvent):
             found.update({match[1]: event.dur * 1000 for event in piece if (match := _WALL.fullmatch(event.name))})
             reduces.update(

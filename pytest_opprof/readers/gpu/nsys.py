@@ -22,30 +22,38 @@ Seen: 2024.5 (schema 3.13), A100. NVTX after the published schema, not seen; nor
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import TraceError
 from ...ops import cuda_calls
 from ...ops.cuda_calls import CUDA_COPIES
 from ...profile.environment import Environment
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
-from ..shared.durations import Untimed
 from ..shared.options import Options
 from ..shared.place import Place
-from ..shared.sqlite import MAGIC, opened, tables
+from ..shared.sqlite import MAGIC
+from .nsys_database import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    PUSH_POP_RANGE,
+    RUNTIME,
+    TIMED,
+    TITLE,
+    Database,
+    api_name,
+    calls_once,
+    open_database,
+)  # fmt: skip
 from .rows import by_cupy
 
-TITLE = "Nsight Systems sqlite export"
-_KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
-_MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
-_MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
-_RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_PUSH_POP_RANGE = 59
+if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
+
+__all__ = ["TITLE", "ranks", "read", "recognises", "timeline"]
 
 
 def recognises(place: Place) -> bool:
@@ -57,75 +65,33 @@ def recognises(place: Place) -> bool:
 
 def ranks(place: Place) -> list[int | None]:
     """Return a number for each process that used a GPU; only None for a single process."""
-    with _open(place) as database:
+    with open_database(place) as database:
         processes = database.processes()
     return list(range(len(processes))) if len(processes) > 1 else [None]
 
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Return what the GPU did; *options.rank* is a process, counted from 0 by id. Raises TraceError."""
-    with _open(place, options.partial) as database:
+    with open_database(place, options.partial) as database:
         if options.rank is not None:
             database.only(options.rank)
         return _trace(database)
 
 
-class _Database:
-    """The tables of the file, of all processes or of one."""
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when the kernels, copies, calls of the API and NVTX ranges ran. Raises TraceError."""
+    from .nsys_timeline import timeline_of
 
-    def __init__(self, place: Place, connection: sqlite3.Connection, partial: bool) -> None:
-        self.place = place
-        self.untimed = Untimed(partial)
-        self._connection = connection
-        self.tables = tables(connection)
-        self.process: int | None = None
-
-    def rows(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Run a query."""
-        return iter(self._connection.execute(sql, values))
-
-    def has(self, table: str, *columns: str) -> bool:
-        """Tell whether there is such a table with these columns."""
-        if table not in self.tables:
-            return False
-        return {name for _, name, *_ in self.rows(f"PRAGMA table_info({table})")}.issuperset(columns)
-
-    def processes(self) -> list[int]:
-        """Return the ids of the processes that used a GPU."""
-        if not self.has("TARGET_INFO_CUDA_CONTEXT_INFO", "processId"):
-            return []
-        rows = self.rows("SELECT DISTINCT processId FROM TARGET_INFO_CUDA_CONTEXT_INFO ORDER BY 1")
-        return [process for (process,) in rows if isinstance(process, int)]
-
-    def only(self, rank: int) -> None:
-        """Read one process only. Raises TraceError where there is no process with this number."""
-        processes = self.processes()
-        if not 0 <= rank < max(len(processes), 1):
-            raise TraceError(f"{self.place}: has no rank {rank}; it has {len(processes)} processes, counted from 0")
-        self.process = processes[rank] if processes else None
-
-    def where(self, identifier: str) -> str:
-        """Return the SQL condition on a column that holds a serialized process or thread."""
-        return f"({identifier} >> 24) & 0xFFFFFF = {self.process}" if self.process is not None else "1"
-
-    def text(self, number: object) -> str:
-        """Return the string with this id."""
-        found = next(self.rows("SELECT value FROM StringIds WHERE id = ?", number), None)
-        return str(found[0]) if found else f"(string {number})"
+    with open_database(place, options.partial) as database:
+        if options.rank is not None:
+            database.only(options.rank)
+        return timeline_of(database)
 
 
-@contextmanager
-def _open(place: Place, partial: bool = False) -> Iterator[_Database]:
-    if not place.head.startswith(MAGIC):
-        raise TraceError(f"{place}: is no SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
-    with opened(place, TITLE) as connection:
-        yield _Database(place, connection, partial)
-
-
-def _trace(database: _Database) -> SavedProfile:
-    if "StringIds" not in database.tables or not database.tables & {_KERNEL, _MEMCPY, _MEMSET, _RUNTIME}:
+def _trace(database: Database) -> SavedProfile:
+    if "StringIds" not in database.tables or not database.tables & {KERNEL, MEMCPY, MEMSET, RUNTIME}:
         raise TraceError(
-            f"{database.place}: has no CUDA activity (no table {_KERNEL} or {_RUNTIME});"
+            f"{database.place}: has no CUDA activity (no table {KERNEL} or {RUNTIME});"
             " was the program run with nsys profile --trace=cuda?"
         )
     kernels, copies, calls = list(_kernels(database)), list(_copies(database)), _calls(database)
@@ -150,15 +116,13 @@ def _trace(database: _Database) -> SavedProfile:
 
 
 _GROUP = "count(*), sum(end - start), min(end - start), max(end - start)"
-# A column of SQLite holds any type, and a text would be added up as zero.
-_TIMED = "typeof(start) = 'integer' AND typeof(end) = 'integer' AND end >= start"
 
 
-_TIMED_KERNEL = re.sub(r"\b(start|end)\b", r"k.\1", _TIMED)
+_TIMED_KERNEL = re.sub(r"\b(start|end)\b", r"k.\1", TIMED)
 
 
 def _groups(
-    database: _Database, table: str, columns: Sequence[str], process: str, extra: str = "NULL", rows: str = ""
+    database: Database, table: str, columns: Sequence[str], process: str, extra: str = "NULL", rows: str = ""
 ) -> Iterator[Any]:
     """Group by *columns*; yield these, the number of calls, sum, least and most of the times, and the sum of *extra*.
 
@@ -167,16 +131,16 @@ def _groups(
     if table not in database.tables:
         return
     where = database.where(process)
-    (bad,) = next(database.rows(f"SELECT count(*) FROM {table} WHERE {where} AND NOT ({_TIMED})"))
+    (bad,) = next(database.rows(f"SELECT count(*) FROM {table} WHERE {where} AND NOT ({TIMED})"))
     if bad:
         database.untimed.add(database.place, f"{bad} rows of {table} have no time, or end before they start", bad, True)
     yield from database.rows(
-        f"SELECT {', '.join(columns)}, {_GROUP}, sum({extra}) FROM {rows or table} WHERE {where} AND {_TIMED}"
+        f"SELECT {', '.join(columns)}, {_GROUP}, sum({extra}) FROM {rows or table} WHERE {where} AND {TIMED}"
         f" GROUP BY {', '.join(map(str, range(1, len(columns) + 1)))} ORDER BY min(start)"
     )
 
 
-def _on_device_groups(database: _Database, table: str, columns: Sequence[str], extra: str = "NULL") -> Iterator[Any]:
+def _on_device_groups(database: Database, table: str, columns: Sequence[str], extra: str = "NULL") -> Iterator[Any]:
     """Yield the same for work of a device; the first column is the step: 0, or 1 for outside of all steps."""
     early, rows = "0", table
     if database.has(table, "correlationId") and (begins := _begins(database)):
@@ -184,40 +148,40 @@ def _on_device_groups(database: _Database, table: str, columns: Sequence[str], e
     return _groups(database, table, (early, *columns), "globalPid", extra, rows)
 
 
-def _begins(database: _Database) -> str:
+def _begins(database: Database) -> str:
     """Return the query for the correlationId of the first call of each process."""
-    if not database.has(_RUNTIME, "correlationId", "globalTid"):
+    if not database.has(RUNTIME, "correlationId", "globalTid"):
         return ""
     return (
-        f"(SELECT globalTid >> 24 AS process, min(correlationId) AS begin FROM {_RUNTIME} WHERE correlationId > 0"
+        f"(SELECT globalTid >> 24 AS process, min(correlationId) AS begin FROM {RUNTIME} WHERE correlationId > 0"
         " GROUP BY 1)"
     )
 
 
-def _kernels(database: _Database) -> Iterator[SavedOp]:
+def _kernels(database: Database) -> Iterator[SavedOp]:
     columns = ("demangledName", "shortName", "deviceId", "streamId")
-    for step, full, short, device, stream, *numbers, _ in _on_device_groups(database, _KERNEL, columns):
+    for step, full, short, device, stream, *numbers, _ in _on_device_groups(database, KERNEL, columns):
         name, type_ = database.text(full), database.text(short)
         record = _on_device(step, name, type_, device, stream, numbers)
         yield by_cupy(record) if type_.startswith("cupy_") else record
 
 
-def _copies(database: _Database) -> Iterator[SavedOp]:
+def _copies(database: Database) -> Iterator[SavedOp]:
     columns = ("copyKind", "deviceId", "streamId")
-    for step, kind, device, stream, *numbers, size in _on_device_groups(database, _MEMCPY, columns, "bytes"):
+    for step, kind, device, stream, *numbers, size in _on_device_groups(database, MEMCPY, columns, "bytes"):
         type_ = CUDA_COPIES.get(kind, "Memcpy")
         yield _on_device(step, type_, type_, device, stream, numbers)._replace(memory=_size(size))
-    for step, device, stream, *numbers, size in _on_device_groups(database, _MEMSET, columns[1:], "bytes"):
+    for step, device, stream, *numbers, size in _on_device_groups(database, MEMSET, columns[1:], "bytes"):
         yield _on_device(step, "Memset", "Memset", device, stream, numbers)._replace(memory=_size(size))
 
 
-def _calls(database: _Database) -> list[SavedOp]:
+def _calls(database: Database) -> list[SavedOp]:
     """Return the calls of the API; two versions of one function count together."""
     found: dict[str, SavedOp] = {}
     for number, calls, total, least, most, _ in _groups(
-        database, _RUNTIME, ("nameId",), "globalTid", rows=_calls_once(database)
+        database, RUNTIME, ("nameId",), "globalTid", rows=calls_once(database)
     ):
-        type_ = _api(database, number)
+        type_ = api_name(database, number)
         counted = 0 if cuda_calls.starts_device_work(type_) else None
         known = found.get(type_) or SavedOp(
             type_, type_, calls=0, host_ns=0, host_least_ns=least, host_most_ns=most, counted=counted, place="CUDA API"
@@ -229,23 +193,6 @@ def _calls(database: _Database) -> list[SavedOp]:
             host_most_ns=max(known.host_most_ns or 0, most),
         )
     return list(found.values())
-
-
-def _calls_once(database: _Database) -> str:
-    """Return the query for the calls of the API without repetitions, or the name of their table if it has none."""
-    columns = ("start", "end", "nameId", "globalTid", "correlationId")
-    twice = f"SELECT count(correlationId) > count(DISTINCT correlationId) FROM {_RUNTIME}"
-    if not database.has(_RUNTIME, *columns) or not next(database.rows(twice))[0]:
-        return _RUNTIME
-    # A thread makes one call after the other: a call that begins before an earlier one has ended is inside that one.
-    before = (
-        "max(end) OVER (PARTITION BY globalTid, correlationId ORDER BY start, end DESC"
-        " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    )
-    return (
-        f"(SELECT * FROM (SELECT {', '.join(columns)}, {before} AS until FROM {_RUNTIME})"
-        " WHERE until IS NULL OR until <= start OR correlationId IS NULL OR correlationId = 0)"
-    )
 
 
 def _on_device(step: int, name: str, type_: str, device: object, stream: object, numbers: Sequence[Any]) -> SavedOp:
@@ -262,9 +209,9 @@ def _size(size: object) -> float | None:
     return size if isinstance(size, int) else None
 
 
-def _launches(database: _Database) -> Iterator[SavedKernel]:
+def _launches(database: Database) -> Iterator[SavedKernel]:
     """Yield the kernels by launcher. Ranges and launches are read one thread after the other, in the order of time."""
-    api = cache(partial(_api, database))
+    api = cache(partial(api_name, database))
     totals: defaultdict[tuple[int, object, object, object, str], list[int]] = defaultdict(lambda: [0, 0])
     around: list[tuple[int, str]] = []
     on_thread = None
@@ -284,13 +231,13 @@ def _launches(database: _Database) -> Iterator[SavedKernel]:
         yield SavedKernel(database.text(kernel), launcher, step, calls, ns, _place(device, stream))
 
 
-def _timeline(database: _Database) -> str:
+def _timeline(database: Database) -> str:
     """Return the query for ranges (without a kernel) and for kernels with the call that launched them."""
     # The file has no index; SQLite makes one for this query, in 0.3 s for 10**6 calls.
     linked = "r.correlationId = k.correlationId AND r.globalTid >> 24 = k.globalPid >> 24"
     call, joined, early = "NULL, NULL, 0, NULL", "", "0"
-    if database.has(_RUNTIME):
-        call, joined = "r.globalTid, r.start, 0, r.nameId", f"LEFT JOIN {_calls_once(database)} r ON {linked}"
+    if database.has(RUNTIME):
+        call, joined = "r.globalTid, r.start, 0, r.nameId", f"LEFT JOIN {calls_once(database)} r ON {linked}"
     if begins := _begins(database):
         early, joined = (
             "coalesce(k.correlationId < begin, 0)",
@@ -298,23 +245,19 @@ def _timeline(database: _Database) -> str:
         )
     launches = (
         f"SELECT {call}, NULL, k.demangledName, k.deviceId, k.streamId, k.end - k.start, {early}"
-        f" FROM {_KERNEL} k {joined} WHERE {database.where('k.globalPid')} AND {_TIMED_KERNEL}"
+        f" FROM {KERNEL} k {joined} WHERE {database.where('k.globalPid')} AND {_TIMED_KERNEL}"
     )
     if not database.has("NVTX_EVENTS", "text", "textId", "eventType", "globalTid"):
         return launches
     return (
         "SELECT globalTid, start, end, NULL, coalesce(text, value, '(unnamed range)'), NULL, NULL, NULL, NULL, 0"
-        f" FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE eventType = {_PUSH_POP_RANGE}"
+        f" FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE eventType = {PUSH_POP_RANGE}"
         " AND typeof(globalTid) = 'integer' AND typeof(start) = 'integer' AND typeof(end) = 'integer'"
         f" UNION ALL {launches} ORDER BY 1, 2, 6"
     )
 
 
-def _api(database: _Database, number: object) -> str:
-    return cuda_calls.without_api_version(database.text(number))
-
-
-def _remarks(database: _Database, kernels: list[SavedOp], calls: list[SavedOp]) -> Iterator[str]:
+def _remarks(database: Database, kernels: list[SavedOp], calls: list[SavedOp]) -> Iterator[str]:
     processes = database.processes()
     if database.process is None and len(processes) > 1:
         yield f"{len(processes)} processes are added up"
@@ -324,7 +267,7 @@ def _remarks(database: _Database, kernels: list[SavedOp], calls: list[SavedOp]) 
         yield f"{launched} kernels were launched, {ran} recorded: {launched - ran} launches have no kernel"
 
 
-def _device(database: _Database, records: list[SavedOp]) -> str:
+def _device(database: Database, records: list[SavedOp]) -> str:
     """Return the models of the GPUs that were used."""
     if not database.has("TARGET_INFO_GPU", "id", "name"):
         return ""
@@ -333,7 +276,7 @@ def _device(database: _Database, records: list[SavedOp]) -> str:
     return "+".join(sorted({str(name) for device, name in rows if str(device) in used}))
 
 
-def _version(database: _Database) -> str:
+def _version(database: Database) -> str:
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         if database.has(table, "name", "value"):
             rows = database.rows(f"SELECT value FROM {table} WHERE name = 'EXPORT_PRODUCT_VERSION'")

@@ -125,6 +125,12 @@ class OpArgs(Struct, gc=False, rename={"identifier": "__id__", "name": "__name__
     mode: Any = ""
 
 
+class Named(Struct, gc=False):
+    """``args`` of the event that names a thread."""
+
+    name: str = ""
+
+
 class Tensor(Struct, gc=False):
     """``args`` of an event of a tensor."""
 
@@ -136,7 +142,7 @@ class Tensor(Struct, gc=False):
 
 OPERATOR, FOOTPRINT = json.Decoder(Operator), json.Decoder(Footprint)
 SPANS = json.Decoder(dict[str, Span])
-OP_ARGS, TENSOR = json.Decoder(OpArgs), json.Decoder(Tensor)
+OP_ARGS, TENSOR, NAMED = json.Decoder(OpArgs), json.Decoder(Tensor), json.Decoder(Named)
 GRAPH_PROFILE, TIMELINE = json.Decoder(GraphProfile), json.Decoder(Timeline)
 
 

@@ -37,6 +37,7 @@ from ..shared.place import Place
 from .graph import comp_node, environment, op_by_mode
 
 if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
     from .documents import Event, Tensor
 
 TITLE = "MegEngine imperative timeline"
@@ -49,6 +50,10 @@ _BEGIN = re.compile(rb'\s*\{\s*"traceEvents"\s*:')
 _COUNTERS = re.compile(rb'"(?:gpu_usgae_ratio|nr_alive_tensor)"')  # the misspelling is MegEngine's
 _TENSOR = re.compile(r"(?:In|Out)put \d+")
 _COPY = "HostToDevice"
+_HOUSEKEEPING = frozenset(
+    """OpDispatch Put Del GetValue TensorGetProp TensorWaitProp StartProfile StopProfile HostCompute Wait Sync AutoEvict
+    Drop ReGen Custom Worker""".split()
+)
 
 
 @dataclass(slots=True)
@@ -90,7 +95,7 @@ def recognises(place: Place) -> bool:
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Return every call of an op, in the order in which they began. Raises TraceError."""
-    events, remarks = _whole_events(place) if options.partial else (_events(place, place.read(MOST_BYTES)), ())
+    events, remarks = _every_event(place, options)
     calls = _calls(place, events)
     if not calls:
         raise TraceError(f"{place}: holds no op; for a compiled jit.trace save its get_profile() instead")
@@ -101,6 +106,31 @@ def read(place: Place, options: Options) -> SavedProfile:
         tuple(_record(identifier, call) for identifier, call in ordered),
         remarks=remarks,
     )
+
+
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when the ops, scopes and kernels ran. Raises TraceError."""
+    from ...timeline.spans import Kind, Lane, Timeline
+    from .documents import NAMED, OP_ARGS, decode
+
+    events, _ = _every_event(place, options)
+    names = {event.tid: decode(NAMED, event.args, place).name for event in events if event.name == "thread_name"}
+    found = Timeline()
+    for interval in _intervals(place, events):
+        event = interval.last
+        if _TENSOR.fullmatch(event.name):
+            continue
+        is_copy, on_device = event.name == _COPY, event.cat == "Kernel"
+        lane = Lane("process", names.get(event.tid) or f"thread {event.tid}", is_copy or on_device)
+        op = decode(OP_ARGS, event.args, place)
+        kind = Kind.OP if op.identifier is not None and event.name != "OpDispatch" else Kind.RANGE
+        kind = Kind.COPY if is_copy else Kind.CALL if event.name in _HOUSEKEEPING else kind
+        found.add(lane, op.name or event.name, kind, round(interval.first.ts * 1e3), interval.ns)
+    return found
+
+
+def _every_event(place: Place, options: Options) -> tuple[list[Event], tuple[str, ...]]:
+    return _whole_events(place) if options.partial else (_events(place, place.read(MOST_BYTES)), ())
 
 
 def _events(place: Place, content: bytes) -> list[Event]:

@@ -15,7 +15,7 @@ from itertools import islice, repeat
 from operator import gt
 
 from ...errors import TraceError
-from ...formats.mindspore_files import launch, op_type, starts_and_times
+from ...formats.mindspore_files import launch, op_type, starts_and_times, threads_of
 from ...ops.signature import Shape
 from ...profile.saved import SavedOp
 from ..shared.place import Place
@@ -42,6 +42,7 @@ class Calls:
     name: str
     starts: array[int] = field(default_factory=lambda: array("q"))
     times: array[int] = field(default_factory=lambda: array("q"))
+    threads: array[int] = field(default_factory=lambda: array("q"))
 
     def sort(self) -> None:
         """Sort the calls by time: those of several threads may not be in order."""
@@ -49,6 +50,7 @@ class Calls:
             order = sorted(range(len(self.starts)), key=self.starts.__getitem__)
             self.starts = array("q", map(self.starts.__getitem__, order))
             self.times = array("q", map(self.times.__getitem__, order))
+            self.threads = array("q", map(self.threads.__getitem__, order))
 
     def record(self, times: Sequence[int], inputs: Inputs | None) -> SavedOp:
         """Return the record of the calls that took *times*."""
@@ -114,6 +116,7 @@ def _add(session: common.Session, op: Calls, place: Place, number: int, calls: l
         starts, times = starts_and_times(calls)
         op.starts.extend(starts)
         op.times.extend(times)
+        op.threads.extend(threads_of(calls))
     except (ValueError, OverflowError):
         if untimed := [call for call in calls if _UNTIMED.fullmatch(call)]:
             where = f"a call of {op.name[:80]!r} in line {number}, {untimed[0].decode()!r}"

@@ -34,6 +34,7 @@ from . import folder as common
 from .calls import Calls, read_calls, records_of
 
 if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
     from ..shared.options import Options
 
 TITLE = "MindSpore on the CPU"
@@ -58,6 +59,23 @@ def read(place: Place, options: Options) -> SavedProfile:
     session = common.open_session(place, common.CPU_FILES, options)
     records, peak = cpu_records(session)
     return session.trace("CPU", records, peak_memory=peak)
+
+
+def timeline(place: Place, options: Options) -> Timeline | None:
+    """Return when the ops ran; None where only their sums are known. Raises TraceError."""
+    from ...timeline.spans import Kind, Lane, Timeline
+
+    session = common.open_session(place, common.CPU_FILES, options)
+    timestamps = session.file("cpu_op_execute_timestamp_{}.txt")
+    if timestamps is None:
+        return None
+    found = Timeline()
+    ops = read_calls(session, timestamps)
+    begin = min(op.starts[0] for op in ops)
+    for op in ops:
+        for start, duration, thread in zip(op.starts, op.times, op.threads):
+            found.add(Lane("CPU", f"thread {thread}", True), op.name, Kind.OP, start - begin, duration)
+    return found
 
 
 def cpu_records(session: common.Session) -> tuple[list[SavedOp], int | None]:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
 from ...formats import onnxruntime_events
@@ -28,6 +28,9 @@ from ..shared.mapped import content
 from ..shared.options import Options
 from ..shared.place import Place
 from .model import site_of
+
+if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
 
 TITLE = "ONNX Runtime profile"
 _SESSION = frozenset(["session_initialization", RUN, "SequentialExecutor::Execute"])
@@ -52,12 +55,11 @@ def _is_ours(event: dict[str, Any]) -> bool:
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the nodes. Takes 250 bytes a node event and the memory of the records. Raises TraceError."""
     remarks: list[str] = []
-    events = _Events()
+    events = _collected(place, options.partial, remarks)
     try:
-        _collect(place, events, options.partial, remarks)
         own = self_times(events.threads, events.starts, events.durations)
     except (OverflowError, ValueError) as error:
-        raise TraceError(f"{place}: has a time that is no number of us ({error}); record it again") from None
+        raise _no_time(place, error) from None
     if not events.nodes:
         raise TraceError(
             f"{place}: has no nodes; expected events of cat Node named ..._kernel_time. Was the session run before"
@@ -77,6 +79,26 @@ def read(place: Place, options: Options) -> SavedProfile:
         peak_memory=events.peak or None,
         remarks=tuple(remarks),
     )
+
+
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when the nodes, and the calls of ``run`` around them, ran. Raises TraceError."""
+    from ...timeline.spans import Kind, Lane, Timeline
+
+    events = _collected(place, options.partial, [])
+    nodes = [(node.name, node.provider in ASYNCHRONOUS) for node in events.nodes]
+    found = Timeline()
+    try:
+        for which, thread, start, duration in zip(events.which, events.threads, events.starts, events.durations):
+            name, asynchronous = nodes[which]
+            found.add(Lane("host", f"thread {thread}", not asynchronous), name, Kind.OP, start, duration)
+        for start, name, _, duration, _ in events.kernels:
+            found.add(Lane("device", "kernels", True), name, Kind.OP, start, duration)
+        for number, run in enumerate(sorted(events.runs), 1):
+            found.add(Lane("host", f"thread {run.thread}"), str(number), Kind.STEP, run.start, run.duration)
+    except OverflowError as error:
+        raise _no_time(place, error) from None
+    return found
 
 
 class _Node(NamedTuple):
@@ -107,10 +129,23 @@ class _Events:
     starts: array[int] = field(default_factory=lambda: array("q"))
     durations: array[int] = field(default_factory=lambda: array("q"))
     runs: list[_Run] = field(default_factory=list)
-    kernels: list[tuple[str, str, int, int]] = field(default_factory=list)
-    """Name, op, ns, and the index of the node event it belongs to (-1: none)."""
+    kernels: list[tuple[int, str, str, int, int]] = field(default_factory=list)
+    """Start, name, op, ns, and the index of the node event it belongs to (-1: none)."""
     peak: int = 0
     total: int = 0
+
+
+def _collected(place: Place, partial: bool, remarks: list[str]) -> _Events:
+    events = _Events()
+    try:
+        _collect(place, events, partial, remarks)
+    except (OverflowError, ValueError) as error:
+        raise _no_time(place, error) from None
+    return events
+
+
+def _no_time(place: Place, error: Exception) -> TraceError:
+    return TraceError(f"{place}: has a time that is no number of us ({error}); record it again")
 
 
 def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -> None:
@@ -144,7 +179,7 @@ def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -
             elif is_run(event):
                 events.runs.append(_Run(start, duration, event.tid))
             elif event.cat == "Kernel":
-                events.kernels.append((event.name, args.op_name, duration, len(events.which) - 1))
+                events.kernels.append((start, event.name, args.op_name, duration, len(events.which) - 1))
     remarks += untimed.remarks()
 
 
@@ -235,7 +270,7 @@ def _record(node: _Node) -> SavedOp:
 
 def _kernels(events: _Events, steps: _Steps) -> Iterator[SavedKernel]:
     launches: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
-    for name, op, duration, event in events.kernels:
+    for _, name, op, duration, event in events.kernels:
         launches[name, op or UNLINKED, steps.of[event] if event >= 0 else 0].append(duration)
     for (name, op, step), taken in launches.items():
         yield SavedKernel(name, op, step, len(taken), sum(taken))

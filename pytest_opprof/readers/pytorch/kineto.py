@@ -45,6 +45,7 @@ from .kineto_records import Records
 from .nesting import Forest
 
 if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
     from .kineto_events import Events
 
 TITLE = "PyTorch profiler trace"
@@ -98,10 +99,29 @@ def read(place: Place, options: Options) -> SavedProfile:
         if events.calls or events.kernels:
             return _profile(events, header, remarks)
     except OverflowError:
-        raise TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged") from None
+        raise _no_time(place) from None
     except TooDeep as error:
         raise TraceError(f"{place}: {error}") from None
     raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")
+
+
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when everything ran. Raises TraceError."""
+    from .kineto_events import OTHERS, Event, Events, ExactEvent
+    from .kineto_timeline import timeline_of
+
+    events = Events()
+    event_type = ExactEvent if _needs_exact_times(place) else Event
+    try:
+        for some in read_events(place, event_type, None, options.partial, None, OTHERS):
+            events.take(some)
+        return timeline_of(events)
+    except OverflowError:
+        raise _no_time(place) from None
+
+
+def _no_time(place: Place) -> TraceError:
+    return TraceError(f"{place}: an event has no time, or a number beyond 64 bits; the file is damaged")
 
 
 def _needs_exact_times(place: Place) -> bool:

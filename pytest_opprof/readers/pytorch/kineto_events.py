@@ -229,6 +229,11 @@ class Events:
         else:
             self.allocations[args.device_type, args.device_id].add((round(time * 1000), args.allocated))
 
+    @property
+    def thread_names(self) -> list[tuple[int | str, int | str]]:
+        """The process and the thread of each of the *threads*."""
+        return list(self._thread_numbers)
+
     def add_up_allocations(self) -> bool:
         """Find the peaks where the file has no totals (2021), from zero at its beginning; tell whether it has none."""
         for (kind, _), rows in self.allocations.items():

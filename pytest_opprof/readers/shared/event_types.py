@@ -46,3 +46,16 @@ class TaskEvent(Struct, gc=False):
     tid: int | str = 0
     dur: int | float = nan
     args: TaskArgs = TaskArgs()
+
+
+class TimedTaskEvent(Struct, gc=False):
+    """The same with its start. torch_npu and MindSpore write times as texts, which keep all their digits."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: str | int | float = nan
+    dur: str | int | float = nan
+    args: TaskArgs = TaskArgs()

@@ -27,7 +27,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TraceError
 from ...formats.hlo_ops import plain_name
@@ -38,6 +38,9 @@ from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
+
+if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
 
 TITLE = "JAX / XLA profiler trace"
 _CALL = re.compile(r"PjitFunction\((.*)\)")
@@ -76,9 +79,19 @@ def _names_a_plane(event: dict[str, Any]) -> bool:
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the ops. Takes 250 bytes an op event and the memory of the records. Raises TraceError."""
+    remarks: list[str] = []
+    events = _collected(place, options, remarks)
+    return op_trace(place, TITLE, events, remarks)
+
+
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when everything ran. Raises TraceError."""
+    return timeline_of(_collected(place, options, []))
+
+
+def _collected(place: Place, options: Options, remarks: list[str]) -> Events:
     from ..shared.event_types import JaxEvent
 
-    remarks: list[str] = []
     events = Events()
     untimed = Untimed(options.partial)
     try:
@@ -101,7 +114,8 @@ def read(place: Place, options: Options) -> SavedProfile:
                     events.noted(event.name, str(args.step_num), start, duration)
     except (OverflowError, ValueError) as error:
         raise TraceError(f"{place}: has a time that is no number of us ({error}); record it again") from None
-    return op_trace(place, TITLE, events, [*remarks, *untimed.remarks()])
+    remarks += untimed.remarks()
+    return events
 
 
 class Op(NamedTuple):
@@ -186,6 +200,30 @@ def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) 
 def _module(function: str) -> str:
     """Return the name of the module: ``jit__lambda`` for ``<lambda>``."""
     return "jit_" + _NO_NAME.sub("_", function).rstrip("_")
+
+
+def timeline_of(events: Events) -> Timeline:
+    """Return when the ops of *events* ran, the steps, and the calls from Python."""
+    from ...timeline.spans import Kind, Lane, Timeline
+
+    found = Timeline()
+    accelerated = any(name.startswith("/device:") for name in events.processes.values())
+
+    def lane(process: int, thread: int) -> Lane:
+        name = events.processes.get(process) or f"process {process}"
+        return Lane(name, f"thread {thread}", name.startswith("/device:") or not accelerated)
+
+    lanes = [lane(*thread) for thread in events.thread_numbers]
+    names = list(events.names)
+    for thread, name, start, duration in zip(events.threads, events.called, events.starts, events.durations):
+        found.add(lanes[thread], names[name], Kind.OP, start, duration)
+    host = Lane("/host:CPU", "python")
+    for step in events.steps:
+        found.add(host, step.label, Kind.STEP, step.start, step.duration)
+    for module, calls in events.calls.items():
+        for call in _outermost(calls):
+            found.add(host, module, Kind.CALL, call.start, call.duration)
+    return found
 
 
 class _Steps:

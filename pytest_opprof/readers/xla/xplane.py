@@ -11,6 +11,8 @@ Seen: jax 0.10.2, tensorflow 2.21.0, CPU. torch_xla, GPUs and TPUs were not seen
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...errors import TraceError
 from ...formats.protobuf import BYTES, Broken, fields
 from ...formats.xspace import Plane, plane_name
@@ -18,7 +20,10 @@ from ...profile.saved import SavedProfile
 from ..shared.mapped import content
 from ..shared.options import Options
 from ..shared.place import Place
-from .jax import Events, Op, op_trace
+from .jax import Events, Op, op_trace, timeline_of
+
+if TYPE_CHECKING:
+    from ...timeline.spans import Timeline
 
 TITLE = "XLA profile (xplane.pb)"
 _SPACE = {1: BYTES, 2: BYTES, 3: BYTES, 4: BYTES}
@@ -44,8 +49,20 @@ def recognises(place: Place) -> bool:
 
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the ops. Takes 250 bytes an op event and the memory of the records. Raises TraceError."""
-    events = Events()
     remarks: list[str] = []
+    events = _collected(place, remarks)
+    for process, count in events.left_out.items():
+        remarks.append(f"{count} events of {process} name no op of XLA's: left out")
+    return op_trace(place, TITLE, events, remarks)
+
+
+def timeline(place: Place, options: Options) -> Timeline:
+    """Return when everything ran. Raises TraceError."""
+    return timeline_of(_collected(place, []))
+
+
+def _collected(place: Place, remarks: list[str]) -> Events:
+    events = Events()
     with content(place) as data:
         try:
             last = 0
@@ -59,9 +76,7 @@ def read(place: Place, options: Options) -> SavedProfile:
             raise TraceError(f"{place}: is no whole XLA profile ({error}). Was it copied whole?") from None
         except OverflowError:
             raise TraceError(f"{place}: has a time beyond 64 bits; record it again") from None
-    for process, count in events.left_out.items():
-        remarks.append(f"{count} events of {process} name no op of XLA's: left out")
-    return op_trace(place, TITLE, events, remarks)
+    return events
 
 
 def _collect(plane: Plane, number: int, events: Events) -> None:

@@ -1,0 +1,103 @@
+"""``opprof budget``: limits from what a profile, or the tests of a run, spend today."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..report import listing
+from ..units import parse_share
+from ..verdict import query
+from . import reading
+
+if TYPE_CHECKING:
+    from ..verdict.proposal import Limits
+
+_WHAT = (
+    "write a budget from today's figures: calls exactly, since they have no noise, device time and memory with a margin"
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    parser = commands.add_parser("budget", help="write a budget from what a profile or a run spends", description=_WHAT)
+    parser.add_argument("file", type=Path, help="a profile, or what pytest --opprof-json=FILE wrote")
+    reading.add_source(parser)
+    parser.add_argument("--margin", default="20%", metavar="PERCENT", help="added to times and memory (default: 20%%)")
+    parser.add_argument("-t", "--top", type=int, default=5, metavar="K", help="the K most expensive ops (0 is all)")
+    parser.add_argument("--test", metavar="ID", help="only this test of a run")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    """Print the budgets."""
+    margin = parse_share(arguments.margin, "--margin")
+    if arguments.top < 0:
+        raise UsageError(f"--top {arguments.top}: write a number of ops; 0 is all")
+    # Imported here, with NumPy behind it.
+    from .diff_sides import document_of
+
+    document = document_of(arguments.file) if arguments.source is None else None
+    if document is None:
+        if arguments.test is not None:
+            raise UsageError(f"--test {arguments.test}: is for runs; {arguments.file} is a profile")
+        found = [_of_profile(arguments, margin)]
+    else:
+        found = list(_of_run(arguments, document, margin))
+    if arguments.format == "json":
+        print(listing.document({"budgets": found}))
+        return False
+    for budget in found:
+        lines = [*([f"# {budget['test']}"] if budget["test"] else []), budget["mark"], *filter(None, [budget["check"]])]
+        print("\n".join(map(listing.clean, lines)))
+    return False
+
+
+def _of_profile(arguments: argparse.Namespace, margin: float) -> dict[str, Any]:
+    from ..verdict.proposal import as_check, proposed
+
+    _, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "budget")
+    profile = saved.profile()
+    limits = proposed(
+        profile.ops,
+        profile.total.device_ns,
+        profile.peak_memory,
+        arguments.top,
+        margin,
+        lambda op: not query.is_untold(saved, op),
+    )
+    given = {"--source": arguments.source, "--rank": arguments.rank, "--steps": arguments.steps}
+    options = [word for flag, value in given.items() if value is not None for word in (flag, value)]
+    options += ["--partial"] if arguments.partial else []
+    options += ["--allow-inferred"] if saved.inferred_types else []
+    return _plain("", limits, as_check(str(arguments.file), limits, options))
+
+
+def _of_run(arguments: argparse.Namespace, document: dict[str, Any], margin: float) -> Iterator[dict[str, Any]]:
+    from ..results.run_result import run_of_document
+    from ..results.window_result import titled
+    from ..verdict.proposal import proposed
+
+    if "environment" in document:
+        raise UsageError(f"{arguments.file}: holds baselines; name a profile, or what pytest --opprof-json=FILE wrote")
+    run = run_of_document(document, arguments.file)
+    tests = [test for test in run.tests if arguments.test in (None, test.id) and test.windows]
+    if not tests:
+        which = "measured no test" if arguments.test is None else f"has no test {arguments.test} that was measured"
+        known = "".join(f"\n  {test.id}" for test in run.tests[:20])
+        raise UsageError(f"{arguments.file}: {which}{known}")
+    for test in tests:
+        for window in test.windows:
+            ns, peak = window.total.device_ns, window.peak_memory_bytes
+            limits = proposed(window.stats, ns, peak, arguments.top, margin)
+            yield _plain(titled(test.id, window.name), limits, None)
+
+
+def _plain(test: str, limits: Limits, check: str | None) -> dict[str, Any]:
+    from ..verdict.proposal import as_mark
+
+    return {"test": test or None, "mark": as_mark(limits), "check": check, "limits": dict(limits)}

@@ -1,0 +1,134 @@
+"""What a step took as a whole, which ``opprof diff`` of two profiles says before the ops: wall time, and where it went.
+
+The ops of a step may take what they took, and the step longer: the device waited for the host, or for another rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..profile.saved import OUTSIDE, SavedProfile, op_of
+from ..readers import formats
+from ..report import listing
+from ..timeline.breakdown import breakdown
+from ..timeline.ranges import ranges
+from ..units import format_change, format_ns
+from ..verdict import query
+from ..verdict.question import in_steps
+from . import reading
+
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "computing_ns": ("computing", "the device computed longer"),
+    "communication_ns": ("communication, nothing computed", "communication took longer that nothing was computed in"),
+    "copying_ns": ("copying, nothing else", "copies took longer"),
+    "not_asked_ns": ("idle: not asked", "the device was idle longer, as the host launched what came next later"),
+    "not_begun_ns": ("idle: not begun", "launched work began later"),
+    "unexplained_ns": ("idle: not explained", "the device was idle longer"),
+    "idle_ns": ("idle", "the device was idle longer"),
+}
+"""Parts of the time of a step, how they are called, and what it means that one grew."""
+_IN_TABLE = ("computing_ns", "communication_ns", "copying_ns", "idle_ns", "not_asked_ns", "not_begun_ns")
+_MOST_GROWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What the fastest step of a profile took, or all of one without steps. What is not known is not there."""
+
+    step: str
+    times: Mapping[str, float]
+    """ns of ``wall``, ``device`` and ``host`` (the ops'), and of the fields of `Breakdown`."""
+    on_host: Mapping[str, float]
+    """ns of what the host did, by name: ranges of the program, and ops."""
+
+
+def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedProfile) -> Whole:
+    """Return what a profile, or the fastest of its chosen steps, took."""
+    steps = [step for step in saved.steps if step != OUTSIDE]
+    step = ""
+    if saved.step_ns:
+        step = min(zip(saved.step_ns, steps))[1]
+        saved = in_steps(saved, step) if _is_plain(step, saved) else saved
+    times = {
+        "wall": saved.step_ns[0] if saved.step_ns and len(saved.step_ns) == 1 else None,
+        "device": query.total(saved, "device"),
+        "host": query.total(saved, "host"),
+    }
+    on_host: defaultdict[str, float] = defaultdict(float)
+    for record in saved.records:
+        if record.host_ns is not None:
+            on_host[f"host time of {op_of(record)}"] += record.host_ns
+    timeline = reading.timeline_if_told(arguments, found)
+    if timeline is not None:
+        chosen = [step] if step else None
+        rows = breakdown(timeline, chosen)
+        if len(rows) == 1:  # of several devices none stands for the step
+            times |= {name: getattr(rows[0], name) for name in _PARTS}
+        for row in ranges(timeline, chosen):
+            on_host[f"range {row.name}"] += row.total_ns
+    return Whole(step, {name: ns for name, ns in times.items() if ns is not None}, on_host)
+
+
+def _is_plain(step: str, saved: SavedProfile) -> bool:
+    """Tell whether the label names one step in the grammar of ``--steps``."""
+    return "," not in step and saved.steps.count(step) == 1
+
+
+def text(base: Whole, now: Whole, floor_ns: float, tolerance: float, style: str) -> Iterator[str]:
+    """Yield the table of both, and why the step takes longer if it does."""
+    titles = {"wall": "wall time", **{name: _PARTS[name][0] for name in _IN_TABLE}}
+    titles |= {"host": "host time of ops", "device": "device time of ops"}
+    both = [name for name in titles if name in base.times and name in now.times]
+    rows = [_cells(titles[name], base.times[name], now.times[name]) for name in both if _any(name, base, now)]
+    sides = {"base": base, "now": now}
+    header = ["", *(f"{name} (step {side.step})" if side.step else name for name, side in sides.items())]
+    grown = list(_grown(base, now, floor_ns, tolerance))
+    rows += [_cells(listing.short(name), base.on_host.get(name, 0), now.on_host.get(name, 0)) for name in grown]
+    if rows:
+        yield ""
+        yield from listing.tabulated([*header, "change"], rows, style).splitlines()
+    if why := reason(base, now, floor_ns, tolerance):
+        yield why
+
+
+def _any(name: str, base: Whole, now: Whole) -> bool:
+    return bool(base.times[name] or now.times[name])
+
+
+def _cells(title: str, before: float, after: float) -> list[str]:
+    return [title, format_ns(before), format_ns(after), format_change(before, after)]
+
+
+def _grown(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> Iterator[str]:
+    """Yield what the host did longer, the most first, where the step takes longer."""
+    if not _is_longer("wall", base, now, floor_ns, tolerance):
+        return
+    more = {name: ns - base.on_host.get(name, 0) for name, ns in now.on_host.items()}
+    least = max(floor_ns, (now.times["wall"] - base.times["wall"]) * tolerance)
+    for name in sorted(more, key=lambda name: -more[name])[:_MOST_GROWN]:
+        if more[name] > least:
+            yield name
+
+
+def _is_longer(name: str, base: Whole, now: Whole, floor_ns: float, tolerance: float) -> bool:
+    if name not in base.times or name not in now.times:
+        return False
+    return now.times[name] - base.times[name] > max(floor_ns, tolerance * base.times[name])
+
+
+def reason(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> str:
+    """Return why a step takes longer than the other; "" where it does not, or nobody can tell."""
+    if not _is_longer("wall", base, now, floor_ns, tolerance):
+        return ""
+    explained = "not_asked_ns" in base.times and "not_asked_ns" in now.times
+    # Idle time is the sum of its causes, where these are known.
+    parts = _PARTS.keys() - ({"idle_ns"} if explained else {"not_asked_ns", "not_begun_ns", "unexplained_ns"})
+    more = {name: now.times[name] - base.times[name] for name in parts & base.times.keys() & now.times.keys()}
+    wall = now.times["wall"] - base.times["wall"]
+    if not more:
+        return f"the step takes {format_ns(wall)} longer; its profile does not tell what the device did meanwhile"
+    most = max(more, key=more.__getitem__)
+    return f"the step takes {format_ns(wall)} longer: {_PARTS[most][1]} (+{format_ns(more[most])})"

@@ -1,0 +1,137 @@
+"""What the devices did with the time of each step: computing, communication, copying, or nothing, and why nothing.
+
+The parts are those of torch_npu's ``step_trace_time.csv`` (msprof-analyze) and of HolisticTraceAnalysis, which both
+make the time of a device a sum: what overlaps counts once, for the first that it is of computing, communication and
+copying. docs/saved-profiles.md defines each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from .intervals import Interval, common, length, union, without
+from .spans import WORK, Kind, Span
+
+_ORDER = (Kind.OP, Kind.COMMUNICATION, Kind.COPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The time of one device in one step. *computing*, *communication*, *copying* and *idle* add up to *total*."""
+
+    device: str
+    step: str
+    """Its label; "" where the recording has no steps."""
+    total_ns: int
+    """As long as the step took on the host; without steps, from the first work of the device to the last."""
+    computing_ns: int
+    communication_ns: int
+    """While nothing was computed."""
+    copying_ns: int
+    """While nothing else was done."""
+    idle_ns: int
+    overlapped_ns: int
+    """Communication while something was computed: a part of *computing*."""
+    not_asked_ns: int | None
+    """The part of *idle* in which the host had not yet launched what came next; None where launches are not known."""
+    not_begun_ns: int | None
+    """The part in which it was launched and had not begun: the launch itself, or a wait for another stream."""
+    unexplained_ns: int | None
+    """The rest: the launch of what came next is not in the recording, or nothing came."""
+
+
+TIMES = tuple(field.name for field in fields(Breakdown) if field.name.endswith("_ns"))
+
+
+def breakdown(spans: Iterable[Span], steps: Container[str] | None = None) -> list[Breakdown]:
+    """Return a row for each device and step, in the order of time; only for *steps* where these are given.
+
+    Nothing where no device worked. What a device did is cut at the ends of a step, as the host saw them.
+    """
+    work: defaultdict[str, dict[Kind, list[Interval]]] = defaultdict(lambda: {kind: [] for kind in _ORDER})
+    launches: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    """When what began at a time was launched, by device."""
+    windows: list[tuple[int, int, str]] = []
+    for span in spans:
+        if span.kind is Kind.STEP:
+            windows.append((span.start_ns, span.end_ns, span.name))
+        elif span.lane.on_device and span.kind in WORK and span.duration_ns > 0:
+            device, start, launched = span.lane.process, span.start_ns, span.launched_ns
+            work[device][span.kind].append((start, span.end_ns))
+            if launched is not None:
+                launches[device][start] = min(launched, launches[device].get(start, launched))
+    windows = [window for window in _once(windows) if steps is None or window[2] in steps]
+    found: list[Breakdown] = []
+    for device, by_kind in work.items():
+        done = {kind: union(intervals) for kind, intervals in by_kind.items()}
+        busy = union(interval for intervals in done.values() for interval in intervals)
+        reasons = _reasons(busy, launches[device]) if device in launches else None
+        spanning = windows or [(busy[0][0], busy[-1][1], "")]
+        found += [_row(device, window, done, busy, reasons) for window in spanning]
+    return found
+
+
+def _once(windows: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return the steps in the order of time; of a step that several threads marked, the first."""
+    first: dict[str, tuple[int, int, str]] = {}
+    for window in sorted(windows):
+        first.setdefault(window[2], window)
+    return list(first.values())
+
+
+def _reasons(busy: Sequence[Interval], launches: Mapping[int, int]) -> tuple[list[Interval], list[Interval]]:
+    """Return the idle times in which what came next was not asked for, and those in which it had not begun."""
+    not_asked: list[Interval] = []
+    not_begun: list[Interval] = []
+    until: int | None = None
+    for begin, end in busy:
+        launched = launches.get(begin)
+        if launched is not None:
+            # Before the first work there is no end to count from; clocks of host and device may differ a little.
+            since = min(launched, begin) if until is None else until
+            asked = min(max(launched, since), begin)
+            not_asked.append((since, asked))
+            not_begun.append((asked, begin))
+        until = end
+    return union(not_asked), union(not_begun)
+
+
+def _row(
+    device: str,
+    window: tuple[int, int, str],
+    done: Mapping[Kind, Sequence[Interval]],
+    busy: Sequence[Interval],
+    reasons: tuple[list[Interval], list[Interval]] | None,
+) -> Breakdown:
+    within = [window[:2]]
+    inside = {kind: common(intervals, within) for kind, intervals in done.items()}
+    computing, communication, copying = (inside[kind] for kind in _ORDER)
+    exposed = without(communication, computing)
+    only_copying = without(without(copying, computing), communication)
+    idle = without(within, busy) if window[0] < window[1] else []
+    times = [length(common(idle, reason)) for reason in reasons] if reasons else []
+    return Breakdown(
+        device,
+        window[2],
+        total_ns=window[1] - window[0],
+        computing_ns=length(computing),
+        communication_ns=length(exposed),
+        copying_ns=length(only_copying),
+        idle_ns=length(idle),
+        overlapped_ns=length(communication) - length(exposed),
+        not_asked_ns=times[0] if times else None,
+        not_begun_ns=times[1] if times else None,
+        unexplained_ns=length(idle) - sum(times) if times else None,
+    )
+
+
+def added(rows: Sequence[Breakdown]) -> Breakdown:
+    """Return the sum of the steps of one device."""
+
+    def sum_of(name: str) -> int | None:
+        values = [getattr(row, name) for row in rows]
+        return None if None in values else sum(values)
+
+    return Breakdown(rows[0].device, "all", **{name: sum_of(name) for name in TIMES})  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""A timeline as a Chrome trace, which Perfetto, speedscope and chrome://tracing show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Iterator
+
+from .intervals import union
+from .spans import Kind, Lane, Span, Timeline
+
+_MOST_ROWS = 32
+"""Rows of one lane, for what overlaps on it; later spans go onto the last one."""
+_PIECE = 1 << 10
+"""Events written at once."""
+
+
+def of_steps(timeline: Timeline, steps: Container[str]) -> Iterator[Span]:
+    """Yield what ran, at least in part, in one of these steps."""
+    within = union((span.start_ns, span.end_ns) for span in timeline if span.kind is Kind.STEP and span.name in steps)
+    for span in timeline:
+        if any(start < span.end_ns and span.start_ns < end for start, end in within):
+            yield span
+
+
+def trace_of(spans: Iterable[Span], begin_ns: int, source: str) -> Iterator[str]:
+    """Yield the text of the trace, in pieces; times begin with *begin_ns*. They are us, with ns as decimals."""
+    yield json.dumps({"displayTimeUnit": "ns", "otherData": {"source": source}})[:-1] + ', "traceEvents": ['
+    written: list[str] = []
+    between = ""
+    for event in _events(spans, begin_ns):
+        written.append(event)
+        if len(written) == _PIECE:
+            yield between + ",\n".join(written)
+            written, between = [], ",\n"
+    yield (between if written else "") + ",\n".join(written) + "]}\n"
+
+
+def _events(spans: Iterable[Span], begin_ns: int) -> Iterator[str]:
+    processes: dict[str, int] = {}
+    threads: dict[tuple[Lane, int], int] = {}
+    names: dict[str, str] = {}
+    on: Lane | None = None
+    for span in spans:
+        if span.lane != on:
+            on, rows = span.lane, list[list[int]]()
+        # A viewer drops what neither follows the bar before nor lies inside it: it gets a row of its own.
+        row = _row(rows, span)
+        process = processes.get(span.lane.process)
+        if process is None:
+            process = processes[span.lane.process] = len(processes) + 1
+            yield _name("process_name", process, 0, span.lane.process)
+        thread = threads.get((span.lane, row))
+        if thread is None:
+            thread = threads[span.lane, row] = len(threads) + 1
+            yield _name("thread_name", process, thread, span.lane.thread + (f" ({row + 1})" if row else ""))
+        called = f"step {span.name}" if span.kind is Kind.STEP else span.name
+        name = names.get(called)
+        if name is None:
+            name = names[called] = json.dumps(called)
+        start, duration = (f"{ns // 1000}.{ns % 1000:03}" for ns in (span.start_ns - begin_ns, span.duration_ns))
+        yield (
+            f'{{"ph":"X","pid":{process},"tid":{thread},"cat":"{span.kind.name.lower()}","name":{name},'
+            f'"ts":{start},"dur":{duration}}}'
+        )
+
+
+def _row(rows: list[list[int]], span: Span) -> int:
+    """Return the first row in which the span follows the others or is inside one; *rows* have the ends of these."""
+    for number, ends in enumerate(rows):
+        while ends and span.start_ns >= ends[-1]:
+            ends.pop()
+        if not ends or span.end_ns <= ends[-1] or number == _MOST_ROWS - 1:
+            ends.append(span.end_ns)
+            return number
+    rows.append([span.end_ns])
+    return len(rows) - 1
+
+
+def _name(what: str, process: int, thread: int, name: str) -> str:
+    return json.dumps({"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": name}})

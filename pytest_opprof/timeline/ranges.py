@@ -1,0 +1,107 @@
+"""What the ranges that a program marks took: ``record_function``, NVTX, ``Optimizer.step``, the loading of data."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from .intervals import Interval, common, length, union, without
+from .spans import WORK, Kind, Lane, Span
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTimes:
+    """All ranges of one name, on all threads."""
+
+    name: str
+    calls: int
+    total_ns: int
+    """While any of them ran: a range inside one of the same name counts once."""
+    ops: int
+    """Ops inside on the same thread, that are in no other op inside the range."""
+    op_ns: int
+    """How long these took."""
+    device_ns: int | None
+    """The work of devices that was launched while the range ran; None where launches are not known."""
+    idle_ns: int | None
+    """While it ran and no device worked; None where no device is in the recording."""
+
+
+@dataclass(slots=True)
+class _Range:
+    """One range."""
+
+    name: str
+    start: int
+    end: int
+    ops: int = 0
+    op_ns: int = 0
+
+
+def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[RangeTimes]:
+    """Return the ranges, the longest first; only those that begin in one of *steps* where these are given."""
+    begun: list[_Range] = []
+    busy: list[Interval] = []
+    launched: list[tuple[int, int]] = []
+    """When work of a device was launched, and how long it took."""
+    windows: list[Interval] = []
+    around: list[tuple[int, _Range | None]] = []
+    """The ranges and ops (None) that run on the thread, with their ends."""
+    on: Lane | None = None
+    for span in spans:
+        if span.lane != on:
+            on, around = span.lane, []
+        if span.lane.on_device and span.kind in WORK:
+            busy.append((span.start_ns, span.end_ns))
+        if span.launched_ns is not None:
+            launched.append((span.launched_ns, span.duration_ns))
+        if span.kind is Kind.STEP and steps is not None and span.name in steps:
+            windows.append((span.start_ns, span.end_ns))
+        if span.kind not in (Kind.RANGE, Kind.OP):
+            continue
+        while around and (span.start_ns >= around[-1][0] or span.end_ns > around[-1][0]):
+            around.pop()
+        if span.kind is Kind.RANGE:
+            begun.append(_Range(span.name, span.start_ns, span.end_ns))
+            around.append((span.end_ns, begun[-1]))
+            continue
+        for inside in {each.name: each for each in _up_to_an_op(around)}.values():
+            inside.ops += 1
+            inside.op_ns += span.duration_ns
+        around.append((span.end_ns, None))
+    if steps is not None:
+        chosen = union(windows)
+        begun = [each for each in begun if common([(each.start, each.start + 1)], chosen)]
+    by_name: defaultdict[str, list[_Range]] = defaultdict(list)
+    for each in begun:
+        by_name[each.name].append(each)
+    working = union(busy)
+    launched.sort()
+    moments = [moment for moment, _ in launched]
+    until = [0, *accumulate(ns for _, ns in launched)]
+
+    def times(name: str, each: list[_Range]) -> RangeTimes:
+        ran = union((one.start, one.end) for one in each)
+        asked = sum(until[bisect_left(moments, end)] - until[bisect_left(moments, start)] for start, end in ran)
+        return RangeTimes(
+            name,
+            calls=len(each),
+            total_ns=length(ran),
+            ops=sum(one.ops for one in each),
+            op_ns=sum(one.op_ns for one in each),
+            device_ns=asked if launched else None,
+            idle_ns=length(without(ran, working)) if working else None,
+        )
+
+    return sorted((times(name, each) for name, each in by_name.items()), key=lambda row: (-row.total_ns, row.name))
+
+
+def _up_to_an_op(around: Sequence[tuple[int, _Range | None]]) -> Iterator[_Range]:
+    """Yield the ranges around an op that have no other op between, the innermost first."""
+    for _, each in reversed(around):
+        if each is None:
+            return
+        yield each
