@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from .. import __version__
 from ..errors import OpprofError
 from ..report.listing import clean
-from . import backends, baselines, bisect, check, convert, diff, formats, history, ops, selfcheck, show, summary
+from . import backends, baselines, bisect, check, convert, diff, formats, history, ops, report, selfcheck, show, summary
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -50,6 +50,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"opprof {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    for command in (ops, backends, selfcheck, show, diff, check, convert, formats, baselines, history, bisect, summary):
+    for command in (
+        ops,
+        backends,
+        selfcheck,
+        show,
+        diff,
+        check,
+        convert,
+        formats,
+        baselines,
+        history,
+        bisect,
+        summary,
+        report,
+    ):
         command.add(commands)
     return parser

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
@@ -18,6 +19,9 @@ from ..readers.shared.place import Place
 from ..report import listing
 from ..verdict import query
 from ..verdict.question import in_steps
+
+if TYPE_CHECKING:
+    from ..results.run_result import RunResult
 
 MOST_MEMORY = 4 << 30
 """Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
@@ -96,6 +100,24 @@ def _bounded(path: Path) -> Iterator[None]:
         yield
     finally:
         setrlimit(RLIMIT_AS, (soft, hard))
+
+
+def run(path: Path) -> RunResult:
+    """Read the JSON of a run. Raises BaselineError, and UsageError for one that lacks what its findings are of."""
+    # Imported here: to read a profile needs neither.
+    from ..results.document import read_document
+    from ..results.run_result import run_of_document
+
+    document = read_document(path, "JSON of a run")
+    if "environment" in document:
+        raise UsageError(f"{path}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
+    found = run_of_document(document, path)
+    if any(len(window.findings) != len(window.causes) for test in found.tests for window in test.windows):
+        raise UsageError(
+            f"{path}: was written by an older pytest-opprof, which did not keep what findings are of; run"
+            " pytest --opprof --opprof-json=FILE again"
+        )
+    return found
 
 
 def remarks(saved: SavedProfile) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from . import reading
 
 _FORMATS = ("markdown", "code-quality", "openmetrics", "benchmark")
 _WHAT = (
@@ -26,18 +26,8 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind them.
     from ..report import exports, markdown
-    from ..results.document import read_document
-    from ..results.run_result import run_of_document
 
-    document = read_document(arguments.run_json, "JSON of a run")
-    if "environment" in document:
-        raise UsageError(f"{arguments.run_json}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
-    run = run_of_document(document, arguments.run_json)
-    if any(len(window.findings) != len(window.causes) for test in run.tests for window in test.windows):
-        raise UsageError(
-            f"{arguments.run_json}: was written by an older pytest-opprof, which did not keep what findings are of; run"
-            " pytest --opprof --opprof-json=FILE again"
-        )
+    run = reading.run(arguments.run_json)
     write = {
         "markdown": markdown.markdown,
         "code-quality": exports.code_quality,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from time import monotonic
 
@@ -15,6 +16,7 @@ from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BaselineError, OpprofError
+from ..machine.git import commit
 from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..processes.pool import Pool
@@ -55,6 +57,7 @@ class Closing:
         self._has_written = False
         """Whether calls were written."""
         self._failed: set[str] = set()
+        self._started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
@@ -142,6 +145,8 @@ class Closing:
             interrupted,
             list(dict.fromkeys(summary.errors)),
             settings.against,
+            commit(self._config.rootpath) if settings.json or settings.html else "",
+            self._started,
         )
         with self._told_at_the_end("the JSON of the run was not written"):
             if settings.json:
@@ -149,6 +154,12 @@ class Closing:
         with self._told_at_the_end("the summary was not written"):
             if settings.summary:
                 markdown.append(settings.summary, run)
+        with self._told_at_the_end("the page of the run was not written"):
+            if settings.html:
+                # Imported here, with Jinja2 behind it: 0.1 s.
+                from ..report.html import page, run_page
+
+                page.write(settings.html, run_page.html(run), "--opprof-html")
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
         if failed and session.exitstatus == pytest.ExitCode.OK:
