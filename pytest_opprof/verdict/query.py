@@ -7,13 +7,14 @@ aggregated time, and the cumulative time runs down the rows that are shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..ops import dtypes, names
 from ..profile.op_key import line_of, with_dtypes
-from ..profile.saved import SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
+from ..profile.saved import SavedKernel, SavedOp, SavedProfile, Whole, communicates, dtypes_of, op_of
 from .question import COLUMNS, End, Line, Question, Side
 
 Row = TypeVar("Row")
@@ -180,6 +181,19 @@ def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
         _sum(_time(record, question.side, "end") for record in copies),
         _sum(_time(record, question.side, "kern") for record in copies),
     )
+
+
+def kernels(saved: SavedProfile, name: re.Pattern[str] | None = None) -> list[SavedKernel]:
+    """Return the kernels whose *name* matches, steps joined, the most expensive first."""
+    found: dict[tuple[str, str, str], SavedKernel] = {}
+    for kernel in saved.kernels or ():
+        if name is None or name.search(kernel.name):
+            key = kernel.name, kernel.launched_by, kernel.place
+            so_far = found.get(key, kernel._replace(calls=0, device_ns=0))
+            found[key] = kernel._replace(
+                calls=so_far.calls + kernel.calls, device_ns=so_far.device_ns + kernel.device_ns
+            )
+    return sorted(found.values(), key=lambda kernel: -kernel.device_ns)
 
 
 def launch_ns(record: SavedOp, side: Side) -> float | None:

@@ -25,8 +25,8 @@ _SITES: Final = 8
 _ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
 
 
-def html(run: RunResult) -> str:
-    """Return the page of a *run*."""
+def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
+    """Return the page of a *run*, with *remarks* on the whole of it."""
     tests = [_Test(number, test, run.against) for number, test in enumerate(run.tests)]
     tests.sort(key=lambda test: (test.kind != "bad", _ORDER[test.result.status], -test.more, -test.damage_ns))
     calm = sorted((test for test in tests if test.kind == "ok"), key=lambda test: -(test.now_ns or 0))
@@ -51,7 +51,7 @@ def html(run: RunResult) -> str:
         limits=_together(tests),
         environments=_all_of(str(window.environment.environment) for test in run.tests for window in test.windows),
         machines=_all_of(window.machine for test in run.tests for window in test.windows),
-        said=_said(tests),
+        said=[*((text, ()) for text in remarks), *_said(tests)],
         update=_update(run),
     )
 
