@@ -92,6 +92,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="append a summary in Markdown to FILE, as for $GITHUB_STEP_SUMMARY",
     )
     group.addoption(
+        "--opprof-html",
+        metavar="FILE",
+        default=None,
+        help="write the run as a page to read in a browser, in one file",
+    )
+    group.addoption(
         "--opprof-serialize",
         action="store_true",
         default=None,

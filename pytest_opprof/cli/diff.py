@@ -51,6 +51,7 @@ def add(commands: Any) -> None:
         )
         add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
         add_argument("--format", choices=("table", "markdown", "json"), default="table")
+        add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page to read in a browser instead")
         parser.set_defaults(run=_run, name=name)
 
 
@@ -61,6 +62,12 @@ def _run(arguments: argparse.Namespace) -> bool:
 
     if arguments.name == "judge":
         print("opprof: judge is called diff now, and compares more than runs", file=sys.stderr)
+    if arguments.output:
+        from ..report.html import page
+
+        page.check_name(arguments.output, "-o")
+        if arguments.format != "table" or arguments.top is not None:
+            raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
     rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     alone = arguments.now is None
     if alone and None in (arguments.base_steps, arguments.steps) and None in (arguments.base_rank, arguments.rank):
@@ -119,7 +126,9 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         for key, side_whole in (("base", base.whole), ("now", now.whole)):
             both[key] |= {"step": side_whole.step, "times": dict(side_whole.times)}
         both["why"] = diff_whole.reason(base.whole, now.whole, floor_ns, tolerance) or None
-    if arguments.format == "json":
+    if arguments.output:
+        _page(arguments.output, base, now, both, diff)
+    elif arguments.format == "json":
         print(listing.document({**both, **_plain(diff)}))
     else:
         style = "github" if arguments.format == "markdown" else "simple"
@@ -135,6 +144,44 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     if diff.times and not worse:
         raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
     return worse
+
+
+def _page(path: Path, base: Side, now: Side, both: dict[str, Any], diff: Diff) -> None:
+    """Write the page of the comparison of two profiles."""
+    from ..report.html import diff_page, page
+
+    sides = [
+        diff_page.Compared(str(side.path), both[key]["source"], both[key]["environment"])
+        for key, side in (("base", base), ("now", now))
+    ]
+    cut = [f"{side.path}: the file was cut: this is what was whole of it" for side in (base, now) if side.is_cut]
+    page.write(path, diff_page.html(sides[0], sides[1], diff, cut), "-o")
+
+
+def _run_page(path: Path, base: Side, now: Side, windows: dict[tuple[str, str], JudgedWindow]) -> None:
+    """Write the page of the comparison of two runs or baselines: that of a run."""
+    from ..report.html import page, run_page
+    from ..results.run_result import TestRecord, run_of, status
+    from ..results.window_result import titled
+
+    tests: dict[str, list[JudgedWindow]] = {}
+    for (test, _), window in windows.items():
+        tests.setdefault(test, []).append(window)
+    records = [
+        TestRecord(
+            id=test,
+            outcome="failed" if any(window.findings for window in found) else "passed",
+            status=status(found),
+            windows=[window.result(now.windows[test, window.name].machine, False, True) for window in found],
+        )
+        for test, found in tests.items()
+    ]
+    only = [
+        f"{titled(*key)} is only in {side.path}"
+        for side, other in ((base, now), (now, base))
+        for key in sorted(side.windows.keys() - other.windows.keys())
+    ]
+    page.write(path, run_page.html(run_of(records, [], False, against=str(base.path)), only), "-o")
 
 
 def _text(
@@ -186,7 +233,9 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         windows[key] = JudgedWindow(after.numbers, diff=diffs[key])
     if not windows:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
-    if arguments.format == "json":
+    if arguments.output:
+        _run_page(arguments.output, base, now, windows)
+    elif arguments.format == "json":
         found = [{"test": test, "window": name, **_plain(diff)} for (test, name), diff in diffs.items()]
         only = {
             f"only_in_{name}": [{"test": test, "window": window} for test, window in sorted(one.keys() - other)]

@@ -22,6 +22,7 @@ from . import (
     formats,
     history,
     ops,
+    report,
     selfcheck,
     show,
     summary,
@@ -67,6 +68,6 @@ def parser() -> argparse.ArgumentParser:
     commands = found.add_subparsers(metavar="COMMAND", required=True)
 
     on_profiles = (show, diff, check, budget, convert, viewer, formats)
-    for command in (ops, backends, selfcheck, *on_profiles, baselines, history, bisect, summary):
+    for command in (ops, backends, selfcheck, *on_profiles, baselines, history, bisect, summary, report):
         command.add(commands)
     return found

@@ -21,6 +21,7 @@ from ..verdict import query
 from ..verdict.question import in_steps
 
 if TYPE_CHECKING:
+    from ..results.run_result import RunResult
     from ..timeline.spans import Timeline
 
 MOST_MEMORY = 4 << 30
@@ -128,6 +129,24 @@ def _bounded(path: Path) -> Iterator[None]:
         yield
     finally:
         setrlimit(RLIMIT_AS, (soft, hard))
+
+
+def run(path: Path) -> RunResult:
+    """Read the JSON of a run. Raises BaselineError, and UsageError for one that lacks what its findings are of."""
+    # Imported here: to read a profile needs neither.
+    from ..results.document import read_document
+    from ..results.run_result import run_of_document
+
+    document = read_document(path, "JSON of a run")
+    if "environment" in document:
+        raise UsageError(f"{path}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
+    found = run_of_document(document, path)
+    if any(len(window.findings) != len(window.causes) for test in found.tests for window in test.windows):
+        raise UsageError(
+            f"{path}: was written by an older pytest-opprof, which did not keep what findings are of; run"
+            " pytest --opprof --opprof-json=FILE again"
+        )
+    return found
 
 
 def remarks(saved: SavedProfile) -> list[str]:

@@ -85,10 +85,13 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add("--copy-time", action="store_true", help="also the time of the copies among the ops")
     add("--only-ops", action="store_true", help="only name, type and id, an op a line")
     add("--format", choices=listing.FORMATS, default="table")
+    add("-o", "--output", type=Path, metavar="FILE.html", help="write all of it as a page to read in a browser instead")
 
 
 def _run(arguments: argparse.Namespace) -> bool:
-    """Print what a profile holds."""
+    """Print what a profile holds, or write it as a page."""
+    if arguments.output:
+        return _page(arguments)
     by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)
     for found, saved in profiles if by_site else ():
@@ -101,6 +104,23 @@ def _run(arguments: argparse.Namespace) -> bool:
         print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
     elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
         print(text)
+    return False
+
+
+def _page(arguments: argparse.Namespace) -> bool:
+    # Imported here, with Jinja2 behind them.
+    from ..report.html import page, profile_page
+
+    page.check_name(arguments.output, "-o")
+    given = vars(arguments)
+    others = {**_OF_OPS, **dict.fromkeys(_TAKES, False), "format": "table"}
+    if other := [flag for flag, default in others.items() if given[flag] and given[flag] != default]:
+        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
+        raise UsageError(
+            f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
+        )
+    _, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "show -o")
+    page.write(arguments.output, profile_page.html(saved, str(arguments.file)), "-o")
     return False
 
 

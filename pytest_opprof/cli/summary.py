@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from . import reading
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult
@@ -35,21 +36,11 @@ def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind them.
     from ..report import exports, markdown
     from ..report.markdown import LEAST_BYTES
-    from ..results.document import read_document
-    from ..results.run_result import run_of_document
 
     most_bytes = arguments.max_bytes
     if most_bytes is not None and (arguments.format != "markdown" or most_bytes < LEAST_BYTES):
         raise UsageError(f"--max-bytes {most_bytes}: wants --format markdown, and at least {LEAST_BYTES}")
-    document = read_document(arguments.run_json, "JSON of a run")
-    if "environment" in document:
-        raise UsageError(f"{arguments.run_json}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
-    run = run_of_document(document, arguments.run_json)
-    if any(len(window.findings) != len(window.causes) for test in run.tests for window in test.windows):
-        raise UsageError(
-            f"{arguments.run_json}: was written by an older pytest-opprof, which did not keep what findings are of; run"
-            " pytest --opprof --opprof-json=FILE again"
-        )
+    run = reading.run(arguments.run_json)
     write: dict[str, Callable[[RunResult], str]] = {
         "markdown": partial(markdown.markdown, most_bytes=most_bytes or markdown.MOST_BYTES),
         "code-quality": exports.code_quality,

@@ -35,6 +35,14 @@ def git(folder: Path, what: str, *arguments: str) -> str:
     return done.stdout
 
 
+def commit(folder: Path) -> str:
+    """Return what is checked out in *folder*, -dirty where files were changed; empty outside of a working tree."""
+    try:
+        return git(folder, "the commit", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty").strip()
+    except UsageError:
+        return ""  # no repository, no commit yet, or no git: a run needs none of them
+
+
 def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]:
     """Yield the content of each of the *objects* (their names, in full), in their order, from one process.
 

@@ -48,6 +48,8 @@ class Settings:
     json: Path | None
     summary: Path | None
     """What a summary in Markdown is appended to."""
+    html: Path | None
+    """The page of the run."""
     aliases: Mapping[str, str]
 
 

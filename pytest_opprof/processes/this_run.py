@@ -22,6 +22,7 @@ _FILES = {
     "report_log": "--report-log=",
     "json_report_file": "--json-report-file=",
     "opprof_json": "--opprof-json=",
+    "opprof_html": "--opprof-html=",
     "opprof_summary": "--opprof-summary=",
 }
 """Options of pytest and of common plugins that name a file to write."""

@@ -287,7 +287,8 @@ class Found:
 
     def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name
-        window = JudgedWindow(result, processes=tuple(after for _, after in self._runs(test, name)))
+        runs = tuple(after for _, after in self._runs(test, name))
+        window = JudgedWindow(result, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
         before, after = self._sites.get(test, ({}, {}))

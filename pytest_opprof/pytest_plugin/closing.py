@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -16,6 +17,7 @@ from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BaselineError, OpprofError
+from ..machine.git import commit
 from ..machine.load import Watch
 from ..measure.plan import Settings
 from ..processes.pool import Pool
@@ -56,6 +58,7 @@ class Closing:
         self._has_written = False
         """Whether calls were written."""
         self._failed: set[str] = set()
+        self._started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
@@ -141,7 +144,7 @@ class Closing:
         if settings.update and interrupted:
             what = "calls were recorded, times were not" if self._has_written else "no baseline was written"
             summary.errors.append(f"interrupted: {what}")
-        if settings.json or settings.summary:
+        if settings.json or settings.summary or settings.html:
             self._write_run(interrupted)
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
@@ -150,8 +153,15 @@ class Closing:
 
     def _write_run(self, interrupted: bool) -> None:
         summary, settings = self._summary, self._settings
-        errors = list(dict.fromkeys(summary.errors))
-        run = run_of(list(summary.records.values()), summary.stale, interrupted, errors, settings.against)
+        run = run_of(
+            list(summary.records.values()),
+            summary.stale,
+            interrupted,
+            list(dict.fromkeys(summary.errors)),
+            settings.against,
+            commit(self._config.rootpath) if settings.json or settings.html else "",
+            self._started,
+        )
         with self._told_at_the_end("the JSON of the run was not written"):
             if settings.json:
                 write(settings.json, run)
@@ -160,6 +170,12 @@ class Closing:
                 from ..report import markdown
 
                 markdown.append(settings.summary, run)
+        with self._told_at_the_end("the page of the run was not written"):
+            if settings.html:
+                # Imported here, with Jinja2 behind it: 0.1 s.
+                from ..report.html import page, run_page
+
+                page.write(settings.html, run_page.html(run), "--opprof-html")
 
     @contextmanager
     def _told_at_the_end(self, what: str) -> Iterator[None]:

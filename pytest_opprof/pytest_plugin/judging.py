@@ -27,11 +27,12 @@ from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
-from ..results.judged_window import JudgedWindow
+from ..results.judged_window import JudgedWindow, limits_of
 from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
 from ..sites.shown import Shown
+from ..verdict.budgets import Budget
 from ..verdict.compare import compare_counts_first, excuse, unseen
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES
 from ..verdict.stored_rule import Rule, judge, unjudged
@@ -154,12 +155,14 @@ class Judging:
                 broken_file = "its baseline file cannot be used"
                 self._errors.append(str(error))
         known = base.calls if base else ()
-        broken = plan.budget.check(profile, self._settings.aliases, known) if limited else []
+        budget = plan.budget if limited else Budget()
+        broken = budget.check(profile, self._settings.aliases, known)
+        limits = list(limits_of(budget, profile, self._settings.aliases, known))
         # A run that records which lines ask for ops has other times.
         run = None if profile.has_sites else run_of(profile, threads)
         runs = (run,) if run else ()
         numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None)
-        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs)
+        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs, limits=limits)
         if base:
             lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)

@@ -52,6 +52,7 @@ def _settings(config: pytest.Config) -> Settings:
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
         json=Path(config.invocation_params.dir, _value(config, "json")) if _value(config, "json") else None,
         summary=_summary(config),
+        html=_html(config),
         aliases=_aliases(config.getini("opprof_aliases")),
     )
 
@@ -117,6 +118,13 @@ def _summary(config: pytest.Config) -> Path | None:
             "--opprof-summary is empty: is the variable that names the file set? Outside of CI leave the flag out, as"
             " by ${GITHUB_STEP_SUMMARY:+--opprof-summary=$GITHUB_STEP_SUMMARY}"
         )
+    return Path(config.invocation_params.dir, given) if given else None
+
+
+def _html(config: pytest.Config) -> Path | None:
+    given = config.option.opprof_html
+    if given == "":
+        raise UsageError("--opprof-html is empty; write a file, such as --opprof-html=opprof.html")
     return Path(config.invocation_params.dir, given) if given else None
 
 

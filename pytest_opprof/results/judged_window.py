@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..profile.environment import Environment
+from ..profile.op_profile import OpProfile
 from ..profile.timings import ProcessTimes
 from ..sites.places import WindowSites
-from ..verdict.budgets import WINDOW_KEYS
+from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
-from .window_result import Cause, RowResult, WindowNumbers, WindowResult
+from .window_result import Cause, LimitResult, RowResult, WindowNumbers, WindowResult
 
 DEPENDS = "so that depends on what ran before"
 
@@ -38,7 +39,8 @@ class JudgedWindow:
     """What a fresh process says of more calls than in the baseline, where it was asked."""
     excused: str = ""
     """Why more calls than in the baseline are no regression."""
-
+    limits: Sequence[LimitResult] = ()
+    """Those of its budget, whether they were kept or not."""
     base_sites: WindowSites | None = None
     """Which lines asked for ops in what it is compared with; None where that is not known."""
     base_sites_lost: str = ""
@@ -137,10 +139,29 @@ class JudgedWindow:
             findings=tuple(map(str, self.findings)),
             causes=tuple(Cause(each.rule, each.op, not each.cause) for each in self.findings),
             rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
+            whole=_row(self.diff.total) if self.diff else None,
+            is_wall=self.diff is not None and self.diff.wall,
+            limits=tuple(self.limits),
             times_changed=self.diff is not None and self.diff.times_changed,
             times_judged=self.times_judged if self.diff else None,
+            untimed=self.diff.times if self.diff else "",
+            no_baseline=self.no_baseline,
             processes=() if parallel else self.processes,
         )
+
+
+def limits_of(
+    budget: Budget, profile: OpProfile, aliases: Mapping[str, str], known: Collection[str]
+) -> Iterator[LimitResult]:
+    """Yield the limits of a *budget* with what *profile* uses of them; *known* as in `Budget.check`."""
+    for use in budget.uses(profile, aliases, known):
+        most = use.limit.most
+        share = use.high / most if most else None
+        yield LimitResult(use.limit.what, use.limit.written(use.digits), use.op, use.used, share, use.is_broken)
+    broken = {finding.rule for finding in budget.check(profile, aliases, known)}
+    for rule, names in (("only", budget.only), ("top", budget.top)):
+        if names is not None:
+            yield LimitResult(rule, ", ".join(names) or "no op", is_broken=rule in broken)
 
 
 def _row(row: Row) -> RowResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -77,6 +77,7 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     status: Status
     line: Annotated[int, Meta(description="Where it begins in its file, from 1; 0 where that is not known.")] = 0
     windows: list[WindowResult] = []
+    remarks: Annotated[list[str], Meta(description="What the run said of it at its end.")] = []
 
 
 class TestRecord(TestResult, kw_only=True):
@@ -90,8 +91,6 @@ class TestRecord(TestResult, kw_only=True):
     """Whether the backends that recorded it can tell which lines ask for ops."""
     adapts: str = ""
     """What makes it do more or less in each run, as far as that is known by name."""
-    remarks: list[str] = []
-    """What to say about it at the end of the run."""
     missing: dict[str, str] = {}
     """The windows without a baseline, and why."""
     untimed: dict[str, str] = {}
@@ -111,6 +110,10 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     stale: Annotated[list[str], Meta(description="Baselines whose test or window is gone.")]
     errors: Annotated[list[str], Meta(description="What fails the run beside its tests.")] = []
     against: Annotated[str, Meta(description="The revision it was compared with; empty: the baselines.")] = ""
+    commit: Annotated[
+        str, Meta(description="Of git's working tree, -dirty where files were changed; empty outside of one.")
+    ] = ""
+    started: Annotated[str, Meta(description="When it began, UTC: 2026-11-23T04:20:00Z.")] = ""
 
     @property
     def failing(self) -> list[TestResult]:
@@ -144,14 +147,13 @@ def run_of(
     interrupted: bool,
     errors: Sequence[str] = (),
     against: str = "",
+    commit: str = "",
+    started: str = "",
 ) -> RunResult:
     """Return what a run measured."""
-    tests = [
-        TestResult(id=each.id, outcome=each.outcome, status=each.status, line=each.line, windows=each.windows)
-        for each in records
-    ]
+    tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
-    return RunResult(2, __version__, interrupted, counts, tests, list(stale), list(errors), against)
+    return RunResult(2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started)
 
 
 def write(path: Path, run: RunResult) -> None:
@@ -179,6 +181,31 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
             if what := next(window.misfits(), None):
                 raise BaselineError(f"{path}: {test.id}: {window.name}: {what}; the file is damaged")
     return run
+
+
+def merged(runs: Sequence[RunResult]) -> RunResult:
+    """Return the shards of a run as one; of a test that several measured in the same environments, the last."""
+    tests = {
+        (test.id, *{str(window.environment.environment) for window in test.windows}): test
+        for run in runs
+        for test in run.tests
+    }
+
+    def all_of(values: Iterable[str]) -> str:
+        return ", ".join(dict.fromkeys(filter(None, values)))
+
+    return RunResult(
+        2,
+        all_of(run.version for run in runs),
+        any(run.interrupted for run in runs),
+        dict(sorted(Counter(test.status for test in tests.values()).items())),
+        list(tests.values()),
+        list(dict.fromkeys(each for run in runs for each in run.stale)),
+        list(dict.fromkeys(each for run in runs for each in run.errors)),
+        all_of(run.against for run in runs),
+        all_of(run.commit for run in runs),
+        min((run.started for run in runs if run.started), default=""),
+    )
 
 
 class _Window1(Struct):

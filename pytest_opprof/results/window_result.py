@@ -182,6 +182,19 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         return (self.now_calls or (0, 0))[1] - (self.base_calls or (0, 0))[1]
 
 
+class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A limit of the test's budget, and what was used of it."""
+
+    rule: Annotated[str, Meta(description="What it limits, as in a cause: calls, device_time, only.")]
+    limit: Annotated[str, Meta(description="As people write it, with its unit.")]
+    op: Annotated[str | None, Meta(description="As the budget calls it; null where it is of the whole window.")] = None
+    used: Annotated[str, Meta(description="What was used of it, as people write it; empty for only and top.")] = ""
+    share: Annotated[
+        float | None, Meta(description="What was used, as a share of the most that it allows; null where that is 0.")
+    ] = None
+    is_broken: bool = False
+
+
 class Cause(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a finding is about: the same as long as it is found, whatever its numbers are."""
 
@@ -202,10 +215,19 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         tuple[RowResult, ...],
         Meta(description="By op, what became of it since the baseline, the most damaging first; none where none is."),
     ] = ()
+    whole: Annotated[
+        RowResult | None, Meta(description="What became of the window as a whole; null where there is no baseline.")
+    ] = None
+    is_wall: Annotated[bool, Meta(description="Whether the times of the whole are wall time, not the sum of ops.")] = (
+        False
+    )
+    limits: Annotated[tuple[LimitResult, ...], Meta(description="Of the budget, whether they were kept or not.")] = ()
     times_changed: Annotated[bool, Meta(description="Whether a time is beyond its tolerance.")]
     times_judged: Annotated[
         bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")
     ]
+    untimed: Annotated[str, Meta(description="Why times were not compared; empty where they were.")] = ""
+    no_baseline: Annotated[str, Meta(description="Why there is no baseline to compare with.")] = ""
     vary: Annotated[
         dict[str, Varies], Meta(description="The ops that differed between the processes that measured them.")
     ] = {}

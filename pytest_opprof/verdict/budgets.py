@@ -70,6 +70,7 @@ _EXAMPLES = {
     "bytes": "a size ('64 MiB')",
     "flops": "a number of operations ('2 GFLOP')",
 }
+_NOISY = ("device_time", "host_time", "share")
 _RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?", re.ASCII)
 _COUNT = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -90,6 +91,60 @@ class Limit:
         write = _SPELLING[self.what][1]
         least = "" if self.least is None else f"{write(self.least, digits)}.."
         return least + ("" if self.most is None else write(self.most, digits))
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A limit, and what was used of it: the worst step for what is exact, the fastest for what is noisy."""
+
+    limit: Limit
+    op: str | None
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, limit: Limit, op: str | None, values: Sequence[float]) -> Use:
+        """Return what was used of *limit*, given the values of the steps."""
+        fastest = min(values, default=0)
+        return cls(limit, op, fastest, fastest if limit.what in _NOISY else max(values, default=0))
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is more, or less, than the limit allows."""
+        return self._is_over or (self.limit.least is not None and self.low < self.limit.least)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.limit.most is not None and self.high > self.limit.most
+
+    @property
+    def digits(self) -> int:
+        """As many as it takes to see the difference: not "5 ms, over the budget of 5 ms"."""
+        if not self.is_broken:
+            return 3
+        write, limit = _SPELLING[self.limit.what][1], self.limit
+        beyond = self.high if self._is_over else self.low
+        return next((n for n in (3, 6, 9) if write(beyond, n) not in limit.written(n).split("..")), 17)
+
+    @property
+    def used(self) -> str:
+        """What was used, as people write it."""
+        lowest, highest = (_SPELLING[self.limit.what][1](each, self.digits) for each in (self.low, self.high))
+        return lowest if lowest == highest else f"{lowest}..{highest}"
+
+    @property
+    def finding(self) -> Finding | None:
+        """What fails the test; None where the limit is kept."""
+        if not self.is_broken:
+            return None
+        limit, op = self.limit, self.op
+        what, budget = _of(limit, op), limit.written(self.digits)
+        return Finding(
+            limit.what,
+            op,
+            f"{what}: {self.used}, {'over' if self._is_over else 'under'} the budget of {budget}",
+            f"{op if op and limit.what == 'calls' else what} {self.used}, budget {budget}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +233,22 @@ class Budget:
 
         Raises UsageError for an op name that means nothing, and for a limit on what the backend cannot measure.
         """
-        findings = []
-        for limits in self.window.values():
-            findings += [_check(limit, None, _of_window(profile, limit)) for limit in limits]
-        for op, limits in self.ops.items():
-            stats = profile.stats(op, aliases, known)
-            findings += [_check(limit, op, _of_op(profile, stats, limit)) for limit in limits]
+        findings = [use.finding for use in self.uses(profile, aliases, known)]
         if self.only is not None:
             findings += _check_only(profile, self.only, aliases, known)
         if self.top is not None:
             findings.append(_check_top(profile, self.top, aliases, known))
         return [finding for finding in findings if finding]
+
+    def uses(
+        self, profile: OpProfile, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+    ) -> Iterator[Use]:
+        """Yield each limit in numbers with what *profile* uses of it. Raises UsageError as `check` does."""
+        for limits in self.window.values():
+            yield from (Use.of(limit, None, _of_window(profile, limit)) for limit in limits)
+        for op, limits in self.ops.items():
+            stats = profile.stats(op, aliases, known)
+            yield from (Use.of(limit, op, _of_op(profile, stats, limit)) for limit in limits)
 
 
 def parse_pair(text: str) -> Budget:
@@ -245,28 +305,6 @@ def _names(key: str, value: object) -> tuple[str, ...]:
             raise UsageError(f"op_budget({key}={value!r}): takes ops, whatever their dtypes; a limit is {limit}")
         return tuple(dict.fromkeys(value))  # type: ignore[call-overload]
     raise UsageError(f"op_budget({key}={value!r}): write a list of op names, such as {key}=['MatMul', 'Softmax']")
-
-
-def _check(limit: Limit, op: str | None, values: Sequence[float]) -> Finding | None:
-    """Judge one limit on the values of the steps: the worst for what is exact, the fastest for what is noisy."""
-    noisy = limit.what in ("device_time", "host_time", "share")
-    low, high = min(values, default=0), min(values, default=0) if noisy else max(values, default=0)
-    over = limit.most is not None and high > limit.most
-    under = limit.least is not None and low < limit.least
-    if not over and not under:
-        return None
-    write = _SPELLING[limit.what][1]
-    # As many digits as it takes to see the difference: not "5 ms, over the budget of 5 ms".
-    digits = next((n for n in (3, 6, 9) if write(high if over else low, n) not in limit.written(n).split("..")), 17)
-    lowest, highest = write(low, digits), write(high, digits)
-    actual = lowest if lowest == highest else f"{lowest}..{highest}"
-    what, budget = _of(limit, op), limit.written(digits)
-    return Finding(
-        limit.what,
-        op,
-        f"{what}: {actual}, {'over' if over else 'under'} the budget of {budget}",
-        f"{op if op and limit.what == 'calls' else what} {actual}, budget {budget}",
-    )
 
 
 def _of(limit: Limit, op: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_opprof.profile.calls import calls_of
-from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.judged_window import JudgedWindow, limits_of
 from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, status
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -30,8 +30,9 @@ def record_of(
             base = profile_of([(op, 1000) for op, calls in before.items() for _ in range(calls)])
             unjudged = TimingVerdict(Verdict.INCOMPARABLE, "one round")
             diff = compare(calls_of(base), calls_of(profile), unjudged, STORED)
-        budget = list(Budget.parse([], limits).check(profile))
-        judged.append(JudgedWindow(WindowNumbers.of(name, profile), budget, diff))
+        budget = Budget.parse([], limits)
+        limited = list(limits_of(budget, profile, {}, ()))
+        judged.append(JudgedWindow(WindowNumbers.of(name, profile), budget.check(profile), diff, limits=limited))
     fails = any(window.findings for window in judged)
     return TestRecord(
         id=test,

@@ -1,0 +1,29 @@
+"""``opprof report``: a run, or its shards, as a page to read in a browser."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from . import reading
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser's *commands*."""
+    what = "write a run (--opprof-json) as a page to read in a browser, in one file; several are shards of one run"
+    parser = commands.add_parser("report", help="write a run as a page to read in a browser", description=what)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN.json", help="what --opprof-json=RUN.json wrote")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    # Imported here, with NumPy and Jinja2 behind them.
+    from ..report.html import page, run_page
+    from ..results.run_result import merged
+
+    page.check_name(arguments.output, "-o")
+    run = merged([reading.run(path) for path in arguments.runs])
+    page.write(arguments.output, run_page.html(run), "-o")
+    return False

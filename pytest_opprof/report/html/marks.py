@@ -1,0 +1,76 @@
+"""What is shown in which colour, and with which sign and word beside it: colour alone says nothing.
+
+Worse is vermilion, better blue, unknown amber (the colours of Okabe and Ito). Only what was judged
+has one of them. Kinds of ops have four others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from ...ops.vocabulary import COMPILED, COPY, DATA_MOVEMENT, VIEWS
+from ...results.run_result import Status
+from ...verdict.verdicts import Verdict
+
+Kind = Literal["bad", "good", "warn", "mute", "ok"]
+SIGNS: Final[Mapping[Kind, str]] = {"bad": "▲", "good": "▼", "warn": "?", "mute": "", "ok": ""}
+FILLS: Final[Mapping[Kind, str]] = {
+    "bad": "#d55e00",
+    "good": "#0072b2",
+    "warn": "#e0a100",
+    "mute": "#8a8f98",
+    "ok": "#8a8f98",
+}
+PALE: Final = "#c3c7cd"
+"""Of what was before, and of the part of a limit that is left."""
+_OF_STATUS: Final[Mapping[Status, Kind]] = {
+    "no baseline": "warn",
+    "too noisy": "warn",
+    "not compared": "mute",
+    "improved": "good",
+    "ok": "ok",
+}
+
+
+def of_status(status: Status, fails: bool) -> Kind:
+    """Return how the status of a test is marked; what would fail it and does not is no more than a doubt."""
+    return _OF_STATUS.get(status, "bad" if fails else "warn")
+
+
+def of_verdict(verdict: Verdict) -> Kind:
+    """Return how what became of an op is marked."""
+    if verdict.is_regression or verdict is Verdict.UNSEEN:
+        return "bad"
+    if verdict is Verdict.NOISY:
+        return "warn"
+    return "good" if verdict.is_improvement else "mute"
+
+
+Sort = Literal["computes", "moves", "communicates", "other", "unknown"]
+SORTS: Final[Mapping[Sort, tuple[str, str]]] = {
+    "computes": ("#3d9c97", "matrix products, convolutions, compiled code"),
+    "moves": ("#e0a100", "moves or converts data"),
+    "communicates": ("#a78be0", "communicates"),
+    "other": ("#a9afb8", "everything else"),
+    "unknown": ("#d5d8dc", "op not known"),
+}
+"""The colour of each sort of ops, and what it is, in all drawings of a profile."""
+_COMPUTES = ("matmul", "gemm", "conv", "attention", "linear", "einsum", "lstm", "gru", "rnn", "dot", "aten::mm", "bmm")
+_MOVES = ("memcpy", "memset", "cast", "copy", "transdata", "transpose", "synchronize")
+
+
+def sort_of(op: str, communicates: bool = False) -> Sort:
+    """Return which sort of op it is, by its canonical or raw name.
+
+    >>> sort_of("Cast"), sort_of("BatchMatMul"), sort_of("ReLU"), sort_of("(unlinked)")
+    ('moves', 'computes', 'other', 'unknown')
+    """
+    name = op.lower()
+    if communicates or "nccl" in name or name.startswith("hcom"):
+        return "communicates"
+    if op.startswith("("):
+        return "unknown"
+    if op in DATA_MOVEMENT or op in VIEWS or op == COPY or any(word in name for word in _MOVES):
+        return "moves"
+    return "computes" if op in COMPILED or any(word in name for word in _COMPUTES) else "other"

@@ -1,0 +1,148 @@
+"""The page of a saved profile: where its time goes, by op, by kernel, by step, and which casts it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import squarify
+
+from ...profile.saved import SavedProfile, communicates, op_of
+from ...units import format_bytes, format_ns
+from ...verdict import query
+from ...verdict.question import Line, Question, Side
+from . import marks
+from .page import rendered
+
+WIDTH, HEIGHT = 1240, 250
+"""Of the treemap, in its own units: it is drawn as wide as the page."""
+_LEAST_SHARE: Final = 0.002
+"""Smaller ops are a pixel in the treemap, and are left to the table."""
+_KERNELS: Final = 100
+_STEPS: Final = 200
+_TYPES: Final = 6
+
+
+def html(saved: SavedProfile, name: str) -> str:
+    """Return the page of the profile *saved*, which the user calls *name*."""
+    side: Side = "host" if query.has_times(saved, "host") and not query.has_times(saved, "device") else "device"
+    total = query.total(saved, side)
+    ops = _ops(saved, side)
+    kernels = query.kernels(saved)
+    steps = _steps(saved)
+    return rendered(
+        "profile.html.j2",
+        saved=saved,
+        name=name,
+        side=side,
+        total=total,
+        lead=next((op for op in ops if op.line.share), None),
+        cards=_cards(saved, side, total),
+        remarks=[*saved.remarks, *query.untimed(saved)],
+        ops=ops,
+        tiles=_tiles([op for op in ops if (op.line.share or 0) > _LEAST_SHARE]),
+        width=WIDTH,
+        height=HEIGHT,
+        sorts=[marks.SORTS[sort] for sort in marks.SORTS if any(op.sort == sort for op in ops)],
+        kernels=[(kernel, marks.SORTS[marks.sort_of(kernel.name)][0]) for kernel in kernels[:_KERNELS]],
+        kernels_left_out=len(kernels) - _KERNELS,
+        casts=query.answer(saved, Question(side=side, types=("Cast",), aggregate_by="dtype")),
+        steps=steps[:_STEPS],
+        steps_left_out=len(steps) - _STEPS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Op:
+    """An op, with the raw types that count as it."""
+
+    line: Line
+    name: str
+    types: str
+    cumulative: float | None
+    sort: marks.Sort
+
+    @property
+    def fill(self) -> str:
+        return marks.SORTS[self.sort][0]
+
+    @property
+    def each_ns(self) -> float | None:
+        return self.line.time_ns / self.line.calls if self.line.time_ns is not None and self.line.calls else None
+
+
+def _ops(saved: SavedProfile, side: Side) -> list[_Op]:
+    types: dict[str, dict[str, None]] = {}
+    for record in saved.records:
+        types.setdefault(op_of(record), {}).setdefault(record.type)
+    total = query.total(saved, side)
+    ops = []
+    for line in query.answer(saved, Question(side=side, aggregate_by="op")):
+        name = line.op or ""
+        raw = [each for each in types.get(name, ()) if each != name]
+        more = f" and {len(raw) - _TYPES} more" if len(raw) > _TYPES else ""
+        cumulative = line.cumulative_ns / total if line.cumulative_ns is not None and total else None
+        sort = marks.sort_of(name, line.communication)
+        ops.append(_Op(line, name, ", ".join(raw[:_TYPES]) + more, cumulative, sort))
+    return ops
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """The rectangle of an op in the treemap."""
+
+    op: _Op
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def _tiles(ops: Sequence[_Op]) -> list[_Tile]:
+    sizes = squarify.normalize_sizes([op.line.time_ns for op in ops], WIDTH, HEIGHT)
+    placed = squarify.squarify(sizes, 0, 0, WIDTH, HEIGHT)
+    # Two units between tiles: ops of one sort have one colour.
+    return [
+        _Tile(op, tile["x"], tile["y"], max(tile["dx"] - 2, 0.5), max(tile["dy"] - 2, 0.5))
+        for op, tile in zip(ops, placed)
+    ]
+
+
+def _cards(saved: SavedProfile, side: Side, total: float | None) -> list[tuple[str, str]]:
+    """Return the figures of the whole, each with what it is; what the source does not know is left out."""
+    cards = [(format_ns(total, 4), f"{side} time")] if total is not None else []
+    if side == "device" and (host := query.total(saved, "host")) is not None:
+        cards.append((format_ns(host, 4), "host time"))
+    if ns := query.communication(saved):
+        cards.append((format_ns(ns, 4), "communication, beside it"))
+    if saved.step_ns:
+        fastest, slowest = min(saved.step_ns), max(saved.step_ns)
+        of = f"fastest of {len(saved.step_ns)} steps, slowest {format_ns(slowest)}"
+        cards.append((format_ns(fastest), of if len(saved.step_ns) > 1 else "the step, wall time"))
+    for op in ("Cast", "Synchronize"):
+        for line in query.answer(saved, Question(side=side, types=(op,), aggregate_by="op")):
+            what = "waits (Synchronize)" if op == "Synchronize" else "casts"
+            cards.append((_number(line.calls), what + (f", {format_ns(line.time_ns)}" if line.time_ns else "")))
+    copies = query.copy_time(saved, Question(side=side))
+    if copies.calls:
+        cards.append((_number(copies.calls), "copies" + (f", {format_ns(copies.total_ns)}" if copies.total_ns else "")))
+    if saved.peak_memory is not None:
+        cards.append((format_bytes(saved.peak_memory), "peak memory"))
+    return cards
+
+
+def _number(calls: int) -> str:
+    return f"{calls:,}".replace(",", " ")
+
+
+def _steps(saved: SavedProfile) -> list[tuple[str, float | None, float | None]]:
+    """Return each step with its wall time and the device time of its ops; nothing where there is one alone."""
+    if len(saved.steps) < 2:
+        return []
+    in_ops: list[float | None] = [None] * len(saved.steps)
+    for record in saved.records:
+        if record.device_ns is not None and not communicates(record):
+            in_ops[record.step] = (in_ops[record.step] or 0.0) + record.device_ns
+    wall = [*(saved.step_ns or ()), *[None] * len(saved.steps)]
+    return [(label or str(index), wall[index], in_ops[index]) for index, label in enumerate(saved.steps)]

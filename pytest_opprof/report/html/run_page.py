@@ -1,0 +1,333 @@
+"""The page of a run: what changed by op over all tests, the tests, the limits, and what else there is to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from ...profile.timings import OUTSIDE
+from ...results.run_result import WORDS, RunResult, Status, TestResult
+from ...results.test_id import command, is_file, split_id
+from ...results.window_result import BODY, LimitResult, RowResult, WindowResult
+from ...verdict.facts import FACTS, named
+from ...verdict.tolerances import LEAST_ROUNDS
+from ..causes import VERDICTS, by_op
+from . import marks
+from .page import arrow, rendered
+
+SLOWEST: Final = 100
+"""So many tests that are as they were have their tables, too; of the others a row is all. 1,000 tests are 3 MB so."""
+_ROWS: Final = 40
+"""Ops of a window that are shown though nothing became of them."""
+_SITES: Final = 8
+_ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
+
+
+def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
+    """Return the page of a *run*, with *remarks* on the whole of it."""
+    tests = [_Test(number, test, run.against) for number, test in enumerate(run.tests)]
+    tests.sort(key=lambda test: (test.kind != "bad", _ORDER[test.result.status], -test.more, -test.damage_ns))
+    calm = sorted((test for test in tests if test.kind == "ok"), key=lambda test: -(test.now_ns or 0))
+    for test in calm[SLOWEST:]:
+        test.is_open = False
+    numbers = {test.result.id: test for test in tests}
+    changes = by_op(run)
+    failing = {test.id for test in run.failing}
+    return rendered(
+        "run.html.j2",
+        run=run,
+        failing=len(failing),
+        others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],
+        left_out=len(calm[SLOWEST:]),
+        counts=_counts(tests),
+        changes=[
+            (change, sorted((numbers[test] for test in change.tests), key=lambda test: test.number))
+            for change in changes
+        ],
+        most_calls=max((abs(change.calls) for change in changes), default=0) or 1,
+        groups=_groups(tests),
+        limits=_together(tests),
+        environments=_all_of(str(window.environment.environment) for test in run.tests for window in test.windows),
+        machines=_all_of(window.machine for test in run.tests for window in test.windows),
+        said=[*((text, ()) for text in remarks), *_said(tests)],
+        update=_update(run),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An op of a window, or what else has a row: the time outside of ops, a fact of the window."""
+
+    op: str
+    calls: str
+    """Empty where it has none."""
+    number: int
+    """Of calls, to sort by."""
+    kind: marks.Kind
+    word: str
+    base_ns: int | None
+    now_ns: int | None
+    is_timed: bool
+    """Whether its time was judged, and is beyond its tolerance."""
+    work: str
+    """How what it works on changed, or what that is."""
+
+    @property
+    def change_ns(self) -> int:
+        return (self.now_ns or 0) - (self.base_ns or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A window of a test."""
+
+    result: WindowResult
+    rows: Sequence[_Row]
+    left_out: int
+    """How many rows, of ops that nothing became of."""
+    sites: Sequence[tuple[str, Sequence[object], int]]
+    """Of ops that fail it: the lines that ask for them, and how many more there are."""
+
+    @property
+    def findings(self) -> list[str]:
+        return [finding.strip() for finding in self.result.findings]
+
+    @property
+    def widest_ns(self) -> int:
+        return max((ns for row in self.rows for ns in (row.base_ns, row.now_ns) if ns), default=1)
+
+    @property
+    def has_base(self) -> bool:
+        return any(row.base_ns is not None for row in self.rows)
+
+    @property
+    def has_work(self) -> bool:
+        return any(row.work for row in self.rows)
+
+    @property
+    def split(self) -> list[tuple[int, str]]:
+        """What the whole changed by: ns, and from what. Nothing where calls vary: none belongs to a fastest round."""
+        rows = [row for row in self.result.rows if row.op not in FACTS]
+        seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
+        if any(least != most for least, most in seen) or not self.has_base:
+            return []
+        ops = [row for row in rows if row.op != OUTSIDE]
+        in_ops, by_calls = sum(map(_change_ns, ops)), sum(map(_from_calls_ns, ops))
+        outside = sum(map(_change_ns, rows)) - in_ops
+        parts = [
+            (by_calls, "more calls" if by_calls > 0 else "fewer calls"),
+            (in_ops - by_calls, "slower calls" if in_ops > by_calls else "faster calls"),
+            (outside, "outside ops"),
+        ]
+        return [part for part in parts if part[0]]
+
+
+class _Test:
+    """A test: its row, and what that opens to."""
+
+    def __init__(self, number: int, result: TestResult, against: str) -> None:
+        self.number = number
+        self.result = result
+        self._against = against
+        self.module, name = split_id(result.id)
+        self.name = name or result.id
+        self.function, _, parameters = self.name.partition("[")
+        self.parameters = f"[{parameters}" if parameters else ""
+        self.fails = result.outcome == "failed" and any(window.findings for window in result.windows)
+        self.kind = marks.of_status(result.status, self.fails)
+        self.is_open = True
+        """Whether its row opens."""
+        body = [window for window in result.windows if window.name == BODY]
+        self._main = max(body or result.windows, key=lambda window: _cost(window) or 0, default=None)
+        self.line = f":{result.line}" if result.line else ""
+        whole = self._main.whole if self._main else None
+        self.base_ns = whole.base_ns if whole else None
+        self.now_ns = whole.now_ns if whole and whole.now_ns is not None else _cost(self._main)
+        self.time_kind: marks.Kind = marks.of_verdict(whole.verdict) if whole and whole.verdict.is_change else "mute"
+        ops = [row for row in self._main.rows if row.op != OUTSIDE and row.op not in FACTS] if self._main else []
+        self.now_calls = max(self._main.total.calls, default=0) if self._main else 0
+        self.more = sum(row.more_calls for row in ops)
+        self.damage_ns = self.now_ns - self.base_ns if self.now_ns is not None and self.base_ns is not None else 0
+
+    @property
+    def base_calls(self) -> int:
+        return self.now_calls - self.more
+
+    @property
+    def fullest(self) -> LimitResult | None:
+        """The limit that is the most used, the broken ones first."""
+        limits = [each for window in self.result.windows for each in window.limits if each.used]
+        return max(limits, key=lambda limit: (limit.is_broken, limit.share or 0), default=None)
+
+    @property
+    def fate(self) -> tuple[object, ...]:
+        """The same for parameters that are one row: what became of them, and of which ops."""
+        windows = self.result.windows
+        causes = frozenset((window.name, cause.rule, cause.op) for window in windows for cause in window.causes)
+        environments = tuple(str(window.environment.environment) for window in windows[:1])
+        return self.module, self.function, self.result.status, self.fails, causes, environments
+
+    @cached_property
+    def why(self) -> list[str]:
+        """In a line each, why it has its status."""
+        windows = self.result.windows
+        found = [
+            ("" if window.name == BODY else f"window {window.name}: ") + finding
+            for window in windows
+            for finding, cause in zip(window.findings, window.causes)
+            if not cause.adds
+        ]
+        found = found or [window.no_baseline for window in windows if window.no_baseline][:1]
+        better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
+        found = found or [f"{named(row.op)}: {row.verdict.value}{_by(row)}" for row in better]
+        return found or [why for window in windows if (why := _untimed(window))][:1]
+
+    @cached_property
+    def windows(self) -> list[_Window]:
+        """Those that fail it first."""
+        return [_window(window) for window in sorted(self.result.windows, key=lambda window: not window.findings)]
+
+    @property
+    def accepting(self) -> list[tuple[str, str]]:
+        """What is to be done if it is meant: in words, and as a command."""
+        rules = {cause.rule for window in self.result.windows for cause in window.causes} if self.fails else set()
+        steps = [("raise the limit in its op_budget mark", "")] if rules - VERDICTS else []
+        records = bool(rules & VERDICTS) or self.result.status == "improved"
+        if records and not self._against:
+            steps.append(("", command(self.result.id, "--opprof-update")))
+        if self.result.status == "no baseline" and not self._against:
+            steps.append(("", command(self.result.id, "--opprof-update-new")))
+        return steps
+
+
+def _untimed(window: WindowResult) -> str:
+    """Return why times were not judged; nothing where nobody expects it."""
+    return f"times not judged: {window.untimed}" if window.untimed and window.rounds >= LEAST_ROUNDS else ""
+
+
+def _window(window: WindowResult) -> _Window:
+    over = {cause.op: cause.rule for cause in reversed(window.causes)}
+    if window.rows:
+        rows = [_compared(window, row, over) for row in window.rows]
+    else:
+        rows = [_measured(window, op, over) for op in window.ops]
+    rows.sort(key=lambda row: row.kind != "bad")
+    shown = [row for index, row in enumerate(rows) if index < _ROWS or row.word]
+    sites = []
+    for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
+        lines = sorted((site for site in window.sites.get(op, ()) if site.lines), key=lambda site: -site.calls)
+        if lines:
+            sites.append((named(op), lines[:_SITES], len(lines) - _SITES))
+    return _Window(window, shown, len(rows) - len(shown), sites)
+
+
+def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str]) -> _Row:
+    is_over = row.op in over and over[row.op] not in VERDICTS
+    kind: marks.Kind = "bad" if is_over else marks.of_verdict(row.verdict)
+    word = row.verdict.value if row.verdict.is_change else "over budget" if is_over else ""
+    calls = "" if row.op == OUTSIDE or row.op in FACTS else arrow(_range(row.base_calls), _range(row.now_calls))
+    work = row.work or (window.ops[row.op].calls_range.told if row.op in window.ops else "")
+    is_timed = row.verdict.value in ("slower", "faster")
+    return _Row(named(row.op), calls, (row.now_calls or (0, 0))[1], kind, word, row.base_ns, row.now_ns, is_timed, work)
+
+
+def _measured(window: WindowResult, op: str, over: dict[str | None, str]) -> _Row:
+    """Return the row of an op that nobody compared."""
+    result = window.ops[op]
+    calls = result.calls_range
+    fastest = min(result.device_ns) if result.device_ns else None
+    is_over = op in over
+    word = "over budget" if is_over else ""
+    return _Row(op, str(calls), calls.most, "bad" if is_over else "mute", word, None, fastest, False, calls.told)
+
+
+def _range(calls: tuple[int, int] | None) -> str:
+    if calls is None:
+        return "0"
+    return str(calls[1]) if calls[0] == calls[1] else f"{calls[0]}..{calls[1]}"
+
+
+def _by(row: RowResult) -> str:
+    if row.more_calls:
+        return f", {_range(row.base_calls)} → {_range(row.now_calls)}"
+    return f", {row.work}" if row.work else ""
+
+
+def _change_ns(row: RowResult) -> int:
+    return (row.now_ns or 0) - (row.base_ns or 0)
+
+
+def _from_calls_ns(row: RowResult) -> int:
+    """Return the part of the change that is of more calls (or fewer), each at its price before."""
+    base = (row.base_calls or (0, 0))[1]
+    if not base or not row.base_ns:
+        return _change_ns(row)
+    return round(row.more_calls * row.base_ns / base)
+
+
+def _cost(window: WindowResult | None) -> int | None:
+    return window.fastest_ns if window else None
+
+
+def _counts(tests: Sequence[_Test]) -> list[tuple[Status, marks.Kind, int]]:
+    """Return each status that tests have, how it is marked, and of how many."""
+    found: dict[Status, list[_Test]] = {}
+    for test in tests:
+        found.setdefault(test.result.status, []).append(test)
+    return [(status, each[0].kind, len(each)) for status, each in found.items()]
+
+
+def _groups(tests: Sequence[_Test]) -> list[list[_Test]]:
+    """Return the tests in their order, those of one function with one fate together."""
+    found: dict[object, list[_Test]] = {}
+    for test in tests:
+        found.setdefault(test.fate if test.parameters else test.number, []).append(test)
+    return list(found.values())
+
+
+@dataclass(slots=True)
+class _Limited:
+    """A limit, with the same use of it by parameters of one function."""
+
+    limit: LimitResult
+    test: _Test
+    window: str
+    tests: list[_Test]
+
+
+def _together(tests: Sequence[_Test]) -> list[_Limited]:
+    """Return the limits of all tests, the broken ones first, then the fullest."""
+    found: dict[object, _Limited] = {}
+    for test in tests:
+        for window in test.result.windows:
+            for limit in window.limits:
+                key = test.module, test.function, window.name, limit
+                found.setdefault(key, _Limited(limit, test, window.name, [])).tests.append(test)
+    return sorted(found.values(), key=lambda each: (not each.limit.is_broken, -(each.limit.share or 0)))
+
+
+def _said(tests: Sequence[_Test]) -> list[tuple[str, Sequence[_Test]]]:
+    """Return what there is to say beside the findings, each once, with the tests that it is said of."""
+    found: dict[str, dict[int, _Test]] = {}
+    for test in tests:
+        for window in test.result.windows:
+            for text in (*window.remarks, window.no_baseline, _untimed(window)):
+                if text:
+                    found.setdefault(text, {})[test.number] = test
+    return [(text, list(of.values())) for text, of in sorted(found.items(), key=lambda item: -len(item[1]))]
+
+
+def _all_of(values: Iterator[str]) -> list[str]:
+    return sorted({*values} - {""})
+
+
+def _update(run: RunResult) -> str:
+    """Return the command that accepts all of it; nothing where it would record nothing."""
+    rules = {cause.rule for test in run.failing for window in test.windows for cause in window.causes}
+    if run.against or not rules & VERDICTS:
+        return ""
+    modules = sorted({split_id(test.id)[0] for test in run.failing})
+    asked = f" {' '.join(modules)}" if len(modules) <= 5 and all(map(is_file, modules)) else ""
+    return f"pytest --opprof-update{asked}"
