@@ -367,15 +367,24 @@ def test_sync_timing_needs_launches_that_wait_and_kernels_that_do_not_overlap(
 
 
 def test_kernels_of_another_npu_are_an_error(npu: Npu, measure: Measure) -> None:
-    measure(lambda: None)
-
     def elsewhere() -> None:
         npu.foreign_device = 1
         npu.launch("Cast")
         npu.foreign_device = 0
 
+    elsewhere()  # before the window it is nobody's business
+    measure(lambda: None)
+
     with pytest.raises(BackendError, match=r"kernels ran on NPU 7 too, .* of NPU 0 alone"):
         measure(elsewhere)
+
+
+def test_an_npu_may_have_another_number_in_records_than_in_the_program(npu: Npu, measure: Measure) -> None:
+    """As where ASCEND_RT_VISIBLE_DEVICES=5 makes number 5 the program's number 0."""
+    npu.number = 5
+    profile = measure(lambda: npu.launch("Cast", times=2))
+    assert counts(profile) == {"Cast": (2,)}
+    assert {row.device for row in profile.kernels or ()} == {5}
 
 
 def test_a_fence_that_is_two_kernels_is_an_error(npu: Npu, measure: Measure) -> None:
