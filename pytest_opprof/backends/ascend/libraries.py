@@ -50,8 +50,8 @@ def of_function(function: str) -> Any:
 
 
 @cache
-def mspti() -> tuple[Any, str]:
-    """Return libmspti, and its path. Raises BackendError if it, or what it needs, cannot be loaded.
+def mspti() -> Any:
+    """Return libmspti. Raises BackendError if it, or what it needs, cannot be loaded.
 
     It is opened for all (RTLD_GLOBAL), as LD_PRELOAD does: CANN looks for its functions.
     """
@@ -60,7 +60,7 @@ def mspti() -> tuple[Any, str]:
     tried = []
     for path in _candidates(os.environ):
         try:
-            return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), path
+            return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             tried.append(str(error))
     raise BackendError(f"libmspti.so is not found: it is part of CANN from 8.1 on; {_SOURCE}. Tried: {tried[0]}")

@@ -2,9 +2,9 @@
 
 ``msptiActivityFlushAll`` hands over only what the driver has delivered; the rest comes later (20 ms are asked for). So
 nothing but a record shows that others are there: the records of an NPU come in the order in which it ran them. A fence
-is launched before and after the window, and MSPTI is flushed until its record is there. A fence at each mark, which
-nobody waits for, tells intervals: MSPTI numbers launches one by one over all threads, so what was launched in an
-interval has a number between those of two fences. No clocks are compared.
+is launched before and after the window, and MSPTI is flushed until its record is there. A fence at each mark, whose
+record is waited for at the end, tells intervals: MSPTI numbers launches one by one over all threads, so what was
+launched in an interval has a number between those of two fences. No clocks are compared.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class Session:
     def _check(self, records: Mapping[int, Table], fences: NDArray[np.uint64]) -> None:
         """Check that each number between the fences has a record, of one NPU. Raises BackendError if one is missing.
 
-        Where copies are recorded, calls of the runtime have numbers as well: only the fences tell there.
+        Where copies are recorded, calls of the runtime have numbers as well: only the fences tell there. After a lost
+        record MSPTI may give its number, and name, to another kernel 65,536 launches later.
         """
         if others := sorted({*records[KERNEL]["device"].tolist()} - {self._device}):
             raise BackendError(
