@@ -472,14 +472,14 @@ def test_loading_mspti_without_its_kin_ends_the_process_and_asking_the_backend_d
     library = npu.home / "lib64" / "libmspti.so"
     library.unlink()
     library.write_bytes(compiled(folder, "mspti_crashing_stand_in.c").read_bytes())
-    (npu.home / "lib64" / "libhccl.so").unlink()
+    (npu.home / "lib64" / "libprofapi.so").unlink()
 
     def run(code: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert run(f"import ctypes; ctypes.CDLL({str(library)!r})").returncode < 0
     done = run("from pytest_opprof.backends.ascend.backend import backend; print(backend().unavailable())")
-    assert (done.returncode, done.stdout.split(" of CANN")[0]) == (0, "libhccl.so")
+    assert (done.returncode, done.stdout.split(" of CANN")[0]) == (0, "libprofapi.so")
 
 
 def test_without_cann_the_reason_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

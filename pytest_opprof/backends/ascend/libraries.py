@@ -15,7 +15,8 @@ HOME = "ASCEND_HOME_PATH"
 """CANN's set_env.sh sets it."""
 _SOURCE = "source set_env.sh of CANN (/usr/local/Ascend/ascend-toolkit/set_env.sh)"
 KIN = ("libascendcl.so", "libhccl.so", "libascendalog.so", "libascend_hal.so", "libprofapi.so")
-"""What libmspti opens while it is loaded. It crashes the process if one of them cannot be loaded."""
+"""What libmspti opens. Without libascendalog or libprofapi 26.0.0 aborts the process while it is loaded; what other
+versions need for that is not known."""
 _OPS = ("libopapi.so", "libopapi_math.so")
 """Where ``aclnn`` functions are: from CANN 8.5 on in several libraries."""
 
