@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_opprof import testing
+from pytest_opprof.backends.ascend import backend as ascend_backend
 from pytest_opprof.backends.ascend import mspti, session
 from pytest_opprof.backends.ascend.backend import AscendBackend
 from pytest_opprof.backends.contract import KnownWork, Options
@@ -504,6 +505,24 @@ def test_the_first_test_subscribes_before_the_program_sets_an_npu_up(npu: Npu, b
     assert npu.seen("subscriptions") == 1
     backend.begin_test()
     assert npu.seen("subscriptions") == 1
+
+
+def test_the_work_for_the_contract_is_a_product_and_a_cast_in_torch_npu(
+    npu: Npu, backend: AscendBackend, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert backend.selfcheck_work() is None
+
+    class Half:
+        def __matmul__(self, other: object) -> SimpleNamespace:
+            npu.launch("MatMulV2")
+            return SimpleNamespace(to=lambda dtype: npu.launch("Cast"))
+
+    torch = SimpleNamespace(ones=lambda *shape, dtype, device: Half(), float16=1, float32=2)
+    monkeypatch.setattr(ascend_backend, "find_spec", lambda name: name == "torch_npu")
+    monkeypatch.setattr(ascend_backend, "import_module", {"torch": torch, "torch_npu": None}.__getitem__)
+    work = backend.selfcheck_work()
+    assert work is not None
+    assert {op: (calls,) for op, calls in work.ops.items()} == counts(measure(work.run))
 
 
 @contextmanager
