@@ -74,7 +74,11 @@ class AscendBackend(Backend):
         mspti = self._subscribed()
         device = users.device()
         session = Session(mspti, acl, self._fence(acl, acl.device() if device is None else device))
-        log = EventLog(_environment(acl, options), lambda: session.mark(users.settle), events.is_known)
+        log = EventLog(
+            _environment(acl, options),
+            lambda: session.mark(users.settle),
+            lambda name: events.is_known(name, mspti.names_launches),
+        )
         if not mspti.sees_copies:
             log.unmeasured = dict.fromkeys(events.UNSEEN, _NO_COPIES)
             if not self._said_no_copies:

@@ -64,7 +64,8 @@ class Mspti:
         self._call("msptiSubscribe", ctypes.byref(self._subscriber), None, None, hint=others)
         self._call("msptiActivityRegisterCallbacks", *self._callbacks)
         self._call("msptiActivityEnable", KERNEL)
-        self._enabled(NODE_API, _INVALID_PARAMETER)  # from 26.0 on, which is CANN 9: what launched a kernel
+        self.names_launches = self._enabled(NODE_API, _INVALID_PARAMETER)
+        """Whether it records what launched a kernel: from 26.0 on, which is CANN 9."""
         self.sees_copies = self._enabled(MEMCPY, _WITHOUT_PRELOAD) and self._enabled(MEMSET, _WITHOUT_PRELOAD)
         """Whether it records copies and sets: only where libmspti is in LD_PRELOAD."""
 
