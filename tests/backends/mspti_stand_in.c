@@ -24,7 +24,7 @@ typedef struct { kernel_t kernel; uint64_t due; } pending_t;
 
 /* What a test sets to have bad weather. */
 int npu_lag, npu_drop_every, npu_preloaded, npu_subscribed, npu_before_26, npu_overlaps, npu_no_device;
-int npu_fails_synchronize, npu_foreign_device, npu_fence_kernels = 1, npu_devices = 1, npu_silent;
+int npu_fails_synchronize, npu_foreign_device, npu_fence_kernels = 1, npu_devices = 1, npu_silent, npu_number;
 const char *npu_soc = "Ascend910B2";
 /* What it counts. */
 int npu_subscriptions, npu_synchronizations, npu_handed_over, npu_unsubscribed;
@@ -64,7 +64,7 @@ static void put(const void *record, size_t size) {
 }
 
 static void ran(uint64_t id, const char *kernel, const char *type, int stream, uint64_t ns) {
-    kernel_t record = {KERNEL, 0, 0, {npu_foreign_device ? 7 : 0, stream}, id, kept(type), kept(kernel)};
+    kernel_t record = {KERNEL, 0, 0, {npu_foreign_device ? 7 : npu_number, stream}, id, kept(type), kept(kernel)};
     if (!enabled[KERNEL] || npu_silent) return;
     if (!npu_overlaps) clock_ns += 10;
     record.start = clock_ns;

@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_opprof import testing
+from pytest_opprof.backends.ascend import backend as ascend_backend
 from pytest_opprof.backends.ascend import mspti, session
 from pytest_opprof.backends.ascend.backend import AscendBackend
 from pytest_opprof.backends.contract import KnownWork, Options
@@ -89,6 +90,7 @@ def test_kernels_are_counted_as_the_ops_before_the_hash_and_timed_by_the_npu(npu
     assert profile.total.device_ns == (5000 + 2 * 700 + 300 + 40,)
     assert profile.busy_ns == (5000 + 2 * 700 + 300 + 40,)
     assert profile.stats("aclnnCast_CastAiCore_Cast").calls == (3,)
+    assert profile.stats("aclnnMul_MulAiCore_Mul").calls == (0,)
     assert profile.environment.frameworks == (("cann", "8.5.0"),)
     assert str(profile.environment) == "cann 8.5.0, Ascend910B2, async"
     cast = binary("Cast", "f" * 32)
@@ -232,6 +234,8 @@ def test_an_op_of_several_kernels_counts_each_and_only_the_last_is_under_its_lau
 def test_before_26_the_launches_have_no_names_and_kernels_are_right(npu: Npu, measure: Measure) -> None:
     npu.before_26 = 1
     profile = measure(lambda: npu.launch("Cast", times=3))
+    with pytest.raises(UsageError, match="unknown op 'aclnnCast_CastAiCore_Cast'"):  # else it would be 0
+        profile.stats("aclnnCast_CastAiCore_Cast")
     assert (counts(profile), set(profile.raw_names)) == ({"Cast": (3,)}, {binary("Cast")})
 
 
@@ -367,15 +371,24 @@ def test_sync_timing_needs_launches_that_wait_and_kernels_that_do_not_overlap(
 
 
 def test_kernels_of_another_npu_are_an_error(npu: Npu, measure: Measure) -> None:
-    measure(lambda: None)
-
     def elsewhere() -> None:
         npu.foreign_device = 1
         npu.launch("Cast")
         npu.foreign_device = 0
 
+    elsewhere()  # before the window it is nobody's business
+    measure(lambda: None)
+
     with pytest.raises(BackendError, match=r"kernels ran on NPU 7 too, .* of NPU 0 alone"):
         measure(elsewhere)
+
+
+def test_an_npu_may_have_another_number_in_records_than_in_the_program(npu: Npu, measure: Measure) -> None:
+    """As where ASCEND_RT_VISIBLE_DEVICES=5 makes number 5 the program's number 0."""
+    npu.number = 5
+    profile = measure(lambda: npu.launch("Cast", times=2))
+    assert counts(profile) == {"Cast": (2,)}
+    assert {row.device for row in profile.kernels or ()} == {5}
 
 
 def test_a_fence_that_is_two_kernels_is_an_error(npu: Npu, measure: Measure) -> None:
@@ -463,14 +476,14 @@ def test_loading_mspti_without_its_kin_ends_the_process_and_asking_the_backend_d
     library = npu.home / "lib64" / "libmspti.so"
     library.unlink()
     library.write_bytes(compiled(folder, "mspti_crashing_stand_in.c").read_bytes())
-    (npu.home / "lib64" / "libhccl.so").unlink()
+    (npu.home / "lib64" / "libprofapi.so").unlink()
 
     def run(code: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert run(f"import ctypes; ctypes.CDLL({str(library)!r})").returncode < 0
     done = run("from pytest_opprof.backends.ascend.backend import backend; print(backend().unavailable())")
-    assert (done.returncode, done.stdout.split(" of CANN")[0]) == (0, "libhccl.so")
+    assert (done.returncode, done.stdout.split(" of CANN")[0]) == (0, "libprofapi.so")
 
 
 def test_without_cann_the_reason_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,6 +508,24 @@ def test_the_first_test_subscribes_before_the_program_sets_an_npu_up(npu: Npu, b
     assert npu.seen("subscriptions") == 1
     backend.begin_test()
     assert npu.seen("subscriptions") == 1
+
+
+def test_the_work_for_the_contract_is_a_product_and_a_cast_in_torch_npu(
+    npu: Npu, backend: AscendBackend, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert backend.selfcheck_work() is None
+
+    class Half:
+        def __matmul__(self, other: object) -> SimpleNamespace:
+            npu.launch("MatMulV2")
+            return SimpleNamespace(to=lambda dtype: npu.launch("Cast"))
+
+    torch = SimpleNamespace(ones=lambda *shape, dtype, device: Half(), float16=1, float32=2)
+    monkeypatch.setattr(ascend_backend, "find_spec", lambda name: name == "torch_npu")
+    monkeypatch.setattr(ascend_backend, "import_module", {"torch": torch, "torch_npu": None}.__getitem__)
+    work = backend.selfcheck_work()
+    assert work is not None
+    assert {op: (calls,) for op, calls in work.ops.items()} == counts(measure(work.run))
 
 
 @contextmanager

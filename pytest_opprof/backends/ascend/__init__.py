@@ -1,1 +1,1 @@
-"""Ascend: kernels of torch_npu, MindSpore and ACL as MSPTI records them. Written, and not run on an NPU yet."""
+"""Ascend: kernels of torch_npu, MindSpore and ACL as MSPTI records them. No NPU has seen it yet."""

@@ -19,6 +19,7 @@ _FENCE = "aclnnInplaceOne"
 _FLOAT, _ND = 0, 2
 _CANN = 0
 _BYTES = 32
+_STREAMS = 2048
 _VERSION_BYTES = 512
 """The size of ``aclCANNPackageVersion``, which begins with the whole version."""
 _WITHOUT = frozenset(["Ascend910", "Ascend910A", "Ascend910B", "Ascend910ProA", "Ascend910ProB", "Ascend910PremiumA"])
@@ -141,6 +142,10 @@ class Fence:
         self._acl.call("aclrtCreateStream", ctypes.byref(stream))
         self._acl.call("aclrtStreamGetId", stream, ctypes.byref(number))
         return stream, number.value
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return what the stream may be called in records: MSPTI takes the lower 11 bits where it needs no more."""
+        return self.stream, self.stream % _STREAMS
 
     def switch(self) -> None:
         """Use the other stream from now on."""

@@ -1,6 +1,7 @@
 """Ascend: what this process runs on an NPU, by torch_npu, MindSpore, Triton or ACL, as MSPTI records it.
 
-Written after MSPTI's source and headers (26.0.0), tried on stand-ins, and not run on an NPU yet.
+Written after MSPTI's source (26.0.0), run with the library made of it over a made-up driver, and on stand-ins. No NPU
+has seen it yet.
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ class AscendBackend(Backend):
         mspti = self._subscribed()
         device = users.device()
         session = Session(mspti, acl, self._fence(acl, acl.device() if device is None else device))
-        log = EventLog(_environment(acl, options), lambda: session.mark(users.settle), events.is_known)
+        log = EventLog(
+            _environment(acl, options),
+            lambda: session.mark(users.settle),
+            lambda name: events.is_known(name, mspti.names_launches),
+        )
         if not mspti.sees_copies:
             log.unmeasured = dict.fromkeys(events.UNSEEN, _NO_COPIES)
             if not self._said_no_copies:
@@ -120,8 +125,7 @@ class AscendBackend(Backend):
         from .mspti import Mspti
 
         if self._mspti is None:
-            library, _ = libraries.mspti()
-            self._mspti = Mspti(library, users.subscribers())
+            self._mspti = Mspti(libraries.mspti(), users.subscribers())
         return self._mspti
 
     def _fence(self, acl: Acl, device: int) -> Fence:

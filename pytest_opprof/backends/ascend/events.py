@@ -26,9 +26,9 @@ UNSEEN = ("MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "MemcpyHtoH", "Memcpy", "Mem
 _NO_STREAM = 2**32 - 1
 
 
-def is_known(name: str) -> bool:
-    """Tell whether a log may have the *name*: in a budget any other is a mistake."""
-    return name.startswith("aclnn") or name in UNSEEN
+def is_known(name: str, names_launches: bool) -> bool:
+    """Tell whether a log may have the *name*, where launches have names or not: in a budget any other is a mistake."""
+    return (names_launches and name.startswith("aclnn")) or name in UNSEEN
 
 
 def fill(log: EventLog, recorded: Recorded, mspti: Mspti) -> None:

@@ -15,7 +15,8 @@ HOME = "ASCEND_HOME_PATH"
 """CANN's set_env.sh sets it."""
 _SOURCE = "source set_env.sh of CANN (/usr/local/Ascend/ascend-toolkit/set_env.sh)"
 KIN = ("libascendcl.so", "libhccl.so", "libascendalog.so", "libascend_hal.so", "libprofapi.so")
-"""What libmspti opens while it is loaded. It crashes the process if one of them cannot be loaded."""
+"""What libmspti opens. Without libascendalog or libprofapi 26.0.0 aborts the process while it is loaded; what other
+versions need for that is not known."""
 _OPS = ("libopapi.so", "libopapi_math.so")
 """Where ``aclnn`` functions are: from CANN 8.5 on in several libraries."""
 
@@ -50,8 +51,8 @@ def of_function(function: str) -> Any:
 
 
 @cache
-def mspti() -> tuple[Any, str]:
-    """Return libmspti, and its path. Raises BackendError if it, or what it needs, cannot be loaded.
+def mspti() -> Any:
+    """Return libmspti. Raises BackendError if it, or what it needs, cannot be loaded.
 
     It is opened for all (RTLD_GLOBAL), as LD_PRELOAD does: CANN looks for its functions.
     """
@@ -60,7 +61,7 @@ def mspti() -> tuple[Any, str]:
     tried = []
     for path in _candidates(os.environ):
         try:
-            return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), path
+            return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             tried.append(str(error))
     raise BackendError(f"libmspti.so is not found: it is part of CANN from 8.1 on; {_SOURCE}. Tried: {tried[0]}")

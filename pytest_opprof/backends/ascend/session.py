@@ -2,9 +2,9 @@
 
 ``msptiActivityFlushAll`` hands over only what the driver has delivered; the rest comes later (20 ms are asked for). So
 nothing but a record shows that others are there: the records of an NPU come in the order in which it ran them. A fence
-is launched before and after the window, and MSPTI is flushed until its record is there. A fence at each mark, which
-nobody waits for, tells intervals: MSPTI numbers launches one by one over all threads, so what was launched in an
-interval has a number between those of two fences. No clocks are compared.
+is launched before and after the window, and MSPTI is flushed until its record is there. A fence at each mark, whose
+record is waited for at the end, tells intervals: MSPTI numbers launches one by one over all threads, so what was
+launched in an interval has a number between those of two fences. No clocks are compared.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Session:
         self._fence = fence
         self._marks = 0
         self._begin = 0
+        self._device: int | None = None
+        """The number of the NPU in records: where ASCEND_RT_VISIBLE_DEVICES chooses NPUs, the program has others."""
         self._owes = False
         """Whether fences were launched whose records have not come."""
 
@@ -71,7 +73,8 @@ class Session:
         try:
             self._fence.launch()
             fences = self._fences(self._drained(1))
-            self._begin = int(fences["correlation"].max())
+            last = int(fences["correlation"].argmax())
+            self._begin, self._device = int(fences["correlation"][last]), int(fences["device"][last])
         except BaseException:
             self.leave()
             raise
@@ -121,7 +124,9 @@ class Session:
             self._acl.synchronize()
 
     def _is_fence(self, kernels: Table) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = (kernels["stream"] == self._fence.stream) & (kernels["device"] == self._fence.device)
+        found: NDArray[np.bool_] = np.isin(kernels["stream"], self._fence.numbers())
+        if self._device is not None:
+            found &= kernels["device"] == self._device
         return found
 
     def _fences(self, records: Mapping[int, Table]) -> Table:
@@ -148,19 +153,19 @@ class Session:
                 what = "no fence" if not seen else f"{seen} of {fences} fences"
                 raise BackendError(f"MSPTI recorded {what} within {PATIENCE_S:g} s. {_TAKEN}")
             time.sleep(PAUSE_S)
-        records = decode(buffers)
-        if others := sorted({*records[KERNEL]["device"].tolist()} - {self._fence.device}):
-            raise BackendError(
-                f"kernels ran on NPU {', '.join(map(str, others))} too, and whether all of them were recorded is known"
-                f" of NPU {self._fence.device} alone: use one NPU a process, as ranks do"
-            )
-        return records
+        return decode(buffers)
 
     def _check(self, records: Mapping[int, Table], fences: NDArray[np.uint64]) -> None:
-        """Check that each number between the fences has a record. Raises BackendError if one is missing.
+        """Check that each number between the fences has a record, of one NPU. Raises BackendError if one is missing.
 
-        Where copies are recorded, calls of the runtime have numbers as well: only the fences tell there.
+        Where copies are recorded, calls of the runtime have numbers as well: only the fences tell there. After a lost
+        record MSPTI may give its number, and name, to another kernel 65,536 launches later.
         """
+        if others := sorted({*records[KERNEL]["device"].tolist()} - {self._device}):
+            raise BackendError(
+                f"kernels ran on NPU {', '.join(map(str, others))} too, and whether all of them were recorded is known"
+                f" of NPU {self._device} alone: use one NPU a process, as ranks do"
+            )
         if len(fences) != self._marks + 1:
             raise BackendError(
                 f"the fence, launched {self._marks + 1} times, was recorded as {len(fences)} kernels: expected one"

@@ -105,4 +105,4 @@ def _mindspore_is_on_npu() -> bool:
 
 
 def _synchronize(mindspore: Any) -> None:
-    getattr(mindspore, "runtime", mindspore.hal).synchronize()  # hal before 2.5
+    (getattr(mindspore, "runtime", None) or mindspore.hal).synchronize()  # hal before 2.5
