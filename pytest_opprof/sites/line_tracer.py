@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from ..errors import BackendError
@@ -59,6 +60,27 @@ class LineTracer(ABC):
         LineTracer._running = None
         self._end()
         self.now = UNKNOWN
+
+    @classmethod
+    @contextmanager
+    def joined(cls, chains: Chains, on_site: Callable[[int], None]) -> Iterator[bool]:
+        """Call *on_site*, too, in the context, if a tracer runs for the same *chains*: give whether one does."""
+        running = LineTracer._running
+        if running is None or running.chains is not chains:
+            yield False
+            return
+        first = running._on_site
+
+        def both(node: int) -> None:  # pragma: no cover  # see _moved
+            first(node)
+            on_site(node)
+
+        running._on_site = both
+        on_site(running.now)
+        try:
+            yield True
+        finally:
+            running._on_site = first
 
     @classmethod
     def unavailable(cls) -> str | None:

@@ -19,11 +19,30 @@ from itertools import count
 from typing import Any, ClassVar
 
 from pytest_opprof.backends.cuda.cupti import Cupti
-from pytest_opprof.backends.cuda.cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, OVERHEAD, PEER_COPY, RUNTIME
+from pytest_opprof.backends.cuda.cupti_records import (
+    DRIVER,
+    EXTERNAL,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    OVERHEAD,
+    PEER_COPY,
+    RUNTIME,
+)
 from pytest_opprof.backends.cuda.driver import Driver
 
 NAME = "Stand-in GPU"
-SIZES = {KERNEL: 216, MEMCPY: 96, PEER_COPY: 96, MEMSET: 88, RUNTIME: 40, DRIVER: 40, OVERHEAD: 56, 39: 24}
+SIZES = {
+    KERNEL: 216,
+    MEMCPY: 96,
+    PEER_COPY: 96,
+    MEMSET: 88,
+    RUNTIME: 40,
+    DRIVER: 40,
+    OVERHEAD: 56,
+    EXTERNAL: 24,
+    11: 32,
+}
 DOMAIN_OF = {RUNTIME: 2, DRIVER: 1}
 THREAD, STREAM = 7, 13
 Shape = tuple[int, ...]
@@ -89,6 +108,10 @@ def overhead_record(what: int, start: int, end: int) -> bytes:
     return struct.pack("=iIi12xQQ16x", OVERHEAD, what, 0, start, end)
 
 
+def external_record(pushed: int, correlation: int, kind: int = 5) -> bytes:
+    return struct.pack("=iIQII", EXTERNAL, kind, pushed, correlation, 0)
+
+
 class Gpu:
     """Both libraries and the program; a test sets the attributes to have bad weather."""
 
@@ -114,6 +137,7 @@ class Gpu:
         self.log: list[str] = []
         self._names: dict[str, Any] = {}
         self._correlation = 0
+        self._pushed = threading.local()
         self._buffer: tuple[int, int, int] | None = None
 
     # What a program does.
@@ -122,6 +146,12 @@ class Gpu:
     def correlation(self) -> int:
         """The number of the latest call."""
         return self._correlation
+
+    @property
+    def pushed(self) -> dict[int, list[int]]:
+        """The numbers that this thread has pushed, by kind."""
+        found: dict[int, list[int]] = self._pushed.__dict__.setdefault("numbers", {})
+        return found
 
     def launch(
         self,
@@ -178,7 +208,10 @@ class Gpu:
         correlation, start = self._correlation, self.clock_ns()
         if function not in self.functions:
             self.functions.append(function)
+        pushed = [(external_kind, numbers[-1]) for external_kind, numbers in self.pushed.items() if numbers]
         yield correlation, self.clock_ns()
+        for external_kind, number in pushed:
+            self._put(external_record(number, correlation, external_kind))
         callback = self.functions.index(function)
         self._put(call_record(kind, callback, start, self.clock_ns() + 1, correlation, result))
 
@@ -253,6 +286,20 @@ class Gpu:
 
     def cuptiActivityGetNumDroppedRecords(self, context: None, stream: int, number: Any) -> int:
         number._obj.value, self.dropped = self.dropped, 0
+        return 0
+
+    def cuptiActivityPushExternalCorrelationId(self, kind: int, number: Any) -> int:
+        if status := self._status("cuptiActivityPushExternalCorrelationId"):
+            return status
+        self.pushed.setdefault(kind, []).append(number.value)
+        return 0
+
+    def cuptiActivityPopExternalCorrelationId(self, kind: int, number: None) -> int:
+        if status := self._status("cuptiActivityPopExternalCorrelationId"):
+            return status
+        if not self.pushed.get(kind):
+            return 26  # CUPTI_ERROR_QUEUE_EMPTY
+        self.pushed[kind].pop()
         return 0
 
     def cuptiActivityGetNextRecord(self, buffer: Any, used: Any, record: Any) -> int:

@@ -8,7 +8,10 @@
 
 typedef void (*requested_t)(uint8_t **, size_t *, size_t *);
 typedef void (*completed_t)(void *, uint32_t, uint8_t *, size_t, size_t);
-enum { MAX_LIMIT_REACHED = 12, RUNTIME = 5, KERNEL = 10, CALL_BYTES = 40, KERNEL_BYTES = 216 };
+enum { MAX_LIMIT_REACHED = 12, QUEUE_EMPTY = 26, RUNTIME = 5, KERNEL = 10, EXTERNAL = 39 };
+enum { CALL_BYTES = 40, KERNEL_BYTES = 216, EXTERNAL_KINDS = 6, DEEPEST = 64 };
+/* CUpti_ActivityExternalCorrelation. */
+typedef struct { int32_t kind, external_kind; uint64_t id; uint32_t correlation, reserved; } external_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static requested_t requested;
@@ -18,6 +21,8 @@ static size_t capacity, used, dropped;
 static int enabled[64];
 static uint32_t correlation;
 static uint64_t written;
+static _Thread_local uint64_t pushed[EXTERNAL_KINDS][DEEPEST];
+static _Thread_local int depth[EXTERNAL_KINDS];
 
 static uint64_t now(void) {
     struct timespec t;
@@ -56,6 +61,11 @@ void launch(void) {
         memcpy(call + 8, times, 16);
         memcpy(call + 32, &correlation, 4);
         put(kernel, sizeof kernel);
+        for (int kind = 0; enabled[EXTERNAL] && kind < EXTERNAL_KINDS; kind++) {
+            if (!depth[kind]) continue;
+            external_t external = {EXTERNAL, kind, pushed[kind][depth[kind] - 1], correlation, 0};
+            put((uint8_t *)&external, sizeof external);
+        }
         put(call, sizeof call);
         written++;
     }
@@ -94,7 +104,27 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *nu
     return 0;
 }
 
+int cuptiActivityPushExternalCorrelationId(int kind, uint64_t id) {
+    pthread_mutex_lock(&lock);
+    pushed[kind][depth[kind]++] = id;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last) {
+    if (!depth[kind]) return QUEUE_EMPTY;
+    pthread_mutex_lock(&lock);
+    depth[kind]--;
+    if (last) *last = pushed[kind][depth[kind]];
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static size_t size_of(int32_t kind) {
+    return kind == KERNEL ? KERNEL_BYTES : kind == EXTERNAL ? sizeof(external_t) : CALL_BYTES;
+}
+
 int cuptiActivityGetNextRecord(uint8_t *start, size_t size, uint8_t **record) {
-    *record = *record ? *record + (*(int32_t *)*record == KERNEL ? KERNEL_BYTES : CALL_BYTES) : start;
+    *record = *record ? *record + size_of(*(int32_t *)*record) : start;
     return *record < start + size ? 0 : MAX_LIMIT_REACHED;
 }

@@ -968,12 +968,16 @@ def test_a(casts):
 """
     )
     # Not auto: in a process that imported torch, its profiler would start, and what it imports be forgotten afterwards.
-    result = run("--opprof-backend=numpy,cuda")
+    result = run("--opprof-backend=numpy,cuda", "--opprof-sites")  # else in a process that has no stand-in
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
             "  calls of Cast: 3, over the budget of 1",
             "  calls of MemcpyHtoD: 1, over the budget of 0",
+            "where Cast comes from (3 calls):",
+            "     3  test_*.py:8 in test_a  `for * GPU.launch(*)`  via *cuda_stand_in.py:* in Gpu._asked",
+            "where MemcpyHtoD comes from (1 call):",
+            "     1  test_*.py:10 in test_a  `if casts > 1: GPU.copy(1, 64)`  via *",
         ]
     )
     result.stdout.fnmatch_lines(["  launches: 4, over the budget of 3"])

@@ -232,7 +232,7 @@ COMPILER = shutil.which("gcc") or shutil.which("cc")
 PROGRAM = """
 import ctypes, sys, threading
 from pytest_opprof.backends.cuda import cupti
-from pytest_opprof.backends.cuda.cupti_records import KERNEL, RUNTIME
+from pytest_opprof.backends.cuda.cupti_records import EXTERNAL, KERNEL, RUNTIME
 
 cupti.BUFFER_BYTES = 65_536
 path, stop = sys.argv[1], threading.Event()
@@ -246,16 +246,23 @@ threads = [threading.Thread(target=launch, daemon=True) for _ in range(2)]
 for thread in threads:
     thread.start()
 kernels = calls = 0
-for _ in range(40):
-    library.enable()
-    program.launch()
+wanted, found = [], []
+for number in range(40):
+    library.enable(pushed=True)
+    for each in range(10):
+        library.push(100 * number + each)
+        program.launch()
+        wanted.append(100 * number + each)
+        library.pop()
     library.disable()
     records = library.records()
     kernels, calls = kernels + len(records[KERNEL]["start"]), calls + len(records[RUNTIME]["start"])
+    assert set(records[EXTERNAL]["correlation"].tolist()) <= set(records[KERNEL]["correlation"].tolist())
+    found += records[EXTERNAL]["pushed"].tolist()
 stop.set()
 for thread in threads:
     thread.join()
-print(kernels == calls == program.launches(), kernels >= 40)
+print(kernels == calls == program.launches(), kernels >= 400, found == wanted)
 """
 
 
@@ -270,4 +277,4 @@ def test_a_library_that_calls_back_under_its_lock_and_a_program_that_launches_in
     subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", str(path), str(source)], check=True)
     command = [sys.executable, "-c", PROGRAM, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout, done.stderr) == ("True True\n", "")
+    assert (done.stdout, done.stderr) == ("True True True\n", "")

@@ -295,7 +295,7 @@ def test_ops_of_other_threads_are_as_unseen_as_before() -> None:
 
 def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_tracer, "MOST_MARKS", 20)
-    monkeypatch.setattr("pytest_opprof.backends.torch.sites.MOST_MARKS", 20)
+    monkeypatch.setattr("pytest_opprof.backends.lines.MOST_MARKS", 20)
     x = torch.ones(3)
 
     def body() -> None:

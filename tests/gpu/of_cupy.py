@@ -21,6 +21,7 @@ from pytest_opprof.machine.load import named
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.sites.chains import Chains
 
 pytestmark = pytest.mark.gpu
 
@@ -51,6 +52,18 @@ def measured(cp: Any, *counts: int) -> OpProfile:
     with backend.backend().collect(Options()) as log:
         _work(cp, *counts)
     return assemble([(log.freeze(), {0: 0})], [1])
+
+
+def test_work_of_the_gpu_has_the_line_that_asked_for_it(cp: Any) -> None:
+    with backend.backend().collect(Options(chains=Chains())) as log:
+        _work(cp, 2, 5, 3)
+    found = {}
+    for op in ("cupy_copy__float32_float64", "MemcpyDtoH"):
+        for (site, _), calls in log.freeze().sites(op).items():
+            assert site is not None
+            assert [frame.function for frame in site.frames[:1]] == ["_work"]
+            found[op, site.frames[0].line - _work.__code__.co_firstlineno] = calls
+    assert found == {("cupy_copy__float32_float64", 5): 5, ("MemcpyDtoH", 7): 3}
 
 
 def test_matmuls_casts_and_copies_are_counted_exactly(cp: Any) -> None:

@@ -55,6 +55,7 @@ class CudaBackend(Backend):
     """
 
     name = "cuda"
+    tells_sites = True
 
     def __init__(self) -> None:
         self._problem: dict[int, str | None] = {}
@@ -81,18 +82,20 @@ class CudaBackend(Backend):
         from . import nvml
         from .events import Span, busy_ns, check_last_call, devices, fill, is_known
         from .memory import Memory
+        from .sites import Pushed, sites_of
 
         driver, cupti = self._start(options)
         marks: list[int] = []
-        log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known)
+        chains, pushed = options.chains, Pushed(cupti)
+        log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known, chains)
         memory = Memory(log) if options.memory else None
         driver.synchronize()
         before = nvml.look(driver)
-        cupti.enable()
+        cupti.enable(pushed=chains is not None)
         self._collecting = True
         try:
             begin = cupti.timestamp()
-            with memory.hook() if memory else nullcontext():
+            with memory.hook() if memory else nullcontext(), pushed.lines(chains, log) if chains else nullcontext():
                 yield log
             end = cupti.timestamp()
             contexts = driver.synchronize()
@@ -101,7 +104,8 @@ class CudaBackend(Backend):
             self._collecting = False
             cupti.disable()
         after = nvml.look(driver)
-        span, (calls, work) = Span(begin, end, marks), _recorded(cupti, options)
+        span, (calls, work, external) = Span(begin, end, marks), _recorded(cupti, options)
+        sites = sites_of(calls, external) if chains and not pushed.problem else None
         if ignored := driver.ignored_devices():
             log.remark(ignored)
         if cupti.version < _KEEPS_NAMES and (calls.of(_unloads) & span.has(calls.start)).any():
@@ -111,7 +115,7 @@ class CudaBackend(Backend):
             check_last_call(calls, span)
         if options.timing == "async":
             log.busy_ns = busy_ns(calls, work, span)
-        if used := devices(work, fill(log, calls, work, span)):
+        if used := devices(work, fill(log, calls, work, span, sites=sites)):
             log.environment = _environment(driver, used, options)
             nvml.tell(log, before, after, used)
         if memory:
@@ -234,11 +238,12 @@ def _environment(driver: Driver, devices: list[int], options: Options) -> Enviro
     return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing=options.timing)
 
 
-def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work]:
+def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work, Table]:
     from . import activity, sync_timing
+    from .cupti_records import EXTERNAL
 
     records: Mapping[int, Table] = cupti.records()
     calls, work = activity.calls_of(records, cupti.function), activity.work_of(records, cupti.text)
     if options.timing == "sync":
         work = replace(work, duration_ns=sync_timing.waited_ns(calls, work))
-    return calls, work
+    return calls, work, records[EXTERNAL]

@@ -24,7 +24,19 @@ import numpy as np
 
 from ...errors import BackendError
 from ...ops import cuda_calls
-from .cupti_records import DRIVER, KERNEL, MEMCPY, MEMSET, OVERHEAD, PEER_COPY, RUNTIME, Buffer, Decoder, Table
+from .cupti_records import (
+    DRIVER,
+    EXTERNAL,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    OVERHEAD,
+    PEER_COPY,
+    RUNTIME,
+    Buffer,
+    Decoder,
+    Table,
+)
 from .driver import within
 
 KINDS = (KERNEL, MEMCPY, PEER_COPY, MEMSET, RUNTIME, DRIVER, OVERHEAD)
@@ -40,6 +52,8 @@ PATIENCE_S = 60.0
 CLOCK_S = 1.0
 """How far CUPTI's clock may be from the system's. They are the same, read microseconds apart; where another profiler
 made CUPTI count ticks of a processor, they differ by decades."""
+_CUSTOM = 5
+"""The kind of the numbers that we push: ``CUSTOM2``, as PyTorch's profiler has the other two."""
 _DOMAINS = {DRIVER: 1, RUNTIME: 2}
 _FORCED = 1
 _MAX_LIMIT_REACHED = 12
@@ -96,8 +110,11 @@ class Cupti:
         self._call("cuptiGetTimestamp", ctypes.byref(self._now))
         return self._now.value
 
-    def enable(self) -> None:
-        """Begin to record. Raises BackendError if that is not possible; then nothing is recorded."""
+    def enable(self, pushed: bool = False) -> None:
+        """Begin to record, also which number was *pushed* at each call of CUDA.
+
+        Raises BackendError if that is not possible; then nothing is recorded.
+        """
         self._check_process()
         if self._stuck:
             raise BackendError("CUPTI did not return from the end of an earlier window; measure in a new process")
@@ -113,7 +130,7 @@ class Cupti:
         self._dropped()
         self._overflowed, self._untaken = False, True
         try:
-            for kind in KINDS:
+            for kind in (*KINDS, EXTERNAL) if pushed else KINDS:
                 self._call("cuptiActivityEnable", kind)
                 self._enabled.append(kind)
         except BackendError:
@@ -146,6 +163,14 @@ class Cupti:
             )
         self._check_clock()
         return self._decoder.decode(self._taken())
+
+    def push(self, number: int) -> None:
+        """Let the calls of CUDA that this thread makes from now on have a *number*, until it is popped."""
+        self._call("cuptiActivityPushExternalCorrelationId", _CUSTOM, ctypes.c_uint64(number))
+
+    def pop(self) -> None:
+        """Let them have the number that this thread pushed before the last one, or none."""
+        self._call("cuptiActivityPopExternalCorrelationId", _CUSTOM, None)
 
     def function(self, kind: int, callback: int) -> str:
         """Return the name of the function that was called, without its version: ``cudaLaunchKernel``."""

@@ -22,9 +22,9 @@ Table: TypeAlias = Mapping[str, NDArray[Any]]
 Follow: TypeAlias = Callable[[Buffer, int], int | None]
 """Returns where the record ends that begins at a byte of a buffer; None if the library does not know."""
 
-MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, OVERHEAD, PEER_COPY = 1, 2, 4, 5, 10, 17, 22
+MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, OVERHEAD, PEER_COPY, EXTERNAL = 1, 2, 4, 5, 10, 17, 22, 39
 """Kinds of records. KERNEL is CUPTI's "concurrent kernel": kind 3 would make kernels run one after the other. OVERHEAD
-is what CUPTI and the driver take time for."""
+is what CUPTI and the driver take time for. EXTERNAL is the number that was pushed when a call began."""
 _ON_DEVICE = {"start": ("u8", 16), "end": ("u8", 24)}
 _MOVE = {"bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32), "stream": ("u4", 40)}
 _COPY = {"copy_kind": ("u1", 4), **_MOVE}
@@ -54,6 +54,7 @@ FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
     OVERHEAD: {"what": ("u4", 4), "start": ("u8", 24)},
     RUNTIME: _CALL,
     DRIVER: _CALL,
+    EXTERNAL: {"pushed": ("u8", 8), "correlation": ("u4", 16)},
 }
 """The type and offset of each field that is read, by kind. They are the same in CUDA 12 and 13 (compared: 12.4, 12.6,
 12.9, 13.0 to 13.5). Times are ns, a name is the address of a text, a graph node of 0 is work of no graph."""

@@ -20,6 +20,7 @@ from ...profile import kernels
 from ...profile.attribution import NOBODY
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
+from ...sites.chains import UNKNOWN
 from .activity import Calls, Work, callers
 
 SYNCHRONIZE = "Synchronize"
@@ -61,11 +62,13 @@ def fill(
     span: Span,
     parents: NDArray[np.int64] | None = None,
     cause: str = _TAKEN,
+    sites: NDArray[np.int64] | None = None,
 ) -> NDArray[np.bool_]:
     """Append to *log* what the program asked for in *span*; return which of the *work* that is.
 
-    *parents* are the events of the log that the calls are in. Raises BackendError, with the likely *cause*, if a kernel
-    was launched and is not in *work*, or if nothing tells when some of the work was done.
+    *parents* are the events of the log that the calls are in, *sites* the lines of the calls. Raises BackendError, with
+    the likely *cause*, if a kernel was launched and is not in *work*, or if nothing tells when some of the work was
+    done.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = _asked(calls, work)
@@ -77,6 +80,7 @@ def fill(
     _check_graphs(log, int(graphs.sum()), int((graphs & ~busy).sum()), len(alone))
     host = np.flatnonzero(busy | graphs | (calls.of(_synchronizes) & span.has(calls.start)))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
+    first = len(log)
     # The index of each call's event. Work without a call has an event of its own around it.
     event_of_call = np.full(len(calls.start) + 1, NOBODY)
     event_of_call[host] = len(log) + np.arange(len(host))
@@ -95,6 +99,11 @@ def fill(
         span.interval(asked[done]),
         work.nbytes[done],
     )
+    if sites is not None:
+        asking = np.concatenate([host, np.full(len(alone), NOBODY), caller[done]])
+        for event, site in enumerate(np.append(sites, UNKNOWN)[asking].tolist(), first):
+            if site != UNKNOWN:
+                log.asked_at(event, site)
     for interval in sorted(loads(calls, span)):
         log.remark(_LOADED, interval)
     return inside

@@ -24,9 +24,10 @@ from ...errors import BackendError
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
+from ..lines import traced
 from .event_tree import TreeReader
 from .marks import LOST, check_all, mark
-from .sites import traced
+from .sites import marker
 
 if TYPE_CHECKING:
     from ..cuda.nvml import Look
@@ -128,7 +129,7 @@ class TorchBackend(Backend):
             if on_gpu:
                 self._spare_the_head()
                 mark()
-            with nullcontext() if options.chains is None else traced(options.chains, log):
+            with nullcontext() if options.chains is None else traced(options.chains, log, marker()):
                 yield log
             if number is not None:
                 numbers.append(number())

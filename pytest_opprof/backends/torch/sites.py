@@ -8,16 +8,11 @@ forward op with the same sequence number.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...profile.event_log import EventLog
-from ...sites.chains import Chains
-from ...sites.line_tracer import MOST_MARKS
-from ...sites.tracer import Tracer
 
 if TYPE_CHECKING:
     from .kineto import Op
@@ -28,9 +23,8 @@ _NODE = "autograd::engine::evaluate_function: "
 """Stands around the ops of one node of autograd, and has the sequence number of the forward op that made it."""
 
 
-@contextmanager
-def traced(chains: Chains, log: EventLog) -> Iterator[None]:
-    """Set a mark for each line that the program comes to in the context. It takes 0.6 us."""
+def marker() -> Callable[[int], None]:
+    """Return what sets a mark for a line. It takes 0.6 us."""
     from torch._C._profiler import _RecordFunctionFast
 
     marks: dict[int, Any] = {}
@@ -42,22 +36,7 @@ def traced(chains: Chains, log: EventLog) -> Iterator[None]:
         found.__enter__()
         found.__exit__(None, None, None)
 
-    tracer = Tracer(chains, mark)
-    if why := tracer.unavailable():
-        log.remark(f"which lines asked for ops is not known: {why}")
-        yield
-        return
-    tracer.start(sys._getframe(1))
-    try:
-        yield
-    finally:
-        tracer.stop()
-        if tracer.capped:
-            log.remark(
-                f"which lines asked for ops is known for the first {MOST_MARKS:,} lines that ran, not after them"
-            )
-        if tracer.replaced:
-            log.remark("which lines asked for ops may be wrong: something else traced lines (sys.settrace)")
+    return mark
 
 
 def sites_of(ops: Sequence[Op], parents: Sequence[int], marks: Sequence[Op]) -> list[tuple[int, bool]]:
