@@ -56,6 +56,7 @@ def chrome_trace(arguments: argparse.Namespace, found: formats.Found, saved: Sav
         how = "a bar in the trace is the sum of an op's calls, and bars are laid end to end in the order of the profile"
         reading.say(found, f"{formats.module(found.format).TITLE} {reading.NO_TIMES}: {how}")
         return iter([own_format.chrome(saved)])
+    reading.check_steps(arguments, found, timeline)
     spans = chrome.of_steps(timeline, saved.steps) if arguments.steps else timeline
     return chrome.trace_of(spans, timeline.begin_ns, saved.source)
 

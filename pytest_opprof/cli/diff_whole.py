@@ -17,7 +17,7 @@ from ..timeline.breakdown import breakdown
 from ..timeline.ranges import ranges
 from ..units import format_change, format_ns
 from ..verdict import query
-from ..verdict.question import in_steps
+from ..verdict.question import in_step_numbers
 from . import reading
 
 _PARTS: Mapping[str, tuple[str, str]] = {
@@ -47,13 +47,13 @@ class Whole:
 
 def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedProfile) -> Whole:
     """Return what a profile, or the fastest of its chosen steps, took."""
-    steps = [step for step in saved.steps if step != OUTSIDE]
     step = ""
     if saved.step_ns:
-        step = min(zip(saved.step_ns, steps))[1]
-        saved = in_steps(saved, step) if _is_plain(step, saved) else saved
+        number = min(range(len(saved.step_ns)), key=saved.step_ns.__getitem__)
+        saved = in_step_numbers(saved, [number])
+        step = saved.steps[0]
     times = {
-        "wall": saved.step_ns[0] if saved.step_ns and len(saved.step_ns) == 1 else None,
+        "wall": saved.step_ns[0] if saved.step_ns else None,
         "device": query.total(saved, "device"),
         "host": query.total(saved, "host"),
     }
@@ -62,27 +62,22 @@ def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedPr
         if record.host_ns is not None:
             on_host[f"host time of {op_of(record)}"] += record.host_ns
     timeline = reading.timeline_if_told(arguments, found)
-    if timeline is not None:
-        chosen = [step] if step else None
-        rows = breakdown(timeline, chosen)
-        if len(rows) == 1:  # of several devices none stands for the step
+    chosen = [step for step in saved.steps if step not in ("", OUTSIDE)]
+    if timeline is not None and (timeline.has_steps or not chosen):
+        rows = breakdown(timeline, chosen or None)
+        if len(rows) == 1:  # of several devices or steps none stands for all
             times |= {name: getattr(rows[0], name) for name in _PARTS}
-        for row in ranges(timeline, chosen):
+        for row in ranges(timeline, chosen or None):
             on_host[f"range {row.name}"] += row.total_ns
     return Whole(step, {name: ns for name, ns in times.items() if ns is not None}, on_host)
-
-
-def _is_plain(step: str, saved: SavedProfile) -> bool:
-    """Tell whether the label names one step in the grammar of ``--steps``."""
-    return "," not in step and saved.steps.count(step) == 1
 
 
 def text(base: Whole, now: Whole, floor_ns: float, tolerance: float, style: str) -> Iterator[str]:
     """Yield the table of both, and why the step takes longer if it does."""
     titles = {"wall": "wall time", **{name: _PARTS[name][0] for name in _IN_TABLE}}
     titles |= {"host": "host time of ops", "device": "device time of ops"}
-    both = [name for name in titles if name in base.times and name in now.times]
-    rows = [_cells(titles[name], base.times[name], now.times[name]) for name in both if _any(name, base, now)]
+    both = {name: (base.times[name], now.times[name]) for name in titles if name in base.times and name in now.times}
+    rows = [_cells(titles[name], *times) for name, times in both.items() if any(times)]
     sides = {"base": base, "now": now}
     header = ["", *(f"{name} (step {side.step})" if side.step else name for name, side in sides.items())]
     grown = list(_grown(base, now, floor_ns, tolerance))
@@ -92,10 +87,6 @@ def text(base: Whole, now: Whole, floor_ns: float, tolerance: float, style: str)
         yield from listing.tabulated([*header, "change"], rows, style).splitlines()
     if why := reason(base, now, floor_ns, tolerance):
         yield why
-
-
-def _any(name: str, base: Whole, now: Whole) -> bool:
-    return bool(base.times[name] or now.times[name])
 
 
 def _cells(title: str, before: float, after: float) -> list[str]:

@@ -94,6 +94,12 @@ def timeline_if_told(arguments: argparse.Namespace, found: formats.Found) -> Tim
         return formats.timeline(found, arguments.partial)
 
 
+def check_steps(arguments: argparse.Namespace, found: formats.Found, timeline: Timeline) -> None:
+    """Raise UsageError where steps are asked for, and nobody knows when they began."""
+    if arguments.steps and not timeline.has_steps:
+        raise UsageError(f"{found}: --steps {arguments.steps}: it has steps, but does not tell when they began")
+
+
 @contextmanager
 def _guarded(path: Path) -> Iterator[None]:
     """Read in bounded memory, and fast. Raises TraceError for what takes more."""

@@ -177,8 +177,14 @@ def _question(arguments: argparse.Namespace, side: Side) -> Question:
 
 
 def _aggregated_by(arguments: argparse.Namespace) -> AggregateBy:
+    if arguments.aggregate_by == "none":
+        if arguments.aggregate:
+            raise UsageError(
+                f"--aggregate {arguments.aggregate}: single ops are not aggregated; say --by op, or no --by"
+            )
+        return ""
     if arguments.aggregate_by:
-        return "" if arguments.aggregate_by == "none" else arguments.aggregate_by
+        return arguments.aggregate_by  # type: ignore[no-any-return]
     if arguments.aggregate:
         return "all"
     return "" if any(getattr(arguments, option) for option in _CHOOSE) else "op"

@@ -14,6 +14,7 @@ from ..readers import formats
 from ..report import listing
 from ..timeline.breakdown import Breakdown, added, breakdown
 from ..timeline.ranges import RangeTimes, ranges
+from ..timeline.spans import Kind
 from ..units import format_ns, format_share
 from . import reading
 
@@ -62,10 +63,13 @@ def answer(
 ) -> Any:
     """Return what is to be printed of one profile: text, or the JSON object. Raises UsageError."""
     timeline = reading.timeline(arguments, found)
+    reading.check_steps(arguments, found, timeline)
     # Labels of steps that the profile has: of iterations without a file there are times, and nothing else.
     steps = [step for step in saved.steps if step not in ("", OUTSIDE)] or None
     if arguments.breakdown:
-        rows = breakdown(timeline, steps)
+        # Where there are too many steps for records, the profile is shown as one step.
+        spans = timeline if steps else (span for span in timeline if span.kind is not Kind.STEP)
+        rows = breakdown(spans, steps)
         if not rows:
             raise UsageError(f"{found}: no device worked in this recording, so there is no time to break down")
         return _breakdown(found, saved, rows, arguments, whose)

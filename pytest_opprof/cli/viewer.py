@@ -52,7 +52,8 @@ def _run(arguments: argparse.Namespace) -> bool:
     with _listening(arguments.port) as server, TemporaryDirectory(prefix="opprof-") as folder:
         found, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "open")
         path = found.place.path
-        if found.format not in _CHROME_TRACES or found.place.is_folder or arguments.steps:
+        in_part = found.place.is_folder or arguments.steps or arguments.partial
+        if in_part or found.format not in _CHROME_TRACES:
             path = Path(folder, "trace.json")
             with path.open("w", encoding="utf-8") as file:
                 file.writelines(convert.chrome_trace(arguments, found, saved))

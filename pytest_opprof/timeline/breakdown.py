@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from .intervals import Interval, common, length, union, without
+from .intervals import Interval, length, union, within, without
 from .spans import WORK, Kind, Span
 
 _ORDER = (Kind.OP, Kind.COMMUNICATION, Kind.COPY)
@@ -105,25 +105,26 @@ def _row(
     busy: Sequence[Interval],
     reasons: tuple[list[Interval], list[Interval]] | None,
 ) -> Breakdown:
-    within = [window[:2]]
-    inside = {kind: common(intervals, within) for kind, intervals in done.items()}
+    start, end, step = window
+    inside = {kind: within(intervals, start, end) for kind, intervals in done.items()}
     computing, communication, copying = (inside[kind] for kind in _ORDER)
     exposed = without(communication, computing)
     only_copying = without(without(copying, computing), communication)
-    idle = without(within, busy) if window[0] < window[1] else []
-    times = [length(common(idle, reason)) for reason in reasons] if reasons else []
+    idle = end - start - length(within(busy, start, end))
+    # Both reasons lie in the gaps of what the device did.
+    times = [length(within(reason, start, end)) for reason in reasons] if reasons else []
     return Breakdown(
         device,
-        window[2],
-        total_ns=window[1] - window[0],
+        step,
+        total_ns=end - start,
         computing_ns=length(computing),
         communication_ns=length(exposed),
         copying_ns=length(only_copying),
-        idle_ns=length(idle),
+        idle_ns=idle,
         overlapped_ns=length(communication) - length(exposed),
         not_asked_ns=times[0] if times else None,
         not_begun_ns=times[1] if times else None,
-        unexplained_ns=length(idle) - sum(times) if times else None,
+        unexplained_ns=idle - sum(times) if times else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 
 from .intervals import union
@@ -16,9 +17,11 @@ _PIECE = 1 << 10
 
 def of_steps(timeline: Timeline, steps: Container[str]) -> Iterator[Span]:
     """Yield what ran, at least in part, in one of these steps."""
-    within = union((span.start_ns, span.end_ns) for span in timeline if span.kind is Kind.STEP and span.name in steps)
+    chosen = union((span.start_ns, span.end_ns) for span in timeline if span.kind is Kind.STEP and span.name in steps)
+    begins = [begin for begin, _ in chosen]
     for span in timeline:
-        if any(start < span.end_ns and span.start_ns < end for start, end in within):
+        last = bisect_left(begins, span.end_ns) - 1
+        if last >= 0 and span.start_ns < chosen[last][1]:
             yield span
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
@@ -53,6 +54,22 @@ def without(one: Sequence[Interval], other: Sequence[Interval]) -> list[Interval
     ends = [one[0][0], *(time for interval in other for time in interval), one[-1][1]]
     gaps = [(start, end) for start, end in zip(ends[::2], ends[1::2]) if start < end]
     return common(one, gaps)
+
+
+def within(intervals: Sequence[Interval], start: int, end: int) -> list[Interval]:
+    """Return the times of a union from *start* to *end*; looks at no others.
+
+    >>> within([(0, 4), (5, 9), (12, 15)], 3, 12)
+    [(3, 4), (5, 9)]
+    """
+    found: list[Interval] = []
+    index = max(bisect_left(intervals, (start,)) - 1, 0)
+    while index < len(intervals) and intervals[index][0] < end:
+        first, last = max(intervals[index][0], start), min(intervals[index][1], end)
+        if first < last:
+            found.append((first, last))
+        index += 1
+    return found
 
 
 def length(intervals: Iterable[Interval]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from .intervals import Interval, common, length, union, without
+from .intervals import Interval, length, union, within
 from .spans import WORK, Kind, Lane, Span
 
 
@@ -74,7 +74,7 @@ def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[R
         around.append((span.end_ns, None))
     if steps is not None:
         chosen = union(windows)
-        begun = [each for each in begun if common([(each.start, each.start + 1)], chosen)]
+        begun = [each for each in begun if within(chosen, each.start, each.start + 1)]
     by_name: defaultdict[str, list[_Range]] = defaultdict(list)
     for each in begun:
         by_name[each.name].append(each)
@@ -93,7 +93,7 @@ def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[R
             ops=sum(one.ops for one in each),
             op_ns=sum(one.op_ns for one in each),
             device_ns=asked if launched else None,
-            idle_ns=length(without(ran, working)) if working else None,
+            idle_ns=sum(end - start - length(within(working, start, end)) for start, end in ran) if working else None,
         )
 
     return sorted((times(name, each) for name, each in by_name.items()), key=lambda row: (-row.total_ns, row.name))

@@ -94,6 +94,11 @@ class Timeline:
         return list(dict.fromkeys(lane for lane, _, _ in self._what))
 
     @property
+    def has_steps(self) -> bool:
+        """Whether it tells when steps begin and end."""
+        return any(kind is Kind.STEP for _, _, kind in self._what)
+
+    @property
     def begin_ns(self) -> int:
         """When the first span starts; 0 for an empty timeline."""
         return min(self._starts, default=0)

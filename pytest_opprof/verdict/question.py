@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -134,7 +134,12 @@ def _id_key(text: str | None) -> tuple[int, str] | None:
 
 def in_steps(saved: SavedProfile, text: str) -> SavedProfile:
     """Return *saved* with only the steps that ``2-4`` or ``2,3,4`` names. Raises UsageError for a step it lacks."""
-    chosen = [index for index, label in enumerate(saved.steps) if label in _labels(saved, text)]
+    labels = _labels(saved, text)
+    return in_step_numbers(saved, [index for index, label in enumerate(saved.steps) if label in labels])
+
+
+def in_step_numbers(saved: SavedProfile, chosen: Sequence[int]) -> SavedProfile:
+    """Return *saved* with only these steps, by their index."""
     kept = set(chosen)
     renumbered = {old: new for new, old in enumerate(chosen)}
 

@@ -339,6 +339,8 @@ class TestShow:
         for options in (["--by", "none", "--type", "Conv"], ["--type", "Conv"], ["--name", "conv"]):
             assert rows(*options) == [("Conv", "conv1", 2), ("Conv", "conv2", 2)]
         assert rows("--type", "Conv", "--by", "op") == [("Conv", None, 4)]
+        code, _, err = run("show", "b.json", "--by", "none", "--aggregate", "max")
+        assert (code, "--aggregate max: single ops are not aggregated" in err) == (2, True)
 
     @pytest.mark.parametrize("format", ["table", "json", "csv"])
     def test_a_name_that_no_kernel_has_is_an_error_with_those_that_are_there(self, run: Run, format: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_opprof.cli import main
 
-from ..conftest import HERE
+from ..conftest import HERE, shared
 
 Run = Callable[..., "tuple[int, str, str]"]
 TRAIN = HERE / "data" / "torch-cpu" / "train_step.pt.trace.json.gz"
@@ -110,6 +110,22 @@ def test_what_cannot_be_answered_is_said(run: Run, monkeypatch: pytest.MonkeyPat
     assert (code, "plain.json: the program marked no range while this was recorded" in err) == (2, True)
     code, _, err = run("show", "plain.json", "--breakdown")
     assert (code, "plain.json: no device worked in this recording" in err) == (2, True)
+
+
+def test_steps_that_have_no_times_choose_nothing(run: Run) -> None:
+    folder = Path("npu")
+    folder.mkdir()
+    recording = shared("ascend/torchnpu-alexnet/text/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT")
+    (folder / "kernel_details.csv").write_bytes((recording / "kernel_details.csv").read_bytes())
+    code, out, _ = run("show", "npu", "--breakdown", "--format", "csv")
+    assert (code, [row["step"] for row in csv.DictReader(io.StringIO(out))]) == (0, [""])
+    said = "opprof: npu: --steps 50: it has steps, but does not tell when they began\n"
+    for command in (["show", "--breakdown"], ["show", "--ranges"], ["convert", "-o", "out.trace.json"]):
+        code, out, err = run(command[0], "npu", *command[1:], "--steps", "50")
+        assert (code, out, said in err) == (2, "", True)
+    # A comparison of steps goes on without what the device did meanwhile.
+    code, out, _ = run("diff", "npu", "--base-steps", "50", "--steps", "50")
+    assert (code, "idle" in out) == (0, False)
 
 
 def test_no_option_is_taken_in_silence(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

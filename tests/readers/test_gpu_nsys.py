@@ -16,6 +16,7 @@ from pytest_opprof.profile.saved import SavedOp, SavedProfile, op_of
 from pytest_opprof.readers.gpu import nsys
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.timeline.spans import Kind
 
 from ..conftest import shared
 
@@ -314,3 +315,31 @@ def test_a_file_that_was_cut_is_one_clear_error(made: Make, size: int) -> None:
     with pytest.raises(TraceError) as error:
         nsys.read(Place(cut), Options())
     assert str(error.value).startswith(str(cut))
+
+
+def test_its_timeline_has_ranges_by_thread_and_kernels_of_the_chosen_process(made: Make) -> None:
+    place = made(
+        calls=[launch(1, 10), launch(2, 30), launch(3, 60, OTHER)],
+        kernels=[kernel(1, 100, 110), kernel(2, 120, 140), kernel(3, 150, 155, OTHER), kernel(9, 160, "late")],
+        CUPTI_ACTIVITY_KIND_MEMSET=[(145, 149, 0, 7, PROCESS, 64)],
+        NVTX_EVENTS=[
+            (10, 50, 59, "step", PROCESS + 1, None),
+            (20, 40, 59, None, PROCESS + 1, 4),
+            (0, 90, 60, "not on the stack of a thread", PROCESS + 1, None),
+        ],
+        TARGET_INFO_CUDA_CONTEXT_INFO=[(77, 0), (78, 0)],
+    )
+    spans = list(nsys.timeline(place, Options(partial=True, rank=0)))
+    assert [(span.name, span.kind, span.start_ns, span.launched_ns) for span in spans if span.lane.on_device] == [
+        ("add", Kind.OP, 90, 0),
+        ("add", Kind.OP, 110, 20),
+        ("Memset", Kind.COPY, 135, None),
+    ]
+    assert [(span.name, span.depth, span.kind) for span in spans if not span.lane.on_device] == [
+        ("step", 0, Kind.RANGE),
+        ("cudaLaunchKernel", 1, Kind.CALL),
+        ("layer", 1, Kind.RANGE),
+        ("cudaLaunchKernel", 2, Kind.CALL),
+    ]
+    assert {str(span.lane) for span in spans} == {"GPU 0 stream 7", "process 77 thread 1"}
+    assert len(nsys.timeline(place, Options(rank=1))) == 2

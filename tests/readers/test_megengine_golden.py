@@ -56,7 +56,9 @@ def show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(command, "_parser", PARSER)
 
     def run(name: str, *arguments: str) -> dict[str, Any]:
-        assert main(["show", path_of(name), "--format", "json", *arguments]) == 0
+        # profile_analyze shows single ops where nothing is aggregated.
+        single = [] if {"--aggregate", "--aggregate-by"} & {*arguments} else ["--by", "none"]
+        assert main(["show", path_of(name), "--format", "json", *single, *arguments]) == 0
         document: dict[str, Any] = json.loads(capsys.readouterr().out)
         return document
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from itertools import chain
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,12 +124,17 @@ def test_what_a_device_computed_and_moved_is_what_the_reader_of_ops_found_busy()
     saved = formats.read(found)
     assert [row.step for row in rows] == list(saved.steps[:-1])
     assert [row.total_ns for row in rows] == list(saved.step_ns or ())
-    whole = Timeline()
-    for span in timeline:
-        if span.kind is not Kind.STEP:
-            whole.add(span.lane, span.name, span.kind, span.start_ns, span.duration_ns, span.launched_ns)
-    (row,) = breakdown(whole)
+    (row,) = breakdown(span for span in timeline if span.kind is not Kind.STEP)
     assert any(f"busy for {(row.total_ns - row.idle_ns) / 1e6:.3f} ms" in remark for remark in saved.remarks)
+
+
+def test_holistic_trace_analysis_finds_the_same_times() -> None:
+    """The figures are those of HolisticTraceAnalysis 0.5.0 (include_last_profiler_step=True)."""
+    _, timeline = read("torch-cuda/hta_trace_diff_control.json.gz")
+    (row,) = breakdown(span for span in timeline if span.kind is not Kind.STEP)
+    assert (row.total_ns, row.idle_ns, row.computing_ns) == (464_594_000, 76_007_000, 281_336_000)
+    assert row.communication_ns + row.copying_ns == 107_251_000
+    assert round(100 * row.overlapped_ns / (row.communication_ns + row.overlapped_ns), 2) == 46.24
 
 
 def test_of_nsight_systems_there_are_no_steps_and_the_causes_add_up() -> None:
@@ -138,4 +142,3 @@ def test_of_nsight_systems_there_are_no_steps_and_the_causes_add_up() -> None:
     assert row == Breakdown(
         "GPU 0", "", 342_407_810, 294_404_540, 0, 9_390_923, 38_612_347, 0, 20_281_868, 18_330_479, 0
     )
-    assert sum(chain([row.not_asked_ns or 0, row.not_begun_ns or 0])) == row.idle_ns

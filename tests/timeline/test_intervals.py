@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.timeline.intervals import Interval, common, length, union, without
+from pytest_opprof.timeline.intervals import Interval, common, length, union, within, without
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda pair: (min(pair), max(pair))))
 
@@ -17,6 +17,12 @@ def moments(intervals: list[Interval]) -> set[int]:
 def is_union(intervals: list[Interval]) -> bool:
     ends = [time for interval in intervals for time in interval]
     return ends == sorted(set(ends))  # in order, none empty, none touching
+
+
+@given(INTERVALS, st.integers(0, 40), st.integers(0, 40))
+def test_a_part_of_a_union_is_what_lies_between_two_times(intervals: list[Interval], start: int, end: int) -> None:
+    found = within(union(intervals), start, end)
+    assert (is_union(found), moments(found)) == (True, moments(intervals) & set(range(start, end)))
 
 
 @given(INTERVALS, INTERVALS)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import TraceError
 from ...ops.pytorch_events import STEP
+from ...profile.saved import COMMUNICATION_PLACES
 from ...timeline.spans import Kind, Lane, Timeline
 from ..shared import tables as shared_tables
 from ..shared.durations import Untimed
@@ -49,7 +50,7 @@ def of_timelines(places: Iterable[Place], partial: bool) -> Timeline:
         processes: dict[str, str] = {}
         threads: dict[tuple[str, str], str] = {}
         for piece in read_events(place, TimedTaskEvent, None, partial):
-            for event in piece:  # names come first: CANN and torch_npu write no event before them
+            for event in piece:  # torch_npu writes the names of threads behind what ran on them: this is read twice
                 if event.ph == "M" and event.name == "process_name":
                     processes[str(event.pid)] = event.args.name
                 elif event.ph == "M" and event.name == "thread_name":
@@ -119,7 +120,7 @@ def of_tables(places: Iterable[Place], device: int | None, partial: bool) -> Tim
             if start is None or duration is None or duration < 0:
                 untimed.add(place, f"{name[:80]!r} in row {number}", left_out=True)
                 continue
-            communicates = core in ("HCCL", "COMMUNICATION")
+            communicates = core in COMMUNICATION_PLACES or name.startswith("hcom_")
             kind = Kind.COMMUNICATION if communicates else Kind.OP
             lane = Lane(_NPU, "communication" if communicates else f"stream {stream}" if stream else "kernels", True)
             found.add(lane, name, kind, start, duration)

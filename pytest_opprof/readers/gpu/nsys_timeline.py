@@ -36,20 +36,23 @@ def _starts(database: Database) -> str:
 
 def _on_device_timeline(database: Database) -> str:
     """Return the query for device, stream, start, end, name, kind and launch of what the devices did."""
-    launched, joined = "NULL", ""
-    if database.has(RUNTIME, "correlationId", "globalTid"):
-        launched = "begun"
-        joined = (
-            f"LEFT JOIN (SELECT correlationId AS asked, globalTid >> 24 AS process, min(start) AS begun FROM {RUNTIME}"
-            " WHERE correlationId > 0 GROUP BY 1, 2) ON asked = correlationId AND process = globalPid >> 24"
-        )
-    kinds = {KERNEL: ("kernel", "shortName"), MEMCPY: ("copy", "copyKind"), MEMSET: ("set", "NULL")}
-    return " UNION ALL ".join(
-        f"SELECT deviceId, streamId, start, end, {name}, '{kind}', {launched if joined else 'NULL'} FROM {table}"
-        f" {joined if database.has(table, 'correlationId') else ''} WHERE {database.where('globalPid')} AND {TIMED}"
-        for table, (kind, name) in kinds.items()
-        if table in database.tables
+    launches = (
+        f"(SELECT correlationId AS asked, globalTid >> 24 AS process, min(start) AS begun FROM {RUNTIME}"
+        " WHERE correlationId > 0 GROUP BY 1, 2)"
     )
+    is_linked = database.has(RUNTIME, "correlationId", "globalTid")
+    kinds = {KERNEL: ("kernel", "shortName"), MEMCPY: ("copy", "copyKind"), MEMSET: ("set", "NULL")}
+    queries = []
+    for table, (kind, name) in kinds.items():
+        launched, joined = "NULL", ""
+        if is_linked and database.has(table, "correlationId"):
+            launched, joined = "begun", f"LEFT JOIN {launches} ON asked = correlationId AND process = globalPid >> 24"
+        if table in database.tables:
+            queries.append(
+                f"SELECT deviceId, streamId, start, end, {name}, '{kind}', {launched} FROM {table} {joined}"
+                f" WHERE {database.where('globalPid')} AND {TIMED}"
+            )
+    return " UNION ALL ".join(queries)
 
 
 def _on_host_timeline(database: Database) -> str:

@@ -121,7 +121,8 @@ def timeline(place: Place, options: Options) -> Timeline:
         if _TENSOR.fullmatch(event.name):
             continue
         is_copy, on_device = event.name == _COPY, event.cat == "Kernel"
-        lane = Lane("process", names.get(event.tid) or f"thread {event.tid}", is_copy or on_device)
+        thread = names.get(event.tid) or f"thread {event.tid}"
+        lane = Lane(thread, "kernels", True) if is_copy or on_device else Lane("host", thread)
         op = decode(OP_ARGS, event.args, place)
         kind = Kind.OP if op.identifier is not None and event.name != "OpDispatch" else Kind.RANGE
         kind = Kind.COPY if is_copy else Kind.CALL if event.name in _HOUSEKEEPING else kind
