@@ -758,8 +758,9 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     """The two ways to the same table, of one program that runs forward and backward, on the CPU."""
     import torch
 
+    from pytest_opprof.backends.lines import traced
     from pytest_opprof.backends.torch import backend as module
-    from pytest_opprof.backends.torch.sites import traced
+    from pytest_opprof.backends.torch.sites import marker
 
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5))
@@ -780,7 +781,7 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     chains = Chains()
     tree, rows = (EventLog(Environment(()), chains=chains) for _ in range(2))
     session = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
-    with session, traced(chains, tree):
+    with session, traced(chains, tree, marker()):
         step()
     module._read(session.profiler.kineto_results, tree, Options(chains=chains))
     rows.knows_flops = True

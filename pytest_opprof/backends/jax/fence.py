@@ -38,7 +38,7 @@ class Fence:
         places: list[Any] = [SingleDeviceSharding(device) for device in devices]
         if len(devices) > 1:
             places.insert(0, NamedSharding(Mesh(np.array(devices), ("all",)), PartitionSpec("all")))
-        self._programs = []
+        self._programs: list[tuple[Any, Any]] = []
         made: list[str] = []
 
         def compile_all() -> None:
