@@ -10,20 +10,22 @@ from time import monotonic
 import pytest
 from msgspec import structs
 
+from ..backends.failures import failures_of
 from ..backends.registry import hints
 from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
-from ..errors import BackendError, BaselineError, NothingMeasured
+from ..errors import BackendError, BaselineError, NothingMeasured, UsageError
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
+from ..measure.recorder import is_in_use
 from ..measure.window import Window
-from ..processes.pool import Answer, Pool
+from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import CallRange, calls_of
 from ..profile.environment import Environment
-from ..profile.op_profile import OpProfile
+from ..profile.op_profile import ALWAYS, OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
@@ -41,6 +43,7 @@ from .marks import plan_of
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
+_LOOK = "; --opprof-sites records the lines in the first place"
 _VARY = "calls that vary from run to run are kept as ranges: record it again"
 CONFIRMING_S = 60
 """What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
@@ -109,6 +112,7 @@ class Judging:
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
         plan, profiles = plan_of(item), _profiles(measurement.windows)  # a fixture may have added marks
+        profiles = self._of_ranks(profiles, measurement)
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
@@ -123,10 +127,32 @@ class Judging:
                     raise NothingMeasured(_nothing_recorded(measurement))
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
-            nothing = Environment(())
+            nothing = Environment((), ranks=self._settings.rank.size)
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
+
+    def _of_ranks(self, profiles: dict[str, OpProfile], measurement: Measurement) -> dict[str, OpProfile]:
+        """Return the profiles as those of this rank. Raises UsageError where a framework says that it is another."""
+        rank = self._settings.rank
+        for backend in filter(is_in_use, measurement.backends):
+            with failures_of(backend):
+                said = backend.rank()
+            if said is None or said == (rank.rank, rank.size):
+                continue
+            told = f"{backend.name} says that this is rank {said[0]} of {said[1]}"
+            if not rank.is_alone:
+                raise UsageError(f"{told}, {rank.launcher} says {rank}: one of them is left over from another launch")
+            if said[1] > 1:
+                why = "but pytest was not told (RANK and WORLD_SIZE are not set): it is judged as a run of its own"
+                profiles = {
+                    name: replace(profile, remarks=(*profile.remarks, (ALWAYS, f"{told}, {why}")))
+                    for name, profile in profiles.items()
+                }
+        return {
+            name: replace(profile, environment=replace(profile.environment, ranks=rank.size))
+            for name, profile in profiles.items()
+        }
 
     def _each(
         self,
@@ -184,6 +210,8 @@ class Judging:
         before = base.times.get(machine(), ())
         if self._settings.sites:
             return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
+        if not self._settings.rank.is_alone:
+            return unjudged(f"one process of {self._settings.rank.size} ranks measured", runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
@@ -246,7 +274,8 @@ class Judging:
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
         try:
-            base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
+            nothing = Environment((), ranks=self._settings.rank.size)
+            base = self._store.entry(nothing, *split_id(id_of(item)), BODY)  # in whatever environment
         except BaselineError as error:
             self._errors.append(str(error))
             return False
@@ -258,6 +287,8 @@ class Judging:
 
     def _looks_alone(self, item: pytest.Item, what: str, times: int, purpose: str = "") -> tuple[list[Answer], str]:
         """Return what a fresh process measures so many *times*, or why it does not."""
+        if not self._settings.rank.is_alone:
+            return [], f"{NO_FRESH} of {self._settings.rank.size}{_LOOK if purpose else ''}"
         if self.confirming_left_s < 0:
             return [], f"this run has spent {CONFIRMING_S} s on that"
         say(

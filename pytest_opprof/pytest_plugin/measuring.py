@@ -68,7 +68,8 @@ class Measuring:
         root = shown(self._config, self._store.root)
         compared = f"against {settings.against}" if settings.against else f"baselines in {root}"
         threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
-        return f"opprof: backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+        rank = "" if settings.rank.is_alone else f"{settings.rank} ({settings.rank.launcher}), "
+        return f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -156,6 +157,8 @@ class Measuring:
             windows = self._judging.first(item, measurement)
             # A subtest that fails is reported at once: what is measured again must not fail.
             repeats = "subtests" not in getattr(item, "fixturenames", ())
+            # Ranks stay in step: what only this one runs once more would wait for the others.
+            repeats = repeats and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)

@@ -22,6 +22,7 @@ from .fixture import MEASURING, TURN
 from .judging import Judging
 from .measuring import Measuring
 from .options import settings_of
+from .ranks import OtherRank
 
 
 def register(config: pytest.Config) -> None:
@@ -36,9 +37,9 @@ def register(config: pytest.Config) -> None:
     is_parallel = is_worker and not settings.serialize
     # Sides that take turns find a core as slow as each other.
     is_side = parent is not None and parent.kind == "side"
-    if settings.noise != "ignore" and not is_parallel and not is_side:
+    if settings.noise != "ignore" and not is_parallel and not is_side and settings.rank.is_alone:
         config.stash[CORE] = Core()
-    store, pool, summary = Store(settings.baselines), Pool(config), Summary()
+    store, pool, summary = Store(settings.baselines), Pool(config, settings.rank), Summary()
     is_partial = bool(config.getoption("lf", False) or config.getoption("pyargs", False))
     collected = Collected(config.rootpath, config.args, config.invocation_params.dir, partial=is_partial)
     judging = Judging(
@@ -50,8 +51,10 @@ def register(config: pytest.Config) -> None:
         manager.register(xdist.Worker(config, collected, summary), "opprof-worker")
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
-        keeps = parent is None and not settings.against
+        keeps = parent is None and not settings.against and not settings.rank.rank
         manager.register(Closing(config, settings, store, pool, collected, summary, keeps), "opprof-closing")
+    if settings.rank.rank:
+        manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
     if parent and is_side:
         side = Side(config, parent)
         manager.register(side, "opprof-side")

@@ -120,6 +120,8 @@ def _total(window: JudgedWindow) -> list[str]:
         what = "total time" if window.diff.wall else "total device time"
         lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
     lines += _busy(window.numbers)
+    if any(window.numbers.communication_ns or ()):
+        lines.append(f"communication, beside it: {format_ns(min(window.numbers.communication_ns or ()))}")
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")
     if window.diff and window.diff.top_change:

@@ -154,6 +154,14 @@ class TorchBackend(Backend):
             log.remark(_NO_KERNELS)
         _read(results, log, options, numbers)
 
+    def rank(self) -> tuple[int, int] | None:
+        """Return what torch.distributed says once it is initialised."""
+        import torch.distributed as distributed
+
+        if not distributed.is_available() or not distributed.is_initialized():
+            return None
+        return distributed.get_rank(), distributed.get_world_size()
+
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast on the CPU."""
         import torch
