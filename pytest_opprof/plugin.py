@@ -17,9 +17,9 @@ _MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
-    " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, ranks=None, top=None): measure the test, as said;"
-    " with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30 are"
-    " better.",
+    " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, ranks=None, top=None): measure the test,"
+    " as said; with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30"
+    " are better.",
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ..errors import UsageError
@@ -36,8 +36,8 @@ _LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
 }
 """The variables for the rank, the number of ranks and that on this host. PMI is of MPICH and Intel MPI."""
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "")
-"""Of srun. The second is not in the batch script itself, which is one process. What srun starts may be a launcher, whose
-ranks inherit the variables, so they count only where there are no others."""
+"""Of srun. The second is not in the batch script itself, which is one process. What srun starts may be a launcher,
+whose ranks inherit the variables, so they count only where there are no others."""
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Of torchrun alone, which starts Python itself: what launched torchrun is no matter of the ranks."""
 
@@ -50,12 +50,36 @@ def rank_of(environ: Mapping[str, str] = os.environ) -> Rank:
     for other in told[1:]:
         if other[:2] != told[0][:2]:
             raise UsageError(
-                f"{told[0].launcher} of the environment say {told[0]}, {other.launcher} says {other}: unset what is left"
-                " over from another launcher"
+                f"the environment variables of {told[0].launcher} say {told[0]}, those of {other.launcher} {other}:"
+                " unset what is left over from another launcher"
             )
     # That of the launcher itself knows more than what was copied into RANK.
     found = next(reversed(told), None) or _told(environ, "srun", *_SLURM)
     return found or ALONE
+
+
+def spelled(ranks: Iterable[int]) -> str:
+    """Return the numbers of ranks in short.
+
+    >>> spelled([0, 2, 3, 4, 7])
+    '0,2-4,7'
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def ranks_named(ranks: Collection[int]) -> str:
+    """Return how to speak of ranks.
+
+    >>> ranks_named([3]), ranks_named([0, 1, 2])
+    ('rank 3', 'ranks 0-2')
+    """
+    return f"rank{'s' if len(ranks) > 1 else ''} {spelled(ranks)}"
 
 
 def _told(environ: Mapping[str, str], launcher: str, rank: str, size: str, local_size: str) -> Rank | None:
@@ -66,11 +90,8 @@ def _told(environ: Mapping[str, str], launcher: str, rank: str, size: str, local
     for name, value in numbers.items():
         if not (value.isascii() and value.isdigit() and len(value) < 10):
             raise UsageError(f"the environment variable {name} is {value!r}; it is to be a number")
-    found = Rank(
-        int(numbers[rank]), int(numbers[size]), launcher, int(numbers[local_size]) if local_size in numbers else None
-    )
-    if found.rank >= found.size:
-        raise UsageError(
-            f"the environment variables say {rank}={found.rank} and {size}={found.size}: ranks are 0 to {size} - 1"
-        )
-    return found
+    found = {name: int(value) for name, value in numbers.items()}
+    if found[rank] >= found[size]:
+        said = f"{rank}={found[rank]} and {size}={found[size]}"
+        raise UsageError(f"the environment variables say {said}: a rank is less than their number")
+    return Rank(found[rank], found[size], launcher, found.get(local_size))

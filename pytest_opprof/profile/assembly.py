@@ -158,11 +158,12 @@ def _sums_by_step(
     parts: Sequence[tuple[tuple[int, ...] | None, Mapping[int, int]]], steps: int
 ) -> tuple[int, ...] | None:
     sums = [0] * steps
-    for by_interval, numbers in parts:
-        for interval, step in numbers.items() if by_interval is not None else ():
+    known = [(by_interval, numbers) for by_interval, numbers in parts if by_interval is not None]
+    for by_interval, numbers in known:
+        for interval, step in numbers.items():
             if step < steps:
                 sums[step] += by_interval[interval]
-    return tuple(sums) if any(by_interval is not None for by_interval, _ in parts) else None
+    return tuple(sums) if known else None
 
 
 def _grad_nodes_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> Mapping[int, int] | None:

@@ -16,11 +16,13 @@ from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, NothingMeasured, UsageError
 from ..machine.identity import machine
+from ..machine.ranks import ranks_named
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.recorder import is_in_use
 from ..measure.window import Window
 from ..processes.pool import NO_FRESH, Answer, Pool
+from ..processes.ranks import Ranks
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import CallRange, calls_of
@@ -71,8 +73,15 @@ class Judging:
         *,
         is_parallel: bool,
         is_apart: bool,
+        ranks: Ranks | None = None,
     ) -> None:
-        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests."""
+        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests.
+
+        *ranks* are those of this run; None where it is alone.
+        """
+        self._ranks = ranks
+        self._told: dict[str, int] = {}
+        """How often each test told other ranks its calls."""
         self.is_parallel = is_parallel
         """Whether other tests run at the same time."""
         self._errors = errors
@@ -131,6 +140,35 @@ class Judging:
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
+
+    def between_ranks(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Return the reports, with what ranks do not have in common where they are to be equal; waits for the others.
+
+        Raises BackendError where a rank does not come.
+        """
+        if (told := self._tells(item)) is None or self._ranks is None:
+            return windows
+        mine = {each.name: {op: str(calls) for op, calls in each.numbers.calls.items()} for each in windows}
+        every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
+        if failed := [rank for rank, each in enumerate(every) if each is None]:
+            raise BackendError(f"ranks were to be compared, and on {ranks_named(failed)} the test itself failed")
+        return [
+            replace(each, ranks_differ=_differ([(of or {}).get(each.name, {}) for of in every])) for each in windows
+        ]
+
+    def leaves_ranks(self, item: pytest.Item) -> None:
+        """Tell ranks that wait for it that this one has no calls of a test to compare."""
+        if (told := self._tells(item)) is not None and self._ranks is not None:
+            self._ranks.tell(told, None)
+
+    def _tells(self, item: pytest.Item) -> str | None:
+        """Return under which name the calls of *item* are told to other ranks; None where they are not."""
+        plan = plan_of(item)
+        measured = plan.measured or "opprof" in getattr(item, "fixturenames", ())
+        if self._ranks is None or plan.ranks != "equal" or not measured:
+            return None
+        self._told[id_of(item)] = number = self._told.get(id_of(item), 0) + 1
+        return f"calls/{id_of(item)}/{number}"
 
     def _of_ranks(self, profiles: dict[str, OpProfile], measurement: Measurement) -> dict[str, OpProfile]:
         """Return the profiles as those of this rank. Raises UsageError where a framework says that it is another."""
@@ -342,6 +380,13 @@ class Judging:
         if len(runs) == len(window.processes):
             return _undecided(plan, "a fresh process timed nothing", window, base)
         return self._compared(replace(window, processes=runs), base, plan)
+
+
+def _differ(every: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the calls by rank of the ops that differ."""
+    ops = dict.fromkeys(op for calls in every for op in calls)
+    by_op = {op: [calls.get(op, "0") for calls in every] for op in ops}
+    return {op: by_rank for op, by_rank in by_op.items() if len(set(by_rank)) > 1}
 
 
 def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:

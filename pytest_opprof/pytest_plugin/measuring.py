@@ -57,6 +57,8 @@ class Measuring:
         self._judging = judging
         self._may_judge_times = False
         """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
+        self._is_compared = False
+        """Whether the test that runs told other ranks its calls."""
         self._modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
 
@@ -109,7 +111,7 @@ class Measuring:
         """Measure the body of a marked test, and judge all its windows."""
         if _WRONG_MARK in item.stash:
             raise Failed(str(item.stash[_WRONG_MARK]))
-        call = Call(item)
+        call, self._is_compared = Call(item), False
         try:
             return (yield from self._measured(item, call))
         except Failed as error:
@@ -124,6 +126,10 @@ class Measuring:
                 raise  # the last: `Parent.ask` ends this process
             self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))
             keep_unmeasured(item)
+        finally:
+            if not self._is_compared:
+                with told_plainly(item):
+                    self._judging.leaves_ranks(item)
         return call.result if call.is_over else (yield)
 
     def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
@@ -155,6 +161,8 @@ class Measuring:
         with told_plainly(item):
             body.check_finished(measurement)
             windows = self._judging.first(item, measurement)
+            self._is_compared = True
+            windows = self._judging.between_ranks(item, windows)
             # A subtest that fails is reported at once: what is measured again must not fail.
             repeats = "subtests" not in getattr(item, "fixturenames", ())
             # Ranks stay in step: what only this one runs once more would wait for the others.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from ..machine.load import RUN
 from ..processes.fresh import Fresh
 from ..processes.parent import Parent
 from ..processes.pool import Pool
+from ..processes.ranks import Ranks
 from ..processes.side import Side
 from ..processes.this_run import CORE, SITES
 from ..report.summary import Summary
@@ -22,7 +24,7 @@ from .fixture import MEASURING, TURN
 from .judging import Judging
 from .measuring import Measuring
 from .options import settings_of
-from .ranks import OtherRank
+from .ranks import InStep, OtherRank
 
 
 def register(config: pytest.Config) -> None:
@@ -39,11 +41,17 @@ def register(config: pytest.Config) -> None:
     is_side = parent is not None and parent.kind == "side"
     if settings.noise != "ignore" and not is_parallel and not is_side and settings.rank.is_alone:
         config.stash[CORE] = Core()
-    store, pool, summary = Store(settings.baselines), Pool(config, settings.rank), Summary()
+    store, pool, summary = Store(settings.baselines, settings.rank.rank), Pool(config, settings.rank), Summary()
     is_partial = bool(config.getoption("lf", False) or config.getoption("pyargs", False))
     collected = Collected(config.rootpath, config.args, config.invocation_params.dir, partial=is_partial)
+    ranks = None
+    if not settings.rank.is_alone and not config.option.collectonly:
+        shared = config.option.opprof_json or config.getini("opprof_json")
+        ranks = Ranks(settings.rank, Path(config.invocation_params.dir, shared).parent if shared else None)
+        manager.register(InStep(ranks, summary), "opprof-ranks")
+    is_apart = parent is not None
     judging = Judging(
-        config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=parent is not None
+        config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=is_apart, ranks=ranks
     )
     measuring = Measuring(config, settings, store, collected, summary, pool, judging)
     manager.register(measuring, MEASURING)
@@ -52,7 +60,7 @@ def register(config: pytest.Config) -> None:
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against and not settings.rank.rank
-        manager.register(Closing(config, settings, store, pool, collected, summary, keeps), "opprof-closing")
+        manager.register(Closing(config, settings, store, pool, collected, summary, keeps, ranks), "opprof-closing")
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
     if parent and is_side:
