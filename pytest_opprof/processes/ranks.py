@@ -36,6 +36,9 @@ class Store(Protocol):
     def get(self, key: str) -> bytes | None:
         """Return what is kept; None while there is nothing."""
 
+    def forget(self, rank: int) -> None:
+        """Remove what a rank of an earlier launch of the same name left behind."""
+
     def close(self) -> None:
         """Let go of it."""
 
@@ -60,12 +63,18 @@ class Files:
         except FileNotFoundError:
             return None
 
+    def forget(self, rank: int) -> None:
+        """Remove what a rank that was killed left behind."""
+        for path in self._folder.glob(f"{rank}-*"):
+            path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Remove them: each rank does when it ends, and what others may still want is no more than why it ended."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, key: str) -> Path:
-        return self._folder / sha256(key.encode()).hexdigest()[:32]
+        what, _, rank = key.rpartition("/")
+        return self._folder / f"{rank}-{sha256(what.encode()).hexdigest()[:32]}"
 
 
 def launch_of(environ: Mapping[str, str] = os.environ) -> str:
@@ -97,6 +106,7 @@ class Ranks:
                 self._opened = store.TorchStore() if store.is_there() else self._files()
             except (RuntimeError, ImportError) as error:
                 raise BackendError(f"the store of torchrun cannot be used: {error}") from None
+            self._opened.forget(self.rank.rank)
             self._put("hello", {"pid": os.getpid(), "host": platform.node()})
         return self._opened
 

@@ -174,6 +174,10 @@ class EventLog:
         """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
 
+    def forget_sizes(self) -> None:
+        """Forget how many bytes were allocated, not how often: it depends on when another thread frees them."""
+        self._memory = [(interval, None) for interval, size in self._memory if size is None or size > 0]
+
     def remark(self, text: str, interval: int = ALWAYS) -> None:
         """Say something that the user should know: of an interval where it is one of several rounds, or of all."""
         self._remarks.append((interval, text))

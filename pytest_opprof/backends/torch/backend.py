@@ -101,6 +101,7 @@ class TorchBackend(Backend):
             )
 
         on_gpu = _records_gpu()
+        asked_for_memory = options.memory
         if options.memory is None:
             options = replace(options, memory=not on_gpu)
         knows = _is_known_on_gpu if on_gpu else _is_registered
@@ -153,6 +154,8 @@ class TorchBackend(Backend):
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
         _read(results, log, options, numbers)
+        if log.communication_ns is not None and not asked_for_memory:
+            log.forget_sizes()
 
     def rank(self) -> tuple[int, int] | None:
         """Return what torch.distributed says once it is initialised."""

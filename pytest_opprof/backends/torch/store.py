@@ -33,6 +33,9 @@ class TorchStore:
         """Return what is kept; None while there is nothing."""
         return bytes(self._store.get(key)) if self._store.check([key]) else None
 
+    def forget(self, rank: int) -> None:
+        """Do nothing: it is of this launch alone."""
+
     def close(self) -> None:
         """Let go of it. It ends with torchrun."""
         del self._store
