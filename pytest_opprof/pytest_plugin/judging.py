@@ -10,24 +10,20 @@ from time import monotonic
 import pytest
 from msgspec import structs
 
-from ..backends.failures import failures_of
 from ..backends.registry import hints
 from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
-from ..errors import BackendError, BaselineError, NothingMeasured, UsageError
+from ..errors import BackendError, BaselineError, NothingMeasured
 from ..machine.identity import machine
-from ..machine.ranks import ranks_named
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
-from ..measure.recorder import is_in_use
 from ..measure.window import Window
 from ..processes.pool import NO_FRESH, Answer, Pool
-from ..processes.ranks import Ranks
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import CallRange, calls_of
 from ..profile.environment import Environment
-from ..profile.op_profile import ALWAYS, OpProfile
+from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
@@ -42,6 +38,7 @@ from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
 from .marks import plan_of
+from .ranks import of_this_rank
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
@@ -73,15 +70,8 @@ class Judging:
         *,
         is_parallel: bool,
         is_apart: bool,
-        ranks: Ranks | None = None,
     ) -> None:
-        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests.
-
-        *ranks* are those of this run; None where it is alone.
-        """
-        self._ranks = ranks
-        self._told: dict[str, int] = {}
-        """How often each test told other ranks its calls."""
+        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests."""
         self.is_parallel = is_parallel
         """Whether other tests run at the same time."""
         self._errors = errors
@@ -121,7 +111,7 @@ class Judging:
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
         plan, profiles = plan_of(item), _profiles(measurement.windows)  # a fixture may have added marks
-        profiles = self._of_ranks(profiles, measurement)
+        profiles = of_this_rank(profiles, self._settings.rank, measurement.backends)
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
@@ -140,57 +130,6 @@ class Judging:
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
-
-    def between_ranks(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports, with what ranks do not have in common where they are to be equal; waits for the others.
-
-        Raises BackendError where a rank does not come.
-        """
-        if (told := self._tells(item)) is None or self._ranks is None:
-            return windows
-        mine = {each.name: {op: str(calls) for op, calls in each.numbers.calls.items()} for each in windows}
-        every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
-        if failed := [rank for rank, each in enumerate(every) if each is None]:
-            raise BackendError(f"ranks were to be compared, and on {ranks_named(failed)} the test itself failed")
-        return [
-            replace(each, ranks_differ=_differ([(of or {}).get(each.name, {}) for of in every])) for each in windows
-        ]
-
-    def leaves_ranks(self, item: pytest.Item) -> None:
-        """Tell ranks that wait for it that this one has no calls of a test to compare."""
-        if (told := self._tells(item)) is not None and self._ranks is not None:
-            self._ranks.tell(told, None)
-
-    def _tells(self, item: pytest.Item) -> str | None:
-        """Return under which name the calls of *item* are told to other ranks; None where they are not."""
-        plan = plan_of(item)
-        measured = plan.measured or "opprof" in getattr(item, "fixturenames", ())
-        if self._ranks is None or plan.ranks != "equal" or not measured:
-            return None
-        self._told[id_of(item)] = number = self._told.get(id_of(item), 0) + 1
-        return f"calls/{id_of(item)}/{number}"
-
-    def _of_ranks(self, profiles: dict[str, OpProfile], measurement: Measurement) -> dict[str, OpProfile]:
-        """Return the profiles as those of this rank. Raises UsageError where a framework says that it is another."""
-        rank = self._settings.rank
-        for backend in filter(is_in_use, measurement.backends):
-            with failures_of(backend):
-                said = backend.rank()
-            if said is None or said == (rank.rank, rank.size):
-                continue
-            told = f"{backend.name} says that this is rank {said[0]} of {said[1]}"
-            if not rank.is_alone:
-                raise UsageError(f"{told}, {rank.launcher} says {rank}: one of them is left over from another launch")
-            if said[1] > 1:
-                why = "but pytest was not told (RANK and WORLD_SIZE are not set): it is judged as a run of its own"
-                profiles = {
-                    name: replace(profile, remarks=(*profile.remarks, (ALWAYS, f"{told}, {why}")))
-                    for name, profile in profiles.items()
-                }
-        return {
-            name: replace(profile, environment=replace(profile.environment, ranks=rank.size))
-            for name, profile in profiles.items()
-        }
 
     def _each(
         self,
@@ -380,13 +319,6 @@ class Judging:
         if len(runs) == len(window.processes):
             return _undecided(plan, "a fresh process timed nothing", window, base)
         return self._compared(replace(window, processes=runs), base, plan)
-
-
-def _differ(every: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Return the calls by rank of the ops that differ."""
-    ops = dict.fromkeys(op for calls in every for op in calls)
-    by_op = {op: [calls.get(op, "0") for calls in every] for op in ops}
-    return {op: by_rank for op, by_rank in by_op.items() if len(set(by_rank)) > 1}
 
 
 def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:

@@ -31,6 +31,7 @@ from .judging import Judging, is_open
 from .marks import plan_of
 from .options import shown
 from .outcome import concluded, defect
+from .ranks import Compared
 
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
@@ -47,6 +48,7 @@ class Measuring:
         summary: Summary,
         pool: Pool,
         judging: Judging,
+        compared: Compared,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -57,8 +59,7 @@ class Measuring:
         self._judging = judging
         self._may_judge_times = False
         """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
-        self._is_compared = False
-        """Whether the test that runs told other ranks its calls."""
+        self._compared = compared
         self._modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
 
@@ -111,7 +112,8 @@ class Measuring:
         """Measure the body of a marked test, and judge all its windows."""
         if _WRONG_MARK in item.stash:
             raise Failed(str(item.stash[_WRONG_MARK]))
-        call, self._is_compared = Call(item), False
+        call = Call(item)
+        self._compared.begin()
         try:
             return (yield from self._measured(item, call))
         except Failed as error:
@@ -127,9 +129,8 @@ class Measuring:
             self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))
             keep_unmeasured(item)
         finally:
-            if not self._is_compared:
-                with told_plainly(item):
-                    self._judging.leaves_ranks(item)
+            with told_plainly(item):
+                self._compared.leave(item)
         return call.result if call.is_over else (yield)
 
     def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
@@ -161,8 +162,7 @@ class Measuring:
         with told_plainly(item):
             body.check_finished(measurement)
             windows = self._judging.first(item, measurement)
-            self._is_compared = True
-            windows = self._judging.between_ranks(item, windows)
+            windows = self._compared.with_others(item, windows)
             # A subtest that fails is reported at once: what is measured again must not fail.
             repeats = "subtests" not in getattr(item, "fixturenames", ())
             # Ranks stay in step: what only this one runs once more would wait for the others.

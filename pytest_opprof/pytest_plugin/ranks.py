@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 
-from ..errors import BackendError
-from ..machine.ranks import Rank
+from ..backends.contract import Backend
+from ..backends.failures import failures_of
+from ..errors import BackendError, UsageError
+from ..machine.ranks import Rank, ranks_named
+from ..measure.recorder import is_in_use
 from ..processes.ranks import Ranks
+from ..profile.op_profile import ALWAYS, OpProfile
 from ..report.summary import Summary
+from ..results.judged_window import JudgedWindow
+from ..results.test_id import id_of
+from .marks import plan_of
 
 
 class InStep:
@@ -77,6 +85,80 @@ class InStep:
             yield
         except BackendError as error:
             self._summary.errors.append(f"ranks do not hear of each other: {error}")
+
+
+class Compared:
+    """Compares what ranks did in a test whose mark, or the flag, says that it has to be equal."""
+
+    def __init__(self, ranks: Ranks | None) -> None:
+        """*ranks* is None for a run that is alone: then there is nothing to compare."""
+        self._ranks = ranks
+        self._told: dict[str, int] = {}
+        """How often each test told the others its calls."""
+        self._is_told = False
+
+    def begin(self) -> None:
+        """Begin a test."""
+        self._is_told = False
+
+    def with_others(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Return the reports, with what ranks do not have in common; waits for the others.
+
+        Raises BackendError where a rank does not come.
+        """
+        self._is_told = True
+        if self._ranks is None or not (told := self._name(item)):
+            return windows
+        mine = {each.name: {op: str(calls) for op, calls in each.numbers.calls.items()} for each in windows}
+        every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
+        if failed := [rank for rank, each in enumerate(every) if each is None]:
+            raise BackendError(f"ranks were to be compared, and on {ranks_named(failed)} the test itself failed")
+        return [
+            replace(each, ranks_differ=_differ([(of or {}).get(each.name, {}) for of in every])) for each in windows
+        ]
+
+    def leave(self, item: pytest.Item) -> None:
+        """Tell those who wait for it that this rank has no calls of a test to compare."""
+        if self._ranks is not None and not self._is_told and (told := self._name(item)):
+            self._ranks.tell(told, None)
+
+    def _name(self, item: pytest.Item) -> str:
+        """Return under which name the calls of *item* are told; empty where they are not."""
+        plan = plan_of(item)
+        if plan.ranks != "equal" or not (plan.measured or "opprof" in getattr(item, "fixturenames", ())):
+            return ""
+        self._told[id_of(item)] = number = self._told.get(id_of(item), 0) + 1
+        return f"calls/{id_of(item)}/{number}"
+
+
+def _differ(every: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the calls by rank of the ops that differ."""
+    ops = dict.fromkeys(op for calls in every for op in calls)
+    by_op = {op: [calls.get(op, "0") for calls in every] for op in ops}
+    return {op: by_rank for op, by_rank in by_op.items() if len(set(by_rank)) > 1}
+
+
+def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterable[Backend]) -> dict[str, OpProfile]:
+    """Return the profiles as those of *rank*. Raises UsageError where a framework says that it is another."""
+    remarks: list[tuple[int, str]] = []
+    for backend in filter(is_in_use, backends):
+        with failures_of(backend):
+            said = backend.rank()
+        if said is None or said == (rank.rank, rank.size):
+            continue
+        told = f"{backend.name} says that this is rank {said[0]} of {said[1]}"
+        if not rank.is_alone:
+            raise UsageError(f"{told}, {rank.launcher} says {rank}: one of them is left over from another launch")
+        why = "but pytest was not told (RANK and WORLD_SIZE are not set): it is judged as a run of its own"
+        remarks += [(ALWAYS, f"{told}, {why}")] if said[1] > 1 else []
+    return {
+        name: replace(
+            profile,
+            environment=replace(profile.environment, ranks=rank.size),
+            remarks=(*profile.remarks, *remarks),
+        )
+        for name, profile in profiles.items()
+    }
 
 
 class _Nowhere(StringIO):

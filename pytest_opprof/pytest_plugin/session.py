@@ -24,7 +24,7 @@ from .fixture import MEASURING, TURN
 from .judging import Judging
 from .measuring import Measuring
 from .options import settings_of
-from .ranks import InStep, OtherRank
+from .ranks import Compared, InStep, OtherRank
 
 
 def register(config: pytest.Config) -> None:
@@ -49,11 +49,10 @@ def register(config: pytest.Config) -> None:
         shared = config.option.opprof_json or config.getini("opprof_json")
         ranks = Ranks(settings.rank, Path(config.invocation_params.dir, shared).parent if shared else None)
         manager.register(InStep(ranks, summary), "opprof-ranks")
-    is_apart = parent is not None
     judging = Judging(
-        config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=is_apart, ranks=ranks
+        config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=parent is not None
     )
-    measuring = Measuring(config, settings, store, collected, summary, pool, judging)
+    measuring = Measuring(config, settings, store, collected, summary, pool, judging, Compared(ranks))
     manager.register(measuring, MEASURING)
     if is_worker:
         manager.register(xdist.Worker(config, collected, summary), "opprof-worker")

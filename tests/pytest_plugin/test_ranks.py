@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def test_b():
     if os.environ.get("KILL") == str(RANK): os.kill(os.getpid(), 9)
 """
 _launches = count()
+Suite = Callable[..., pytest.RunResult]
 
 
 class Run:
@@ -82,13 +84,12 @@ def test_all_ranks_write_one_baseline_and_only_the_first_speaks(model: Path) -> 
 @pytest.mark.slow
 @pytest.mark.processes
 def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
-    Run(model, 4, ("--opprof-update",), ODD="3")
-    assert baseline(model) == {"test_a": {"ranks": {"0-2": {"calls": {"Copy": 2}}, "3": {"calls": {"Copy": 4}}}}}
-    assert Run(model, 4, ("--opprof",), ODD="3").status == [0] * 4
-    run = Run(model, 4, ("--opprof",), ODD="2")
-    assert run.status == [0, 0, 1, 0]
-    assert "[rank 2]   calls of Copy: 4, 2 in the baseline" in run.printed[2]
-    assert "not confirmed in a fresh process: a fresh process would be no rank of 4" in run.printed[2]
+    Run(model, 3, ("--opprof-update",), ODD="2")
+    assert baseline(model) == {"test_a": {"ranks": {"0-1": {"calls": {"Copy": 2}}, "2": {"calls": {"Copy": 4}}}}}
+    run = Run(model, 3, ("--opprof",), ODD="1")
+    assert run.status == [0, 1, 0]
+    assert "[rank 1]   calls of Copy: 4, 2 in the baseline" in run.printed[1]
+    assert "not confirmed in a fresh process: a fresh process would be no rank of 3" in run.printed[1]
 
 
 @pytest.mark.processes
@@ -117,6 +118,7 @@ def test_a_test_that_fails_on_one_rank_keeps_no_baseline_and_nobody_waits_for_it
     assert [path.name for path in model.glob("*.json")] == ["run.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(model: Path) -> None:
     run = Run(model, 2, ("--opprof-update", "--opprof-json=run.json"), KILL="1")
@@ -128,6 +130,46 @@ def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(model: Path)
     assert result["errors"] == [why]
 
 
+def told(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let this process be the first of so many ranks."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", str(size))
+    monkeypatch.setenv("PMIX_NAMESPACE", f"test-{os.getpid()}-{next(_launches)}")
+
+
+def test_a_run_of_another_size_has_no_baseline_and_says_so(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(MODEL)
+    suite("--opprof-update")
+    told(monkeypatch, 3)
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["no baseline for fake 1, fake, async, 3 ranks (*) (there is one for fake 1, fake, *"])
+
+
+@pytest.mark.torch
+def test_a_framework_that_says_something_else_is_an_error(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed (pip install torch==2.13.0)")
+    program = """
+        import pytest, torch, torch.distributed as dist
+        @pytest.fixture(autouse=True)
+        def world():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            yield
+            dist.destroy_process_group()
+        @pytest.mark.opprof
+        def test_a(): torch.ones(2) + 1
+    """
+    pytester.makepyfile(program)
+    told(monkeypatch, 2)
+    result = suite("--opprof", "--opprof-backend=torch")
+    result.assert_outcomes(failed=1)
+    why = "torch says that this is rank 0 of 1, Open MPI says rank 0 of 2: one of them is left over from another launch"
+    result.stdout.fnmatch_lines([f"*{why}*"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -137,17 +179,16 @@ def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(model: Path)
     ],
 )
 def test_what_does_not_go_with_ranks_stops_the_run(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
-    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
-    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    told(monkeypatch, 2)
     pytester.makepyfile(MODEL)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--opprof", *arguments)
+    result = suite("--opprof", *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{message}"])
 
 
-def test_a_mark_says_it_for_one_test(pytester: pytest.Pytester) -> None:
+def test_a_mark_says_it_for_one_test(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.opprof(ranks='some')\ndef test_a(): pass\n")
-    result = pytester.runpytest_inprocess("--opprof")
+    result = suite("--opprof")
     result.stderr.fnmatch_lines(["*opprof(ranks=) is 'some'; write 'any' or 'equal'*"])
