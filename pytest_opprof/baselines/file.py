@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import UNSET, UnsetType
-
 from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
 from ..profile.calls import CallRange, Range
@@ -52,9 +50,9 @@ def load(path: Path) -> Baselines:
             where = f"[{test!r}][{window!r}]"
             if why := problem(kept.ranks, calls.environment.ranks):
                 raise _broken(path, f"{where}['ranks']: {why}")
-            for ranks, each in kept.ranks.items() if kept.calls is UNSET else [("", kept)]:
+            for ranks, each in kept.ranks.items() if not _has_calls(kept) else [("", kept)]:
                 _check_window(path, f"{where}['ranks'][{ranks!r}]" if ranks else where, each)
-            if (kept.calls is UNSET) != bool(kept.ranks):
+            if _has_calls(kept) is bool(kept.ranks):
                 raise _broken(path, f"{where}: has to have either 'calls' or 'ranks'")
     if own_times is not None:
         unused = [f"{path.name} is of an older schema, and has times itself; an update replaces both"]
@@ -65,14 +63,14 @@ def load(path: Path) -> Baselines:
 def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
     """Raise BaselineError for what a window cannot have done."""
     for field in ("calls", "bytes", "flops", "facts"):
-        for op, plain in getattr(kept, field).items() if kept.calls is not UNSET else ():
+        for op, plain in getattr(kept, field).items() if _has_calls(kept) else ():
             if (counted := _range(plain)).least > counted.most:
                 raise _broken(path, f"{where}[{field!r}][{op!r}]: the range is empty")
-    if kept.calls is UNSET or kept.ranks:
-        raise _broken(path, f"{where}: has no 'calls'" if kept.calls is UNSET else f"{where}: has ranks in ranks")
+    if not _has_calls(kept) or kept.ranks:
+        raise _broken(path, f"{where}: has {'ranks in ranks' if kept.ranks else 'no calls'}")
     if unknown := kept.facts.keys() - FACTS.keys():
         raise _broken(path, f"{where}['facts']: {min(unknown)!r} is no fact; known are {', '.join(FACTS)}")
-    if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - kept.calls.keys():
+    if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - _calls_of(kept).keys():
         raise _broken(path, f"{where}: {min(unknown)!r} has work, but no calls")
 
 
@@ -156,7 +154,11 @@ def _entry(kept: KeptWindow) -> WindowBaseline:
 
 
 def _calls_of(kept: KeptWindow) -> dict[str, KeptCalls]:
-    return {} if isinstance(kept.calls, UnsetType) else kept.calls
+    return kept.calls if isinstance(kept.calls, dict) else {}
+
+
+def _has_calls(kept: KeptWindow) -> bool:
+    return isinstance(kept.calls, dict)
 
 
 def save(path: Path, baselines: Baselines) -> list[Path]:

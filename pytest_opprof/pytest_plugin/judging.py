@@ -38,7 +38,7 @@ from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
 from .marks import plan_of
-from .ranks import of_this_rank
+from .ranks import of_this_rank, why_untimed
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
@@ -188,7 +188,7 @@ class Judging:
         if self._settings.sites:
             return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
         if not self._settings.rank.is_alone:
-            return unjudged(f"one process of {self._settings.rank.size} ranks measured", runs)
+            return unjudged(why_untimed(self._settings.rank), runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)

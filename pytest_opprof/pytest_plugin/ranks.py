@@ -14,6 +14,7 @@ import pytest
 from ..backends.contract import Backend
 from ..backends.failures import failures_of
 from ..errors import BackendError, UsageError
+from ..machine.identity import usable_cores
 from ..machine.ranks import Rank, ranks_named
 from ..measure.recorder import is_in_use
 from ..processes.ranks import Ranks
@@ -21,6 +22,7 @@ from ..profile.op_profile import ALWAYS, OpProfile
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
+from ..units import plural
 from .marks import plan_of
 
 
@@ -136,6 +138,14 @@ def _differ(every: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
     ops = dict.fromkeys(op for calls in every for op in calls)
     by_op = {op: [calls.get(op, "0") for calls in every] for op in ops}
     return {op: by_rank for op, by_rank in by_op.items() if len(set(by_rank)) > 1}
+
+
+def why_untimed(rank: Rank) -> str:
+    """Return why the times of ranks are not judged."""
+    cores = usable_cores()
+    if (rank.local_size or 1) > cores:
+        return f"{rank.local_size} ranks share {plural(cores, 'core')}"
+    return f"ranks are launched once, and one process of {rank.size} ranks is no verdict"
 
 
 def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterable[Backend]) -> dict[str, OpProfile]:

@@ -104,7 +104,7 @@ def test_a_run_of_another_size_has_none_and_is_told_of_which_there_are(tmp_path:
     ("window", "message"),
     [
         ({"ranks": {"0": {"calls": {"Copy": 2}}, "0-3": {"calls": {"Copy": 1}}}}, "rank 0 is there twice"),
-        ({"ranks": {"0-3": {}}}, "has no 'calls'"),
+        ({"ranks": {"0-3": {}}}, "has no calls"),
         ({"ranks": {"0-3": {"calls": {}, "ranks": {"0": {"calls": {}}}}}}, "has ranks in ranks"),
         ({}, "has to have either 'calls' or 'ranks'"),
         ({"calls": {"Copy": 1}, "ranks": {"0": {"calls": {}}}}, "ranks in ranks|either"),
