@@ -27,7 +27,7 @@ def settings_of(config: pytest.Config) -> Settings:
 def _settings(config: pytest.Config) -> Settings:
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
-    rank = _rank(config)
+    rank = rank_of()
     return Settings(
         baselines=_folder(config),
         backends=checked_backends(_value(config, "backend"), "--opprof-backend"),
@@ -123,9 +123,8 @@ def checked_ranks(value: object, what: str) -> Ranks:
     raise UsageError(f"{what} is {value!r}; write 'any' or 'equal' (each rank has to make the same calls)")
 
 
-def _rank(config: pytest.Config) -> Rank:
-    """Return which rank this is. Raises UsageError for flags that start processes, which would be no ranks."""
-    rank = rank_of()
+def check_flags(config: pytest.Config, rank: Rank) -> None:
+    """Raise UsageError for flags that start processes, which would be no ranks."""
     flags = {
         "-n": getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"),
         "--opprof-against": config.option.opprof_against is not None,
@@ -136,7 +135,6 @@ def _rank(config: pytest.Config) -> Rank:
             raise UsageError(
                 f"{flag} starts processes that are no ranks, and this is {rank} ({rank.launcher}): leave {flag} out"
             )
-    return rank
 
 
 def _of_rank(given: str, config: pytest.Config, rank: Rank) -> Path | None:

@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import StringIO
+from threading import current_thread, main_thread
+from typing import Any
 
 import pytest
 
@@ -35,11 +37,14 @@ class InStep:
         self._failed: dict[str, None] = {}
         """The tests that failed by themselves: a collective fails where another rank does not come."""
         self._is_cut = False
+        self._handler: Any = None
+        """What SIGTERM did before; None where nothing was changed."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Let SIGTERM, by which a launcher ends the ranks beside one that failed, do as Ctrl-C."""
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if current_thread() is main_thread():
+            self._handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             with self._told():
                 self._ranks.hello()
@@ -49,7 +54,8 @@ class InStep:
             raise
         finally:
             # This rank ends anyway: what it has to say and to write is not to be cut.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN if before is signal.SIG_DFL else before)
+            if self._handler is not None:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
             with self._told():
                 self._ranks.end()
 
@@ -76,7 +82,9 @@ class InStep:
                 self._summary.errors += self._ranks.dead() or self._ranks.stuck(self._failed)
 
     def pytest_unconfigure(self) -> None:
-        """Let go of what ranks share."""
+        """Let go of what ranks share, and of SIGTERM."""
+        if self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
         with suppress(BackendError):
             self._ranks.close()
 

@@ -23,7 +23,7 @@ from .closing import Closing
 from .fixture import MEASURING, TURN
 from .judging import Judging
 from .measuring import Measuring
-from .options import settings_of
+from .options import check_flags, settings_of
 from .ranks import Compared, InStep, OtherRank
 
 
@@ -34,6 +34,7 @@ def register(config: pytest.Config) -> None:
     measures for that: it keeps nothing.
     """
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
+    check_flags(config, settings.rank)
     os.environ.setdefault(RUN, str(os.getpid()))
     parent = Parent.found()
     is_parallel = is_worker and not settings.serialize
