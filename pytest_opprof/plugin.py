@@ -17,9 +17,9 @@ MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
-    " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, top=None): measure the test, as said;"
-    " with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30 are"
-    " better.",
+    " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, ranks=None, top=None): measure the test,"
+    " as said; with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30"
+    " are better.",
 )
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
@@ -53,8 +53,13 @@ _FLAGS = (
         "in how many processes to measure what is recorded (default: calls 3, times 5), or what is timed (default: 1)",
     ),
     ("noise", "ACTION", "what is too noisy to judge: warn (default), fail, or ignore the noise"),
+    ("ranks", "CALLS", "what several ranks may do: any (default), or equal, the same calls in each"),
     ("top", "K", "how many ops of a failing test to show beside those that failed it (default: 5)"),
-    ("json", "FILE", "write everything measured in this run to FILE"),
+    (
+        "json",
+        "FILE",
+        "write everything measured in this run to FILE; of several ranks rank 0 does, or each its own with {rank}",
+    ),
 )
 
 
@@ -138,6 +143,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
 
 
+@pytest.hookimpl(trylast=True)  # after pytest has set its terminal up, which a rank other than 0 replaces
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks; in a run that measures, also what measures."""
     for mark in MARKS:

@@ -102,6 +102,10 @@ class Backend(ABC):
         """Return what `opprof.array()` returns for *array*; None if this backend records any array's ops."""
         return None
 
+    def rank(self) -> tuple[int, int] | None:
+        """Return which of how many processes this is, if the framework was told; asked after a test."""
+        return None
+
     def selfcheck_work(self) -> KnownWork | None:
         """Return the work for ``opprof selfcheck --backend``, or None if there is none."""
         return None

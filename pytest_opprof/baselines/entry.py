@@ -31,6 +31,8 @@ class WindowBaseline:
     window drops it: who reverts the calls may put them back."""
     facts: Mapping[str, Range] = field(default_factory=dict)
     """What is known of the window as a whole (`verdict.facts`)."""
+    ranks: Mapping[str, WindowBaseline] = field(default_factory=dict)
+    """Where ranks differ, the entry of each (`by_rank`); all else here is then that of the first of them."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,12 +21,13 @@ from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
 from ..verdict.facts import FACTS
+from .by_rank import numbers, problem
 from .entry import Baselines, WindowBaseline
 from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
 from .paths import times_of
 
 if TYPE_CHECKING:
-    from .file_types import CallsFile, KeptTimes, KeptWindow, TimesFile
+    from .file_types import CallsFile, KeptCalls, KeptTimes, KeptWindow, TimesFile
 
 _Kind = TypeVar("_Kind")
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
@@ -45,19 +47,31 @@ def load(path: Path) -> Baselines:
     calls = _decoded(path, document, CallsFile)
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
-            for field in ("calls", "bytes", "flops", "facts"):
-                for op, plain in getattr(kept, field).items():
-                    if (counted := _range(plain)).least > counted.most:
-                        raise _broken(path, f"[{test!r}][{window!r}][{field!r}][{op!r}]: the range is empty")
-            if unknown := kept.facts.keys() - FACTS.keys():
-                known = ", ".join(FACTS)
-                raise _broken(path, f"[{test!r}][{window!r}]['facts']: {min(unknown)!r} is no fact; known are {known}")
-            if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - kept.calls.keys():
-                raise _broken(path, f"[{test!r}][{window!r}]: {min(unknown)!r} has work, but no calls")
+            where = f"[{test!r}][{window!r}]"
+            if why := problem(kept.ranks, calls.environment.ranks):
+                raise _broken(path, f"{where}['ranks']: {why}")
+            for ranks, each in kept.ranks.items() if not _has_calls(kept) else [("", kept)]:
+                _check_window(path, f"{where}['ranks'][{ranks!r}]" if ranks else where, each)
+            if _has_calls(kept) is bool(kept.ranks):
+                raise _broken(path, f"{where}: has to have either 'calls' or 'ranks'")
     if own_times is not None:
         unused = [f"{path.name} is of an older schema, and has times itself; an update replaces both"]
         return _joined(path, calls, _checked_times(path, own_times), unused if beside.exists() else [])
     return _joined(beside, calls, load_times(beside) if beside.exists() else None, [])
+
+
+def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
+    """Raise BaselineError for what a window cannot have done."""
+    for field in ("calls", "bytes", "flops", "facts"):
+        for op, plain in getattr(kept, field).items() if _has_calls(kept) else ():
+            if (counted := _range(plain)).least > counted.most:
+                raise _broken(path, f"{where}[{field!r}][{op!r}]: the range is empty")
+    if not _has_calls(kept) or kept.ranks:
+        raise _broken(path, f"{where}: has {'ranks in ranks' if kept.ranks else 'no calls'}")
+    if unknown := kept.facts.keys() - FACTS.keys():
+        raise _broken(path, f"{where}['facts']: {min(unknown)!r} is no fact; known are {', '.join(FACTS)}")
+    if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - _calls_of(kept).keys():
+        raise _broken(path, f"{where}: {min(unknown)!r} has work, but no calls")
 
 
 def load_times(path: Path) -> TimesFile:
@@ -115,13 +129,15 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
             own = digest(_counted(to_builtins(kept)))
             of_these = {machine: each for machine, each in machines.items() if each.calls_digest == own}
             for machine, each in of_these.items():
-                if unknown := each.ops_us.keys() - kept.calls.keys() - {OUTSIDE}:
+                if unknown := each.ops_us.keys() - {*_calls_of(kept), OUTSIDE}:
                     raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} is timed, but has no calls")
-            tests.setdefault(test, {})[window] = WindowBaseline(
-                {op: _calls(kept, op) for op in kept.calls},
-                {machine: tuple(_runs(each)) for machine, each in of_these.items()},
-                {machine: each for machine, each in machines.items() if machine not in of_these},
-                {name: _range(each) for name, each in kept.facts.items()},
+            by_rank = {ranks: _entry(each) for ranks, each in kept.ranks.items()}
+            first = min(by_rank, key=lambda ranks: numbers(ranks)[0].start) if by_rank else ""
+            tests.setdefault(test, {})[window] = replace(
+                by_rank[first] if by_rank else _entry(kept),
+                times={machine: tuple(_runs(each)) for machine, each in of_these.items()},
+                mismatched={machine: each for machine, each in machines.items() if machine not in of_these},
+                ranks=by_rank,
             )
     for (test, window, machine), _ in _each(times) if times else ():
         entry = tests.get(test, {}).get(window)
@@ -129,6 +145,20 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
             why = "is of other calls; pytest --opprof-update records it" if entry else "has no calls"
             unused.append(f"{_shown(test, window, machine)}: {why}; opprof baselines prune removes it")
     return Baselines(calls.environment.environment, tests, tuple(unused))
+
+
+def _entry(kept: KeptWindow) -> WindowBaseline:
+    """Return what a window or a rank did, without times."""
+    facts = {name: _range(each) for name, each in kept.facts.items()}
+    return WindowBaseline({op: _calls(kept, op) for op in _calls_of(kept)}, facts=facts)
+
+
+def _calls_of(kept: KeptWindow) -> dict[str, KeptCalls]:
+    return kept.calls if isinstance(kept.calls, dict) else {}
+
+
+def _has_calls(kept: KeptWindow) -> bool:
+    return isinstance(kept.calls, dict)
 
 
 def save(path: Path, baselines: Baselines) -> list[Path]:
@@ -169,26 +199,33 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     from msgspec import to_builtins
 
     from ..profile.environment_json import EnvironmentJson
-    from .file_types import CallsFile, KeptWindow, TimesFile, Varying, VaryingAmount
+    from .file_types import CallsFile, KeptWindow, TimesFile
 
     environment = EnvironmentJson.of(baselines.environment)
     calls: dict[str, dict[str, KeptWindow]] = {}
     times: dict[str, dict[str, dict[str, KeptTimes]]] = {}
     for test, windows in baselines.tests.items():
         for window, entry in windows.items():
-            kept = KeptWindow(
-                {op: _kept(each, Varying) for op, each in entry.calls.items()},
-                {op: _kept_dtypes(each) for op, each in entry.calls.items() if each.dtypes},
-                _amounts(entry, "bytes"),
-                _amounts(entry, "flops"),
-                {name: _kept(each, VaryingAmount) for name, each in entry.facts.items()},
-            )
+            by_rank = {ranks: _kept_window(each) for ranks, each in entry.ranks.items()}
+            kept = KeptWindow(ranks=by_rank) if by_rank else _kept_window(entry)
             calls.setdefault(test, {})[window] = kept
             own = digest(_counted(to_builtins(kept))) if entry.times else ""
             machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
             if machines := {**entry.mismatched, **machines}:
                 times.setdefault(test, {})[window] = machines
     return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times)
+
+
+def _kept_window(entry: WindowBaseline) -> KeptWindow:
+    from .file_types import KeptWindow, Varying, VaryingAmount
+
+    return KeptWindow(
+        {op: _kept(each, Varying) for op, each in entry.calls.items()},
+        {op: _kept_dtypes(each) for op, each in entry.calls.items() if each.dtypes},
+        _amounts(entry, "bytes"),
+        _amounts(entry, "flops"),
+        {name: _kept(each, VaryingAmount) for name, each in entry.facts.items()},
+    )
 
 
 def _kept(each: Range, varying: Any) -> Any:
@@ -259,7 +296,7 @@ def _range(kept: Any) -> Range:
 
 def _calls(window: KeptWindow, op: str) -> CallRange:
     """Return the calls of *op*, with their work as far as the file has it."""
-    calls, dtypes = _range(window.calls[op]), window.dtypes.get(op, {})
+    calls, dtypes = _range(_calls_of(window)[op]), window.dtypes.get(op, {})
     by_dtype = {dtypes: calls} if isinstance(dtypes, str) else {name: _range(each) for name, each in dtypes.items()}
     return CallRange(
         calls.least,

@@ -48,9 +48,12 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """What one window of a test did in one round."""
 
     calls: Annotated[
-        dict[str, KeptCalls],
-        Meta(description="By op: its calls; [fewest, most] where rounds differ, varies where processes do."),
-    ]
+        dict[str, KeptCalls] | UnsetType,
+        Meta(
+            description="By op: its calls; [fewest, most] where rounds differ, varies where processes do. Absent where"
+            " `ranks` has them."
+        ),
+    ] = UNSET
     dtypes: Annotated[
         dict[str, str | dict[str, KeptCalls]],
         Meta(description="By op: what all of its calls read and write, or its calls by that; absent where not known."),
@@ -60,6 +63,9 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     facts: Annotated[
         dict[str, KeptFact],
         Meta(description="Of the window as a whole: grad_nodes, peak_memory, held_memory, allocations."),
+    ] = {}
+    ranks: Annotated[
+        dict[str, KeptWindow], Meta(description="Where ranks differ, what each did: by rank, as 0 or 1-3.")
     ] = {}
 
 

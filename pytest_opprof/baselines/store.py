@@ -19,6 +19,7 @@ from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
 from ..sites.places import WindowSites
 from . import file, paths, sites_file
+from .by_rank import of_rank
 from .entry import Baselines, WindowBaseline
 from .sites_file import ModuleSites, SiteChange
 
@@ -30,8 +31,10 @@ _Change = tuple[str, str, "WindowBaseline | None"]
 class Store:
     """Baseline files below *root*, read where they are needed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, rank: int = 0) -> None:
+        """*rank* is that whose entries are looked up, where ranks differ."""
         self.root = root
+        self._rank = rank
         self._read: dict[Path, Baselines | BaselineError] = {}
         self._paths: dict[str, list[Path]] | None = None
         self._changes: dict[Path, tuple[Environment, list[_Change]]] = {}
@@ -44,6 +47,10 @@ class Store:
         A baseline of the same device and the same versions counts though other frameworks recorded it: a window that
         runs its first op of another framework did change.
         """
+        return of_rank(self.of_all_ranks(environment, module, test, window), self._rank)
+
+    def of_all_ranks(self, environment: Environment, module: str, test: str, window: str) -> WindowBaseline | None:
+        """Return the same, with the entries of all ranks."""
         home = self.home(environment, module, test, window)
         return None if home is None else self._content(home, module).tests[test][window]
 
@@ -58,7 +65,8 @@ class Store:
 
     def windows(self, environment: Environment, module: str, test: str) -> list[str]:
         """Return the windows that have a baseline."""
-        return sorted(self._content(environment, module).tests.get(test, {}))
+        windows = self._content(environment, module).tests.get(test, {})
+        return sorted(window for window, entry in windows.items() if of_rank(entry, self._rank))
 
     def other_environments(self, environment: Environment, module: str, test: str) -> list[str]:
         """Return in words the other environments that have a baseline of *test*."""

@@ -16,6 +16,7 @@ from ..results.window_result import BODY, SitesByOp, WindowResult
 from ..verdict.noise import clean_processes
 from ..verdict.stored_rule import STORED_RULE, has_lone_best
 from ..verdict.tolerances import LEAST_ROUNDS
+from .by_rank import combined, of_rank
 from .entry import WindowBaseline, entry_of
 from .store import Store
 
@@ -30,6 +31,8 @@ class Updates:
         self._settings = settings
         self._new: set[_Where] = set()
         """The windows that had no baseline before this run."""
+        self.others: Sequence[Mapping[str, TestRecord]] = ()
+        """What other ranks measured, by test: from rank 1 on."""
 
     def is_new(self, test: TestRecord) -> bool:
         """Tell whether *test* has no baseline at all."""
@@ -93,7 +96,7 @@ class Updates:
         entry = self._entry_to_put(where, window, times)
         if entry is None:
             return "unchanged"
-        word = "changed" if self._store.entry(*where) else "new"
+        word = "changed" if self._store.of_all_ranks(*where) else "new"
         if word == "new":
             self._new.add(where)
         self._store.put(*where, entry)
@@ -101,7 +104,23 @@ class Updates:
 
     def _entry_to_put(self, where: _Where, window: WindowResult, times: bool = True) -> WindowBaseline | None:
         """Return the new baseline of a window, None if the old one stays."""
-        base, now = self._store.entry(*where), entry_of(window)
+        if not self.others:
+            return self._of_one(where, self._store.of_all_ranks(*where), window, times)
+        whole, test = self._store.of_all_ranks(*where), f"{where[1]}::{where[2]}"
+        found: list[WindowBaseline | None] = []
+        for rank, records in enumerate([None, *self.others]):
+            record, base = records.get(test) if records else None, of_rank(whole, rank)
+            windows = {each.name: each for each in record.windows} if record else {}
+            now = windows.get(window.name) if records is not None else window
+            found.append((self._of_one(where, base, now, times=False) or base) if now else None)
+        entry = combined(found)
+        return None if entry == whole else entry
+
+    def _of_one(
+        self, where: _Where, base: WindowBaseline | None, window: WindowResult, times: bool
+    ) -> WindowBaseline | None:
+        """Return the new baseline of a window of one rank, None if *base* stays."""
+        now = entry_of(window)
         if not times or window.rounds < LEAST_ROUNDS:
             now = replace(now, times={})  # times of so few rounds are never judged
         if base is None:

@@ -95,10 +95,11 @@ def _kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None
     ops = tuple(_limited(_ops(module, instruction, siblings, guesses), module))
     inputs, outputs = _inputs(instruction, siblings), instruction.outputs
     plain = _LOOP if instruction.is_kernel else hlo_ops.plain_name(name) if opcode == "fusion" else opcode
-    frames = module.frames(instruction)
-    return Kernel(
-        plain, ops, _alone(ops), _signature(inputs, outputs), _bytes(inputs + outputs), frames, tuple(sorted(guesses))
-    )
+    frames, alone = module.frames(instruction), _alone(ops)
+    # The bytes of a collective are those that it is given, as PyTorch's are.
+    collective = alone is not None and names.meaning(ops[alone].op or ops[alone].raw).kind is names.Kind.COMMUNICATION
+    nbytes = _bytes(inputs if collective else inputs + outputs)
+    return Kernel(plain, ops, alone, _signature(inputs, outputs), nbytes, frames, tuple(sorted(guesses)))
 
 
 def _names(module: HloModule, computations: Iterable[int]) -> Iterator[str]:

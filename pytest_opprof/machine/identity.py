@@ -25,8 +25,12 @@ def machine(cpuinfo: Path = _CPUINFO) -> str:
     except OSError:
         model = platform.processor()  # Windows tells family, model and stepping; others one word or none: arm, i386
         model = model if " " in model else ""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{model or f'{platform.machine()} of unknown model on {platform.node()}'}, {plural(cores, 'core')}"
+    return f"{model or f'{platform.machine()} of unknown model on {platform.node()}'}, {plural(usable_cores(), 'core')}"
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def model_of(cpuinfo: str) -> str:

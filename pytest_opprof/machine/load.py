@@ -116,6 +116,28 @@ def is_of_this_run(pid: int) -> bool:
     return False
 
 
+def is_running(pid: int) -> bool:
+    """Tell whether a process runs: one that has ended, and was not yet asked why, does not."""
+    if _PROC.joinpath("self/status").exists():
+        return _status(pid).get("State", "X")[:1] not in "ZX"
+    try:
+        if os.name == "posix":  # elsewhere it would be the end of the process
+            os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # of another user
+    return True
+
+
+def started_at(pid: int) -> str:
+    """Return when a process was started, as the system counts: numbers of processes come again. Empty if unknown."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
 def named(pid: int) -> str:
     """Return how to speak of a process: with its name, where that can be seen."""
     name = _status(pid).get("Name")

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from ..backends.contract import Options, Timing, Watched
+from ..machine.ranks import ALONE, Rank
 from ..verdict.budgets import Budget
 from ..verdict.tolerances import Tolerances
 
 Update = Literal["", "all", "new"]
 Noise = Literal["warn", "fail", "ignore"]
+Ranks = Literal["any", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Settings:
     html: Path | None
     """The page of the run."""
     aliases: Mapping[str, str]
+    ranks: Ranks
+    """Whether all ranks have to make the same calls."""
+    rank: Rank = ALONE
+    """Which of several processes this one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +77,4 @@ class TestPlan:
     threads: int
     top: int
     baseline: bool
+    ranks: Ranks = "any"

@@ -36,6 +36,8 @@ class Kind(Enum):
     """As a graph of torch.compile: counts wherever it happens, as does what is inside; nothing if that is empty."""
     ALLOCATION = auto()
     """Only gets memory."""
+    COMMUNICATION = auto()
+    """Between processes or devices: counts wherever it happens, and has no time of its own among ops."""
     UNKNOWN = auto()
     """Not in the vocabulary: an op under its raw name, and what is inside counts as well."""
 
@@ -116,6 +118,8 @@ def _kind(raw: str, op: str | None) -> Kind:
         return Kind.GROUP  # on a CPU it calls the op of each tensor, on a GPU kernels of its own
     if raw in vocabulary.ALLOCATIONS:
         return Kind.ALLOCATION
+    if op in vocabulary.COMMUNICATION or raw in vocabulary.UNNAMED_COMMUNICATION:
+        return Kind.COMMUNICATION
     if op is None:
         return Kind.UNKNOWN
     if op in vocabulary.DATA_MOVEMENT or op == vocabulary.COMPILE or raw in vocabulary.ALWAYS_COPIES:

@@ -27,9 +27,22 @@ _MACHINERY = re.compile(
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
 collective is called with, `torch.utils.checkpoint`."""
 
+_TRANSFERS = re.compile(r"(?:gloo|mpi|nccl|ucc|xccl|hccl):\w+")
+"""What a library of torch.distributed marks as its work, in a thread of its own."""
+WAITS = "_c10d_functional::wait_tensor"
+"""An op that only waits for communication."""
 _NODE = re.compile(r"autograd::engine::evaluate_function: .*|torch::autograd::.*|(?:torch::jit::.*::)?\w+Backward\d*")
 _KERNEL = re.compile(r"(?:graph_\d+|cpp|triton)_\w+")
 """Of inductor."""
+
+
+def transfers(name: str) -> bool:
+    """Tell whether an event is what a library of torch.distributed does for a collective, which is an event as well.
+
+    >>> transfers("gloo:all_reduce"), transfers("c10d::allreduce_")
+    (True, False)
+    """
+    return _TRANSFERS.fullmatch(name) is not None
 
 
 class Role(Enum):

@@ -16,6 +16,17 @@ COPIES = frozenset(CASTS["torch"].split())
 """Ops that are casts where their two dtypes differ."""
 
 
+_GIVEN = frozenset(
+    """c10d::_allgather_base_ c10d::allgather_ c10d::allgather_coalesced_ c10d::allgather_into_tensor_coalesced_
+    c10d::_reduce_scatter_base_ c10d::reduce_scatter_tensor_coalesced_ c10d::alltoall_ c10d::alltoall_base_
+    c10d::gather_""".split()
+)
+"""Collectives whose second argument is what a rank gives, the first what it gets; of all others it is the first."""
+_EMPTY = frozenset(["c10d::barrier", "c10d::monitored_barrier_"])
+_LISTS = frozenset(["c10d::reduce_scatter_"])
+"""Collectives whose lists of lists, which are what a rank gives, the profiler does not tell."""
+
+
 class Tensor(NamedTuple):
     """A tensor among the arguments."""
 
@@ -65,6 +76,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
     if raw in COPIES:
         return _copy(tensors)
     kind = meaning(raw).kind
+    if kind is Kind.COMMUNICATION:
+        return _collective(raw, arguments)
     shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
     result, flops = formulas.result_of(raw, shapes, attributes)
     nbytes = sum(tensor.nbytes for tensor in tensors)
@@ -89,6 +102,16 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         tuple(tensor.layout for tensor in tensors) if any(tensor.layout for tensor in tensors) else None,
     )
     return Work(signature, (), nbytes, flops)
+
+
+def _collective(raw: str, arguments: Sequence[Argument]) -> Work:
+    """Return the work of a collective: its bytes are those that this rank gives."""
+    given = arguments[1:2] if raw in _GIVEN else arguments[:1]
+    tensors = [tensor for each in given for tensor in ([each] if isinstance(each, Tensor) else each or ())]
+    if raw in _EMPTY or raw in _LISTS or not tensors or not all(tensor.dtype for tensor in tensors):
+        return Work(Signature(), (), 0 if raw in _EMPTY else None, None)
+    signature = Signature(tuple(tensor.dtype for tensor in tensors), None, tuple(tensor.shape for tensor in tensors))
+    return Work(signature, (), sum(tensor.nbytes for tensor in tensors), None)
 
 
 def _copy(tensors: Sequence[Tensor]) -> Work:

@@ -20,6 +20,10 @@ CASTS: Mapping[str, str] = {
 ``dtype=`` stands for a NumPy ufunc told to compute in another dtype."""
 DATA_MOVEMENT = frozenset([CAST, "MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "Memset", "Synchronize"])
 """Ops that count wherever they happen, also inside another op: they are what budgets hunt for."""
+COMMUNICATION = frozenset("""AllReduce AllGather ReduceScatter Broadcast AllToAll Send Recv Barrier""".split())
+"""Ops between processes or devices. Their time is mostly waiting for the others: it is beside that of the ops."""
+UNNAMED_COMMUNICATION = frozenset("c10d::reduce_ c10d::gather_ c10d::scatter_ collective-permute".split())
+"""Raw names that are communication as well, and have no canonical name."""
 ALWAYS_COPIES = frozenset(["aten::clone"])
 """Raw names that count as `Copy` inside another op too: a hidden copy of an operand, not the op's own work."""
 VIEWS = frozenset("""Expand Identity Reshape Slice Split Squeeze Transpose Unsqueeze""".split())

@@ -18,6 +18,7 @@ from msgspec import convert
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.cpu_core import Core
+from ..machine.ranks import ALONE, Rank
 from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
@@ -26,6 +27,10 @@ from .this_run import CORE, command
 
 _STAYING = PROCESSES - 1
 """So many stay for further tests: with this run's own process they are as many as a verdict takes."""
+
+
+NO_FRESH = "a fresh process would be no rank"
+"""Why there is none where there are ranks: it would wait for the others where the first of its tests does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +85,11 @@ class Pool:
     Raises BackendError, with the reason, where a process cannot be had or gives no answer.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, rank: Rank = ALONE) -> None:
         self.files: set[str] = set()
         """The files of the tests that may be measured."""
         self._config = config
+        self._rank = rank
         self._stack = ExitStack()
         self._staying: list[Process] = []
         config.add_cleanup(self._stack.close)
@@ -94,6 +100,8 @@ class Pool:
 
         They are gone afterwards.
         """
+        if not self._rank.is_alone:
+            raise BackendError(f"{NO_FRESH} of {self._rank.size}")
         config = self._config
         with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
             commands = []

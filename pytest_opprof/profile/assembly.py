@@ -70,7 +70,8 @@ def assemble(
         profile,
         memory=_memory_by_step(parts, len(host_ns)) if all(p.memory is not None for p in recorded) else None,
         knows=lambda name: any(profile.knows(name) for profile in kept),
-        busy_ns=_busy_by_step(parts, len(host_ns)),
+        busy_ns=_sums_by_step([(each.busy_ns, steps) for each, steps in parts], len(host_ns)),
+        communication_ns=_sums_by_step([(each.communication_ns, steps) for each, steps in parts], len(host_ns)),
         fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
         grad_nodes_by_step=_grad_nodes_by_step(
             # PyTorch looks on in a test of NumPy where another test imported it: then it has no say.
@@ -154,13 +155,15 @@ def _remarks_of(
             yield int(numbers[interval]), text
 
 
-def _busy_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[int, ...] | None:
-    known = [(profile.busy_ns, numbers) for profile, numbers in parts if profile.busy_ns is not None]
+def _sums_by_step(
+    parts: Sequence[tuple[tuple[int, ...] | None, Mapping[int, int]]], steps: int
+) -> tuple[int, ...] | None:
     sums = [0] * steps
-    for busy_ns, numbers in known:
+    known = [(by_interval, numbers) for by_interval, numbers in parts if by_interval is not None]
+    for by_interval, numbers in known:
         for interval, step in numbers.items():
             if step < steps:
-                sums[step] += busy_ns[interval]
+                sums[step] += by_interval[interval]
     return tuple(sums) if known else None
 
 

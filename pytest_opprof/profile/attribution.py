@@ -12,6 +12,8 @@ hunts for. The rules, by `names.Kind`:
 - WRAPPER stands for the first counted op inside (a view only if there is nothing else), else it is part of the op
   around it, else nothing: a conversion that converted nothing, a node of autograd without an op.
 - GROUP stands for the first counted op inside too, but is an op where there is none, and no op around it.
+- COMMUNICATION counts everywhere except inside other communication; what works inside is part of it. It does not stand
+  for what is around it: a node of autograd that starts it is no op.
 - GRAPH counts everywhere, and what is inside counts as if it were not there; without anything inside it is nothing.
 """
 
@@ -22,7 +24,7 @@ from collections.abc import Sequence
 from ..ops.names import Kind, Meaning
 from ..ops.vocabulary import COMPILE
 
-_WORKERS = (Kind.COMPUTE, Kind.COPY, Kind.MOVE)
+_WORKERS = (Kind.COMPUTE, Kind.COPY, Kind.MOVE, Kind.COMMUNICATION)
 _AROUND = (Kind.GROUP, Kind.GRAPH)
 _STANDS_FOR_INSIDE = frozenset([Kind.WRAPPER, Kind.GROUP, Kind.GRAPH, Kind.VIEW, Kind.ALLOCATION])
 NOBODY = -1
@@ -90,6 +92,8 @@ def _counts(meaning: Meaning, inside: Meaning | None) -> bool:
             return False
         case Kind.GRAPH:
             return True
+        case Kind.COMMUNICATION:
+            return inside is None or inside.kind is not Kind.COMMUNICATION
         case Kind.MOVE:
             return inside is None or inside.op != meaning.op
         case Kind.GROUP:
@@ -109,11 +113,16 @@ def _first_inside(
     """Return for each event the first counted event in its subtree (itself included): of work, and of views."""
     is_view = [meaning.kind is Kind.VIEW for meaning in meanings]
     is_group = [meaning.kind is Kind.GROUP for meaning in meanings]
+    stands = [meaning.kind is not Kind.COMMUNICATION for meaning in meanings]
     work = [NOBODY] * len(parents)
     view = [NOBODY] * len(parents)
     # Backwards, so that the earliest sibling is the last to write.
     for event in range(len(parents) - 1, -1, -1):
-        if hosts[event] == event and not (is_group[name[event]] and max(work[event], view[event]) != NOBODY):
+        if (
+            hosts[event] == event
+            and stands[name[event]]
+            and not (is_group[name[event]] and max(work[event], view[event]) != NOBODY)
+        ):
             (view if is_view[name[event]] else work)[event] = event
         parent = parents[event]
         if parent != NOBODY:

@@ -20,10 +20,13 @@ class Environment:
     arch: str = platform.machine()
     timing: str = ""
     """``async`` or ``sync`` on an accelerator; empty where an op returns when it is done."""
+    ranks: int = 1
+    """How many processes ran the program together."""
 
     def __str__(self) -> str:
         frameworks = " + ".join(f"{name} {version}".strip() for name, version in self.frameworks)
-        return ", ".join(filter(None, [frameworks, self.device, self.timing]))
+        ranks = f"{self.ranks} ranks" if self.ranks > 1 else ""
+        return ", ".join(filter(None, [frameworks, self.device, self.timing, ranks]))
 
     @property
     def full(self) -> str:
@@ -34,7 +37,8 @@ class Environment:
     def folder(self) -> str:
         """A folder name that reads as the environment: ``torch-2.13.0-cpu-x86_64``."""
         parts = [part for framework in self.frameworks for part in framework]
-        text = "-".join([*parts, self.device, self.timing, self.arch])
+        ranks = f"{self.ranks}-ranks" if self.ranks > 1 else ""
+        text = "-".join([*parts, self.device, self.timing, self.arch, ranks])
         return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
 
     def could_be_here(self, now: Environment) -> bool:
@@ -45,6 +49,7 @@ class Environment:
         recorded = dict(now.frameworks)
         return (
             self.arch == now.arch
+            and self.ranks == now.ranks
             and not {self.timing, now.timing} >= {"async", "sync"}
             and not set(self.device.split("+")).isdisjoint(now.device.split("+"))
             # NumPy of --opprof-numpy=all is a version of its own.
@@ -63,6 +68,7 @@ class Environment:
             "+".join(sorted({each.device for each in every})),
             "+".join(sorted({each.arch for each in every})),
             "+".join(sorted({each.timing for each in every} - {""})),
+            max((each.ranks for each in every), default=1),
         )
 
 

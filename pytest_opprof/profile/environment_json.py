@@ -9,22 +9,25 @@ from msgspec import Meta, Struct
 from .environment import Environment
 
 
-class EnvironmentJson(Struct, frozen=True, forbid_unknown_fields=True):
+class EnvironmentJson(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What decides whether two measurements may be compared."""
 
     arch: str
     device: Annotated[str, Meta(description="cpu, or the model of the accelerator.")]
     frameworks: Annotated[dict[str, str], Meta(description="The version of each framework that recorded.")]
     timing: Annotated[str, Meta(extra_json_schema={"enum": ["", "async", "sync"]})]
+    ranks: Annotated[int, Meta(ge=1, description="How many processes ran the program together; absent for one.")] = 1
 
     @classmethod
     def of(cls, environment: Environment) -> EnvironmentJson:
         """Return *environment* as JSON has it."""
         # str: a framework's version may be of a class of its own, as torch.__version__ is, which JSON does not know.
         frameworks = {str(name): str(version) for name, version in environment.frameworks}
-        return cls(str(environment.arch), str(environment.device), frameworks, str(environment.timing))
+        return cls(
+            str(environment.arch), str(environment.device), frameworks, str(environment.timing), environment.ranks
+        )
 
     @property
     def environment(self) -> Environment:
         """What it stands for."""
-        return Environment(tuple(sorted(self.frameworks.items())), self.device, self.arch, self.timing)
+        return Environment(tuple(sorted(self.frameworks.items())), self.device, self.arch, self.timing, self.ranks)

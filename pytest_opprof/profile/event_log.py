@@ -68,6 +68,8 @@ class EventLog:
         self.knows_memory = False
         self.busy_ns: dict[int, int] | None = None
         """How long devices were busy in each interval; None where nothing tells."""
+        self.communication_ns: dict[int, int] | None = None
+        """How long collectives took in each interval, where something else tells it than their own events."""
         self.grad_nodes: dict[int, int] | None = None
         """How many ops autograd recorded in each interval; without those that are not known, None where none is."""
         self.on_device: Events | None = None
@@ -167,12 +169,16 @@ class EventLog:
         self._fact_sites.append((fact, interval, node, is_backward))
 
     def compiling(self, event: int, ns: int) -> None:
-        """Say that *ns* of *event* went into compiling, which is work of the host, and of no op."""
+        """Say that *ns* of *event* went into compiling or waiting for other ranks, which is work of no op."""
         self._compiling.append((event, ns))
 
     def allocated(self, size: int | None, interval: int | None = None) -> None:
         """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
+
+    def forget_sizes(self) -> None:
+        """Forget how many bytes were allocated, not how often: it depends on when another thread frees them."""
+        self._memory = [(interval, None) for interval, size in self._memory if size is None or size > 0]
 
     def remark(self, text: str, interval: int = ALWAYS) -> None:
         """Say something that the user should know: of an interval where it is one of several rounds, or of all."""
@@ -186,13 +192,20 @@ class EventLog:
         owner = np.array(owners(self._parent, self._name, meanings), np.int64)
         counted = owner == event
         owner = np.where(owner == NOBODY, event, owner)
+        device_ns, communication_ns = self._self_ns(), self.communication_ns
+        kinds = [meaning.kind is names.Kind.COMMUNICATION for meaning in meanings]
+        if any(kinds):
+            waits = np.array(kinds, bool)[np.array(self._name, np.int64)[owner]]
+            if communication_ns is None:
+                communication_ns = self._sums(waits & (device_ns != ABSENT), device_ns)
+            device_ns[waits] = ABSENT
         keys, key = self._keyed(raws, [meaning.op for meaning in meanings], owner)
         columns = Columns(
             key=key,
             step=np.array(self._interval, np.int32),
             counted=counted.astype(np.int64),
             events=np.ones(len(self), np.int64),
-            device_ns=self._self_ns(),
+            device_ns=device_ns,
             bytes=np.array(self._bytes, np.int64),
             flops=self._owned(self._column(self._outermost_flops()), owner) if self.knows_flops else None,
         )
@@ -201,7 +214,8 @@ class EventLog:
             built(self.environment, (0,) * (self.interval + 1), Part(keys, columns, on_device)),
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
-            busy_ns=None if self.busy_ns is None else tuple(map(self.busy_ns.get, range(self.interval + 1), repeat(0))),
+            busy_ns=self._by_interval(self.busy_ns),
+            communication_ns=self._by_interval(communication_ns),
             grad_nodes_by_step=self.grad_nodes,
             fact_sites=tuple(
                 (fact, interval, CallSite(self.chains.frames(node), is_backward))
@@ -259,6 +273,15 @@ class EventLog:
             inside[event] += ns
         # A profiler's rounding may make the inside longer than the outside by some ns.
         return np.where(duration == ABSENT, ABSENT, np.maximum(duration - inside, 0))
+
+    def _by_interval(self, known: Mapping[int, int] | None) -> tuple[int, ...] | None:
+        return None if known is None else tuple(map(known.get, range(self.interval + 1), repeat(0)))
+
+    def _sums(self, chosen: NDArray[np.bool_], values: NDArray[np.int64]) -> dict[int, int]:
+        """Return the sums of the *chosen* values by interval."""
+        sums = np.zeros(self.interval + 1, np.int64)
+        np.add.at(sums, np.array(self._interval, np.int64)[chosen], values[chosen])
+        return dict(enumerate(sums.tolist()))
 
     def _column(self, values: Mapping[int, int]) -> NDArray[np.int64]:
         column = np.full(len(self), ABSENT, np.int64)

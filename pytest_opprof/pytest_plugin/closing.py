@@ -16,15 +16,17 @@ from msgspec import convert
 from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Store
 from ..baselines.update import Updates, by_environment
-from ..errors import BaselineError, OpprofError
+from ..errors import BackendError, BaselineError, OpprofError
 from ..machine.git import commit
 from ..machine.load import Watch
+from ..machine.ranks import ranks_named
 from ..measure.plan import Settings
 from ..processes.pool import Pool
+from ..processes.ranks import Ranks
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report import colours
 from ..report.summary import Summary
-from ..results.run_result import TestRecord, run_of, write
+from ..results.run_result import TestRecord, plain, run_of, write
 from ..results.test_id import split_id
 from ..results.window_result import titled
 from ..units import plural
@@ -45,6 +47,7 @@ class Closing:
         collected: Collected,
         summary: Summary,
         keeps_baselines: bool,
+        ranks: Ranks | None = None,
     ) -> None:
         """*keeps_baselines*: whether this run is one to write them, and to say which are stale."""
         self._config = config
@@ -54,6 +57,7 @@ class Closing:
         self._collected = collected
         self._summary = summary
         self._keeps_baselines = keeps_baselines and not config.option.collectonly
+        self._ranks = ranks
         self._updates = Updates(store, settings)
         self._has_written = False
         """Whether calls were written."""
@@ -78,9 +82,15 @@ class Closing:
     def _record(self, took_s: float) -> None:
         """Measure in further processes what a baseline keeps, and write it: calls first, since times take longer."""
         settings = self._settings
+        if self._ranks and settings.update and settings.rank.rank:
+            with self._told_at_the_end("baselines were not written"):
+                self._ranks.tell("records", plain(list(self._summary.records.values())))
         if not self._keeps_baselines:
             return
         with self._told_at_the_end("baselines were not written"):
+            if self._ranks:
+                self._record_of_ranks(self._ranks)
+                return
             recording = Recording(self._config, settings, self._pool, Watch(), self._summary, took_s)
             tests = [test for test, _ in self._looked_up()]
             timed = [test for test in tests if self._wants_times(test)]
@@ -95,6 +105,33 @@ class Closing:
                 recording.times(timed, processes)
                 if settings.update:
                     self._write_times(tests)
+
+    def _record_of_ranks(self, ranks: Ranks) -> None:
+        """Write the calls that all ranks measured, of tests that passed on each. Raises BaselineError for none."""
+        if not self._settings.update:
+            return
+        try:
+            told = ranks.gather("records", [])
+        except BackendError as error:
+            raise BaselineError(f"no baseline was written: {error}") from None
+        others = [{record.id: record for record in convert(each, list[TestRecord])} for each in told[1:]]
+        self._updates.others = others
+        self._move_renamed()
+        tests = []
+        for test, _ in self._looked_up():
+            every = [test, *(records.get(test.id) for records in others)]
+            failed = [rank for rank, each in enumerate(every) if each is None or each.outcome != "passed"]
+            if test.outcome == "passed" and failed:
+                self._summary.lines.append(
+                    f"{test.id}: no baseline was written, it did not pass on {ranks_named(failed)}"
+                )
+            elif not failed:
+                tests.append(test)
+        self._write_calls(tests, times=False)
+        for test in tests:
+            if sites := {window.name: window.sites for window in test.windows if window.sites}:
+                self._updates.write_sites(test, sites)
+        self._store.save()
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
         """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""

@@ -18,7 +18,7 @@ from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window
-from ..processes.pool import Answer, Pool
+from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import CallRange, calls_of
@@ -39,9 +39,11 @@ from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
 from .marks import plan_of
+from .ranks import of_this_rank, why_untimed
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
+_LOOK = "; --opprof-sites records the lines in the first place"
 _VARY = "calls that vary from run to run are kept as ranges: record it again"
 CONFIRMING_S = 60
 """What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
@@ -110,6 +112,7 @@ class Judging:
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
         plan, profiles = plan_of(item), _profiles(measurement.windows)  # a fixture may have added marks
+        profiles = of_this_rank(profiles, self._settings.rank, measurement.backends)
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
@@ -124,7 +127,7 @@ class Judging:
                     raise NothingMeasured(_nothing_recorded(measurement))
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
-            nothing = Environment(())
+            nothing = Environment((), ranks=self._settings.rank.size)
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
             if base and (lost := unseen(base.calls, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
@@ -187,6 +190,8 @@ class Judging:
         before = base.times.get(machine(), ())
         if self._settings.sites:
             return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
+        if not self._settings.rank.is_alone:
+            return unjudged(why_untimed(self._settings.rank), runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
@@ -233,6 +238,7 @@ class Judging:
                 item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
             )
             sites = dict(looks[0].sites) if looks else {}
+            why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
             why = why or (looks[0].why if looks else "") or "what recorded them does not tell it"
             windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
@@ -251,7 +257,8 @@ class Judging:
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
         try:
-            base = self._store.entry(Environment(()), *split_id(id_of(item)), BODY)  # in whatever environment
+            nothing = Environment((), ranks=self._settings.rank.size)
+            base = self._store.entry(nothing, *split_id(id_of(item)), BODY)  # in whatever environment
         except BaselineError as error:
             self._errors.append(str(error))
             return False
@@ -263,6 +270,8 @@ class Judging:
 
     def _looks_alone(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
         """Return what a fresh process measures so many *times*, or why it does not; *why* it has to is said."""
+        if not self._settings.rank.is_alone:
+            return [], f"{NO_FRESH} of {self._settings.rank.size}"
         if self.confirming_left_s < 0:
             return [], f"this run has spent {CONFIRMING_S} s on that"
         say(

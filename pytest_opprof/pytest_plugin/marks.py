@@ -18,6 +18,7 @@ from .options import (
     LIMITS,
     checked_backends,
     checked_count,
+    checked_ranks,
     checked_threads,
     checked_timing,
     checked_watched,
@@ -89,6 +90,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
         threads=checked_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,
         top=checked_count(given.get("top", settings.top), "opprof(top=)", 0),
+        ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
     )
 
@@ -100,4 +102,16 @@ def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
     return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))
 
 
-_OPPROF_KEYS = ("rounds", "warmup", "backend", "timing", "numpy", *LIMITS, "memory", "threads", "baseline", "top")
+_OPPROF_KEYS = (
+    "rounds",
+    "warmup",
+    "backend",
+    "timing",
+    "numpy",
+    *LIMITS,
+    "memory",
+    "threads",
+    "baseline",
+    "ranks",
+    "top",
+)

@@ -31,6 +31,7 @@ from .judging import Judging, is_open
 from .marks import plan_of
 from .options import shown
 from .outcome import concluded, defect
+from .ranks import Compared
 
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
@@ -47,6 +48,7 @@ class Measuring:
         summary: Summary,
         pool: Pool,
         judging: Judging,
+        compared: Compared,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -57,6 +59,7 @@ class Measuring:
         self._judging = judging
         self._may_judge_times = False
         """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
+        self._compared = compared
         self._modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
 
@@ -68,7 +71,8 @@ class Measuring:
         root = shown(self._config, self._store.root)
         compared = f"against {settings.against}" if settings.against else f"baselines in {root}"
         threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
-        return f"opprof: backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+        rank = "" if settings.rank.is_alone else f"{settings.rank} ({settings.rank.launcher}), "
+        return f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -109,6 +113,7 @@ class Measuring:
         if _WRONG_MARK in item.stash:
             raise Failed(str(item.stash[_WRONG_MARK]))
         call = Call(item)
+        self._compared.begin()
         try:
             return (yield from self._measured(item, call))
         except Failed as error:
@@ -123,6 +128,9 @@ class Measuring:
                 raise  # the last: `Parent.ask` ends this process
             self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))
             keep_unmeasured(item)
+        finally:
+            with told_plainly(item):
+                self._compared.leave(item)
         return call.result if call.is_over else (yield)
 
     def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
@@ -154,8 +162,11 @@ class Measuring:
         with told_plainly(item):
             body.check_finished(measurement)
             windows = self._judging.first(item, measurement)
+            windows = self._compared.with_others(item, windows)
             # A subtest that fails is reported at once: what is measured again must not fail.
             repeats = "subtests" not in getattr(item, "fixturenames", ())
+            # Ranks stay in step: what only this one runs once more would wait for the others.
+            repeats = repeats and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)

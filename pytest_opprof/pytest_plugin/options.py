@@ -11,7 +11,8 @@ from .. import errors
 from ..backends.contract import Timing, Watched
 from ..backends.registry import find, learn_names
 from ..errors import UsageError
-from ..measure.plan import Noise, Settings
+from ..machine.ranks import Rank, rank_of
+from ..measure.plan import Noise, Ranks, Settings
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
 
@@ -26,6 +27,7 @@ def settings_of(config: pytest.Config) -> Settings:
 def _settings(config: pytest.Config) -> Settings:
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
+    rank = rank_of()
     return Settings(
         baselines=_folder(config),
         backends=checked_backends(_value(config, "backend"), "--opprof-backend"),
@@ -50,13 +52,17 @@ def _settings(config: pytest.Config) -> Settings:
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
-        json=Path(config.invocation_params.dir, _value(config, "json")) if _value(config, "json") else None,
-        summary=_summary(config),
-        html=_html(config),
+        json=_of_rank(_value(config, "json"), config, rank),
+        summary=_of_rank(_summary(config), config, rank),
+        html=_of_rank(_html(config), config, rank),
+        ranks=checked_ranks(_value(config, "ranks") or "any", "--opprof-ranks"),
+        rank=rank,
         aliases=_aliases(config.getini("opprof_aliases")),
     )
 
 
+_RANK = "{rank}"
+"""What stands in the name of a file for the number of the rank that writes it."""
 _SETTINGS = pytest.StashKey[Settings]()
 LIMITS = ("tolerance", "op_tolerance", "work_tolerance", "floor")
 
@@ -111,21 +117,49 @@ def checked_watched(value: object, what: str) -> Watched:
     )
 
 
-def _summary(config: pytest.Config) -> Path | None:
+def checked_ranks(value: object, what: str) -> Ranks:
+    """Return *value* if it says what several ranks may do. Raises UsageError."""
+    if value == "any" or value == "equal":
+        return value
+    raise UsageError(f"{what} is {value!r}; write 'any' or 'equal' (each rank has to make the same calls)")
+
+
+def check_flags(config: pytest.Config, rank: Rank) -> None:
+    """Raise UsageError for flags that start processes, which would be no ranks."""
+    flags = {
+        "-n": getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"),
+        "--opprof-against": config.option.opprof_against is not None,
+        "--opprof-processes": _value(config, "processes"),
+    }
+    for flag, given in flags.items():
+        if given and not rank.is_alone:
+            raise UsageError(
+                f"{flag} starts processes that are no ranks, and this is {rank} ({rank.launcher}): leave {flag} out"
+            )
+
+
+def _of_rank(given: str, config: pytest.Config, rank: Rank) -> Path | None:
+    """Return the file that this rank writes, None for none: without ``{rank}`` in its name only rank 0 does."""
+    if not given or (rank.rank and _RANK not in given):
+        return None
+    return Path(config.invocation_params.dir, given.replace(_RANK, str(rank.rank)))
+
+
+def _summary(config: pytest.Config) -> str:
     given = config.option.opprof_summary
     if given == "":
         raise UsageError(
             "--opprof-summary is empty: is the variable that names the file set? Outside of CI leave the flag out, as"
             " by ${GITHUB_STEP_SUMMARY:+--opprof-summary=$GITHUB_STEP_SUMMARY}"
         )
-    return Path(config.invocation_params.dir, given) if given else None
+    return given or ""
 
 
-def _html(config: pytest.Config) -> Path | None:
-    given = config.option.opprof_html
+def _html(config: pytest.Config) -> str:
+    given: str | None = config.option.opprof_html
     if given == "":
         raise UsageError("--opprof-html is empty; write a file, such as --opprof-html=opprof.html")
-    return Path(config.invocation_params.dir, given) if given else None
+    return given or ""
 
 
 def _against(config: pytest.Config) -> str:

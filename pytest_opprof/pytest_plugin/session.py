@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from ..machine.load import RUN
 from ..processes.fresh import Fresh
 from ..processes.parent import Parent
 from ..processes.pool import Pool
+from ..processes.ranks import Ranks
 from ..processes.side import Side
 from ..processes.this_run import CORE, SITES
 from ..report.summary import Summary
@@ -21,7 +23,8 @@ from .closing import Closing
 from .fixture import MEASURING, TURN
 from .judging import Judging
 from .measuring import Measuring
-from .options import settings_of
+from .options import check_flags, settings_of
+from .ranks import Compared, InStep, OtherRank
 
 
 def register(config: pytest.Config) -> None:
@@ -31,27 +34,35 @@ def register(config: pytest.Config) -> None:
     measures for that: it keeps nothing.
     """
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
+    check_flags(config, settings.rank)
     os.environ.setdefault(RUN, str(os.getpid()))
     parent = Parent.found()
     is_parallel = is_worker and not settings.serialize
     # Sides that take turns find a core as slow as each other.
     is_side = parent is not None and parent.kind == "side"
-    if settings.noise != "ignore" and not is_parallel and not is_side:
+    if settings.noise != "ignore" and not is_parallel and not is_side and settings.rank.is_alone:
         config.stash[CORE] = Core()
-    store, pool, summary = Store(settings.baselines), Pool(config), Summary()
+    store, pool, summary = Store(settings.baselines, settings.rank.rank), Pool(config, settings.rank), Summary()
     is_partial = bool(config.getoption("lf", False) or config.getoption("pyargs", False))
     collected = Collected(config.rootpath, config.args, config.invocation_params.dir, partial=is_partial)
+    ranks = None
+    if not settings.rank.is_alone and not config.option.collectonly:
+        shared = config.option.opprof_json or config.getini("opprof_json")
+        ranks = Ranks(settings.rank, Path(config.invocation_params.dir, shared).parent if shared else None)
+        manager.register(InStep(ranks, summary), "opprof-ranks")
     judging = Judging(
         config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=parent is not None
     )
-    measuring = Measuring(config, settings, store, collected, summary, pool, judging)
+    measuring = Measuring(config, settings, store, collected, summary, pool, judging, Compared(ranks))
     manager.register(measuring, MEASURING)
     if is_worker:
         manager.register(xdist.Worker(config, collected, summary), "opprof-worker")
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
-        keeps = parent is None and not settings.against
-        manager.register(Closing(config, settings, store, pool, collected, summary, keeps), "opprof-closing")
+        keeps = parent is None and not settings.against and not settings.rank.rank
+        manager.register(Closing(config, settings, store, pool, collected, summary, keeps, ranks), "opprof-closing")
+    if settings.rank.rank:
+        manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
     if parent and is_side:
         side = Side(config, parent)
         manager.register(side, "opprof-side")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import titled
-from .op_table import table
+from .op_table import ranks_table, table
 from .where import where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
@@ -32,18 +32,19 @@ def failure(
     broken = [window for window in windows if window.findings]
     lines = []
     for window in broken:
-        what = "op budget exceeded" if window.budget else "op regression"
+        what = "op budget exceeded" if window.budget else "op regression" if window.regressions else "ranks differ"
         lines.append(f"{what}: {titled(test, window.name)}  [{window.environment}]")
         lines += [f"  {finding}" for finding in window.findings]
         lines += [f"  ({window.looked})"] if window.looked else []
         if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
+        lines += ["", *ranks_table(window.ranks_differ, style)] if window.ranks_differ else []
         lines += ["", *table(window, top, every_op, style, more), *where(window, every_op, more)]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []
-        lines += ["", f"if this is meant: {', then '.join(steps)}"]
+        lines += ["", f"if this is meant: {', then '.join(steps)}"] if steps else []
     return "\n".join(lines)
 
 

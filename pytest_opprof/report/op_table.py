@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ..machine.ranks import ranks_named
 from ..profile.calls import CallRange
 from ..profile.kernels import KernelStats
 from ..results.judged_window import JudgedWindow
@@ -31,6 +32,15 @@ def table(
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
     return [*lines, *_total(window)]
+
+
+def ranks_table(ops: Mapping[str, Sequence[str]], style: str = "simple") -> list[str]:
+    """Return the table of the calls of *ops* on each rank; those that are alike are one column."""
+    columns: dict[tuple[str, ...], list[int]] = {}
+    for rank, calls in enumerate(zip(*ops.values())):
+        columns.setdefault(calls, []).append(rank)
+    headers = ["op", *map(ranks_named, columns.values())]
+    return _text(headers, [[op, *cells] for op, cells in zip(ops, zip(*columns))], style).splitlines()
 
 
 def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
@@ -120,6 +130,8 @@ def _total(window: JudgedWindow) -> list[str]:
         what = "total time" if window.diff.wall else "total device time"
         lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
     lines += _busy(window.numbers)
+    if any(window.numbers.communication_ns or ()):
+        lines.append(f"communication, beside it: {format_ns(min(window.numbers.communication_ns or ()))}")
     if window.diff and window.diff.times:
         lines.append(f"times are shown, not judged: {window.diff.times}")
     if window.diff and window.diff.top_change:

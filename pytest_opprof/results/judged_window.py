@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ..machine.ranks import ranks_named
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.timings import ProcessTimes
@@ -41,6 +42,8 @@ class JudgedWindow:
     """Why more calls than in the baseline are no regression."""
     limits: Sequence[LimitResult] = ()
     """Those of its budget, whether they were kept or not."""
+    ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Where all ranks were to make the same calls, the ops of which they did not: the calls on each rank."""
     base_sites: WindowSites | None = None
     """Which lines asked for ops in what it is compared with; None where that is not known."""
     base_sites_lost: str = ""
@@ -127,7 +130,20 @@ class JudgedWindow:
     @property
     def findings(self) -> list[Finding]:
         """Everything that fails the test."""
-        return [*self.budget, *self.regressions]
+        return [*self.budget, *self.differences, *self.regressions]
+
+    @property
+    def differences(self) -> list[Finding]:
+        """The ops of which ranks did not make the same calls."""
+        found = []
+        for op, by_rank in self.ranks_differ.items():
+            ranks: dict[str, list[int]] = {}
+            for rank, calls in enumerate(by_rank):
+                ranks.setdefault(calls, []).append(rank)
+            fewest = sorted(ranks.items(), key=lambda item: (len(item[1]), item[1]))
+            said = ", ".join(f"{calls} on {ranks_named(those)}" for calls, those in fewest)
+            found.append(Finding("ranks", op, f"calls of {op} differ between ranks: {said}", f"{op} {said}"))
+        return found
 
     def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:
         """Return what is kept of it; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""

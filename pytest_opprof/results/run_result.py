@@ -24,6 +24,7 @@ Status = Literal[
     "wider dtypes",
     "more work",
     "more memory",
+    "ranks differ",
     "slower",
     "not measured",
     "no baseline",
@@ -57,6 +58,7 @@ WORDS: Mapping[Status, str] = {
     "wider dtypes": "with wider dtypes",
     "more work": "with more work",
     "more memory": "with more memory",
+    "ranks differ": "with ranks that differ",
     "slower": "slower",
     "not measured": "not measured",
     "no baseline": "without baseline",
@@ -136,6 +138,7 @@ def _as_json(value: Any) -> object:
 def status(windows: Sequence[JudgedWindow]) -> Status:
     """Return the status of a test: the worst of its windows'."""
     present: set[Status] = {"over budget" for window in windows if window.budget}
+    present |= {"ranks differ" for window in windows if window.ranks_differ}
     present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
     present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
     return next((word for word in WORDS if word in present), "ok")

@@ -108,6 +108,10 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             " nothing tells."
         ),
     ] = UNSET
+    communication_ns: Annotated[
+        PerRound | None,
+        Meta(description="How long collectives took, waiting for other ranks included: in no op's time."),
+    ] = None
     held_memory_bytes: Annotated[PerRound | None, Meta(description="Allocated and not freed.")] = None
     grad_nodes: Annotated[PerRound | None, Meta(description="How many ops autograd recorded for a backward pass.")] = (
         None
@@ -131,6 +135,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             held_memory_bytes=profile.held_memory,
             grad_nodes=profile.grad_nodes,
             busy_ns=profile.busy_ns,
+            communication_ns=profile.communication_ns,
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
@@ -243,6 +248,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         """Yield what is wrong in a file: columns that have not a number for each round, or a negative one."""
         columns: list[tuple[str, Sequence[int] | None]] = [("the wall time", self.host_ns)]
         columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
+        columns += [("the time of communication", self.communication_ns)]
         columns += [("the held memory", self.held_memory_bytes), ("grad_nodes", self.grad_nodes)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]

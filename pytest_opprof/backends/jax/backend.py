@@ -94,6 +94,13 @@ class JaxBackend(Backend):
                 recording.check(log.interval, self._fence)
                 fill(log, recording, self._programs, compiled)
 
+    def rank(self) -> tuple[int, int] | None:
+        """Return what jax.distributed says once it is initialised."""
+        import jax
+
+        # Before it is, process_index() would set devices up, and say 0.
+        return (jax.process_index(), jax.process_count()) if jax.distributed.is_initialized() else None
+
     def settle(self) -> None:
         """Wait until all is done that this thread called. Raises BackendError where JAX does not run on the CPU."""
         if not is_started():

@@ -79,6 +79,12 @@ class MindSporeBackend(Backend):
         target = mindspore.get_context("device_target")
         return None if target == "CPU" else _ELSEWHERE.format(target=target, backend=_KERNELS.get(target, "no"))
 
+    def rank(self) -> tuple[int, int] | None:
+        """Return what mindspore.communication says once it is initialised."""
+        from mindspore.communication import GlobalComm, get_group_size, get_rank
+
+        return (get_rank(), get_group_size()) if GlobalComm.INITED else None
+
     def settle(self) -> None:
         """Wait for PyNative mode, which returns before an op is done. Graphs are done when they return."""
         wait()

@@ -106,6 +106,7 @@ class TorchBackend(Backend):
             )
 
         on_gpu = _records_gpu()
+        asked_for_memory = options.memory
         if options.memory is None:
             options = replace(options, memory=not on_gpu)
         knows = _is_known_on_gpu if on_gpu else _is_registered
@@ -160,6 +161,16 @@ class TorchBackend(Backend):
         if "torch_npu" in sys.modules and torch.npu.is_initialized():
             log.remark(_BESIDE_NPU)
         _read(results, log, options, numbers)
+        if log.communication_ns is not None and not asked_for_memory:
+            log.forget_sizes()
+
+    def rank(self) -> tuple[int, int] | None:
+        """Return what torch.distributed says once it is initialised."""
+        import torch.distributed as distributed
+
+        if not distributed.is_available() or not distributed.is_initialized():
+            return None
+        return distributed.get_rank(), distributed.get_world_size()
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast on the CPU."""

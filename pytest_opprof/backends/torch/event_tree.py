@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...ops.formulas import HAVE_FLOPS, NEEDS_ATTRIBUTES
 from ...ops.names import Kind, meaning, stable
-from ...ops.pytorch_events import KINDS, Role, logged, role
+from ...ops.pytorch_events import KINDS, WAITS, Role, logged, role, transfers
 from ...ops.pytorch_work import COPIES, Argument, Tensor, work
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
@@ -106,6 +106,9 @@ class TreeReader:
                 if what in (Role.COMPILES, Role.FRAME):
                     self._compile(event, parent, interval, sites)
                     continue
+                if raw == WAITS or transfers(raw):
+                    self._communicates(raw, event, parent, bisect_right(self.marks, event.start_time_ns))
+                    continue
                 if what is not Role.ANNOTATION:
                     known = raws[raw] = self._raw(raw, what)
             index, children = parent, event.children
@@ -199,6 +202,14 @@ class TreeReader:
             }
         found = self._attributes_by_correlation.get(event.correlation_id)
         return () if found is None else found.concrete_inputs()
+
+    def _communicates(self, raw: str, event: Any, parent: int, interval: int) -> None:
+        """Take its time off the op around it. What is inside is of the library, and in its thread."""
+        if parent >= 0:
+            self.log.compiling(parent, event.duration_time_ns)
+        if raw != WAITS:
+            known = self.log.communication_ns = self.log.communication_ns or {}
+            known[interval] = known.get(interval, 0) + event.duration_time_ns
 
     def _compile(self, compiling: Any, parent: int, interval: int, sites: Sites | None) -> None:
         """Append the frames that were compiled, and take the time of *compiling* off the op around it."""

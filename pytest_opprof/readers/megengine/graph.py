@@ -57,6 +57,8 @@ _COMP_NODE = re.compile(r'CompNode\("([^"]+)"')
 _TYPE_CVT = re.compile(r"as(\w+)\(")
 _OPS_BY_MODE = {
     "Pooling": {"MAX": "MaxPool", "AVERAGE": "AveragePool", "AVERAGE_COUNT_EXCLUDE_PADDING": "AveragePool"},
+    # What Broadcast is elsewhere, between processes, has the canonical name.
+    "Broadcast": {"": "Expand"},
     "PoolingBackward": {
         "MAX": "MaxPoolGrad",
         "AVERAGE": "AveragePoolGrad",

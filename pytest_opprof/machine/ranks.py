@@ -1,0 +1,97 @@
+"""Which of several processes that work together this one is: its rank, as its launcher says in the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ..errors import UsageError
+
+
+class Rank(NamedTuple):
+    """One of *size* processes that run the same program."""
+
+    rank: int = 0
+    size: int = 1
+    launcher: str = ""
+    """What started them; empty for a process that is alone."""
+    local_size: int | None = None
+    """How many of them are on this host; None where that is not told."""
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.size}"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other."""
+        return self.size == 1
+
+
+ALONE = Rank()
+_LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
+    "RANK and WORLD_SIZE": ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    "PMI": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+}
+"""The variables for the rank, the number of ranks and that on this host. PMI is of MPICH and Intel MPI."""
+_SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "")
+"""Of srun. The second is not in the batch script itself, which is one process. What srun starts may be a launcher,
+whose ranks inherit the variables, so they count only where there are no others."""
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Of torchrun alone, which starts Python itself: what launched torchrun is no matter of the ranks."""
+
+
+def rank_of(environ: Mapping[str, str] = os.environ) -> Rank:
+    """Return the rank of this process. Raises UsageError for variables that mean nothing, or contradict each other."""
+    if _TORCHRUN in environ and (found := _told(environ, "torchrun", *_LAUNCHERS["RANK and WORLD_SIZE"])):
+        return found
+    told = [found for name, names in _LAUNCHERS.items() if (found := _told(environ, name, *names))]
+    for other in told[1:]:
+        if other[:2] != told[0][:2]:
+            raise UsageError(
+                f"the environment variables of {told[0].launcher} say {told[0]}, those of {other.launcher} {other}:"
+                " unset what is left over from another launcher"
+            )
+    # That of the launcher itself knows more than what was copied into RANK.
+    found = next(reversed(told), None) or _told(environ, "srun", *_SLURM)
+    return found or ALONE
+
+
+def spelled(ranks: Iterable[int]) -> str:
+    """Return the numbers of ranks in short.
+
+    >>> spelled([0, 2, 3, 4, 7])
+    '0,2-4,7'
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def ranks_named(ranks: Collection[int]) -> str:
+    """Return how to speak of ranks.
+
+    >>> ranks_named([3]), ranks_named([0, 1, 2])
+    ('rank 3', 'ranks 0-2')
+    """
+    return f"rank{'s' if len(ranks) > 1 else ''} {spelled(ranks)}"
+
+
+def _told(environ: Mapping[str, str], launcher: str, rank: str, size: str, local_size: str) -> Rank | None:
+    """Return what the variables of a launcher say; None where one of the two is not set: RANK alone may be anything."""
+    if rank not in environ or size not in environ:
+        return None
+    numbers = {name: environ[name] for name in (rank, size, local_size) if name in environ}
+    for name, value in numbers.items():
+        if not (value.isascii() and value.isdigit() and len(value) < 10):
+            raise UsageError(f"the environment variable {name} is {value!r}; it is to be a number")
+    found = {name: int(value) for name, value in numbers.items()}
+    if found[rank] >= found[size]:
+        said = f"{rank}={found[rank]} and {size}={found[size]}"
+        raise UsageError(f"the environment variables say {said}: a rank is less than their number")
+    return Rank(found[rank], found[size], launcher, found.get(local_size))

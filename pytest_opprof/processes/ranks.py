@@ -1,0 +1,222 @@
+"""What ranks of one run tell each other: over the store of torchrun, else over files that all of them see."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Protocol
+
+from ..errors import BackendError
+from ..machine.atomic_write import write_atomically
+from ..machine.load import is_running, started_at
+from ..machine.ranks import Rank, ranks_named
+
+PATIENCE_S = 60
+"""How long to wait for another rank that lives. Those that are in step come within moments."""
+_POLL_S = 0.01
+_ALIVE_S = 0.5
+"""How often to look whether a rank still lives."""
+_LAUNCHES = (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID"), ("OMPI_MCA_ess_base_jobid",))
+"""Variables that name a launch: of Open MPI 5, srun and Open MPI 4."""
+
+
+class Store(Protocol):
+    """Values by key, seen by all ranks."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep *value*."""
+
+    def get(self, key: str) -> bytes | None:
+        """Return what is kept; None while there is nothing."""
+
+    def forget(self, rank: int) -> None:
+        """Remove what a rank of an earlier launch of the same name left behind."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Files:
+    """Values as files in a folder that all ranks see."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep *value*. Raises BackendError."""
+        try:
+            write_atomically(self._path(key), value)
+        except OSError as error:
+            raise BackendError(f"{self._folder}: ranks cannot write there: {error.strerror or error}") from None
+
+    def get(self, key: str) -> bytes | None:
+        """Return what is kept; None while there is nothing."""
+        try:
+            return self._path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def forget(self, rank: int) -> None:
+        """Remove what a rank that was killed left behind."""
+        for path in self._folder.glob(f"{rank}-*"):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove them: each rank does when it ends, and what others may still want is no more than why it ended."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _path(self, key: str) -> Path:
+        what, _, rank = key.rpartition("/")
+        return self._folder / f"{rank}-{sha256(what.encode()).hexdigest()[:32]}"
+
+
+def launch_of(environ: Mapping[str, str] = os.environ) -> str:
+    """Return what names this launch on all of its ranks, and no other: by the launcher, else by the process it is."""
+    for names in _LAUNCHES:
+        if all(name in environ for name in names):
+            return "-".join(environ[name] for name in names)
+    return f"{platform.node()}-{os.getppid()}-{started_at(os.getppid())}"
+
+
+class Ranks:
+    """The other ranks of this run: what they say, and whether they live."""
+
+    def __init__(self, rank: Rank, beside: Path | None = None) -> None:
+        """*beside* is a file beside which all ranks can write; without one it has to be one host."""
+        self.rank = rank
+        self._beside = beside
+        self._opened: Store | None = None
+        self._has_ended = False
+
+    @property
+    def _store(self) -> Store:
+        """What they share, opened at first use. Raises BackendError."""
+        if self._opened is None:
+            # Imported here: it is nothing that a run without ranks needs.
+            from ..backends.torch import store
+
+            try:
+                self._opened = store.TorchStore() if store.is_there() else self._files()
+            except (RuntimeError, ImportError) as error:
+                raise BackendError(f"the store of torchrun cannot be used: {error}") from None
+            self._opened.forget(self.rank.rank)
+            self._put("hello", {"pid": os.getpid(), "host": platform.node()})
+        return self._opened
+
+    def _files(self) -> Files:
+        local = self.rank.local_size
+        if self._beside is None and local is not None and local != self.rank.size:
+            raise BackendError(
+                f"{self.rank.size} ranks, {local} of them on this host, share no folder: give --opprof-json=FILE in one"
+            )
+        folder = self._beside.parent if self._beside else Path(tempfile.gettempdir())
+        name = sha256(launch_of().encode()).hexdigest()[:16]
+        return Files(folder / f".opprof-ranks-{name}")
+
+    def hello(self) -> None:
+        """Let the others see that this rank lives. Raises BackendError."""
+        self._store  # noqa: B018  # it says so
+
+    def is_at(self, test: str, is_over: bool) -> None:
+        """Let the others see where this rank is."""
+        self._put("at", {"test": test, "is_over": is_over})
+
+    def tell(self, what: str, value: object) -> None:
+        """Say something that others may wait for."""
+        self._put(what, value)
+
+    def end(self) -> None:
+        """Let the others see that this rank says no more."""
+        if self._opened is not None and not self._has_ended:
+            self._has_ended = True
+            self._put("end", True)
+
+    def close(self) -> None:
+        """Let go of what they share: of files, where every rank has ended."""
+        if self._opened is not None:
+            if all(self._get("end", rank) or not self._lives(rank) for rank in range(self.rank.size)):
+                self._opened.close()
+            self._opened = None
+
+    def gather(self, what: str, mine: object, patience_s: float | None = None) -> list[Any]:
+        """Tell the others *mine*, and return what each rank tells, by its number.
+
+        Raises BackendError, naming the ranks that did not, and why.
+        """
+        self.tell(what, mine)
+        patience_s = PATIENCE_S if patience_s is None else patience_s
+        begin = looked = monotonic()
+        found: dict[int, Any] = {}
+        while True:
+            ended = {rank for rank in range(self.rank.size) if rank not in found and self._get("end", rank)}
+            for rank in range(self.rank.size):
+                if rank not in found and (told := self._get(what, rank)):
+                    found[rank] = told[0]
+            if lacking := [rank for rank in ended if rank not in found]:
+                raise BackendError(f"{ranks_named(lacking)} ended without it")
+            lacking = [rank for rank in range(self.rank.size) if rank not in found]
+            if not lacking:
+                return [found[rank] for rank in range(self.rank.size)]
+            if monotonic() - looked > _ALIVE_S:
+                looked = monotonic()
+                if dead := self.dead():
+                    raise BackendError("; ".join(dead))
+            if monotonic() - begin > patience_s:
+                where = "; ".join(filter(None, map(self._where, lacking)))
+                raise BackendError(
+                    f"{ranks_named(lacking)} did not come within {patience_s:.0f} s{where and f' ({where})'}"
+                )
+            sleep(_POLL_S)
+
+    def dead(self) -> list[str]:
+        """Return in words which ranks have died: they said hello, and their process is gone."""
+        return [
+            f"rank {rank} has died{where and f': {where}'}"
+            for rank in range(self.rank.size)
+            if not self._lives(rank) and not self._get("end", rank)
+            for where in [self._where(rank)]
+        ]
+
+    def stuck(self, tests: Mapping[str, object], grace_s: float = 2) -> list[str]:
+        """Return in words which ranks are still in one of *tests*, which are over here; others get *grace_s* to end."""
+        begin = monotonic()
+        while found := [rank for rank in range(self.rank.size) if self._is_in(rank, tests)]:
+            if monotonic() - begin > grace_s:
+                return [f"rank {rank} has not ended: {self._where(rank)}" for rank in found]
+            sleep(_POLL_S)
+        return []
+
+    def _is_in(self, rank: int, tests: Mapping[str, object]) -> bool:
+        told = self._get("at", rank)
+        return bool(told and not told[0]["is_over"] and told[0]["test"] in tests)
+
+    def _where(self, rank: int) -> str:
+        """Return in words where a rank was last; empty where it did not say."""
+        told = self._get("at", rank)
+        return f"{'after' if told[0]['is_over'] else 'in'} {told[0]['test']}" if told else ""
+
+    def _lives(self, rank: int) -> bool:
+        """Tell whether a rank lives, as far as that can be seen: that of another host may."""
+        told = self._get("hello", rank)
+        return told is None or told[0]["host"] != platform.node() or is_running(told[0]["pid"])
+
+    def _put(self, what: str, value: object) -> None:
+        try:
+            self._store.put(f"{what}/{self.rank.rank}", json.dumps([value]).encode())
+        except RuntimeError as error:  # torchrun has ended
+            raise BackendError(f"the store of torchrun cannot be used: {error}") from None
+
+    def _get(self, what: str, rank: int) -> list[Any] | None:
+        try:
+            told = self._store.get(f"{what}/{rank}")
+        except RuntimeError as error:
+            raise BackendError(f"the store of torchrun cannot be used: {error}") from None
+        found: list[Any] | None = None if told is None else json.loads(told)
+        return found

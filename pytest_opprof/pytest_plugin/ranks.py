@@ -1,0 +1,228 @@
+"""One rank of several: the terminal of rank 0 is the run's, the others say what failed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from io import StringIO
+from threading import current_thread, main_thread
+from typing import Any
+
+import pytest
+
+from ..backends.contract import Backend
+from ..backends.failures import failures_of
+from ..errors import BackendError, UsageError
+from ..machine.identity import usable_cores
+from ..machine.ranks import Rank, ranks_named
+from ..measure.recorder import is_in_use
+from ..processes.ranks import Ranks
+from ..profile.op_profile import ALWAYS, OpProfile
+from ..report.summary import Summary
+from ..results.judged_window import JudgedWindow
+from ..results.test_id import id_of
+from ..units import plural
+from .marks import plan_of
+
+
+class InStep:
+    """The hooks of every rank: the others see where it is, and it says which of them died or hang."""
+
+    def __init__(self, ranks: Ranks, summary: Summary) -> None:
+        self._ranks = ranks
+        self._summary = summary
+        self._failed: dict[str, None] = {}
+        """The tests that failed by themselves: a collective fails where another rank does not come."""
+        self._is_cut = False
+        self._handler: Any = None
+        """What SIGTERM did before; None where nothing was changed."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Let SIGTERM, by which a launcher ends the ranks beside one that failed, do as Ctrl-C."""
+        if current_thread() is main_thread():
+            self._handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            with self._told():
+                self._ranks.hello()
+            return (yield)
+        except KeyboardInterrupt:
+            self._is_cut = True
+            raise
+        finally:
+            # This rank ends anyway: what it has to say and to write is not to be cut.
+            if self._handler is not None:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            with self._told():
+                self._ranks.end()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Say where this rank is."""
+        with self._told():
+            self._ranks.is_at(nodeid, is_over=False)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Say that it is done with that."""
+        with self._told():
+            self._ranks.is_at(nodeid, is_over=True)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember what failed, and not for what it spends."""
+        if report.failed and not hasattr(report, "opprof"):
+            self._failed[report.nodeid] = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Say which ranks died, or hang where this one failed."""
+        if self._failed or self._is_cut:
+            with self._told():
+                self._summary.errors += self._ranks.dead() or self._ranks.stuck(self._failed)
+
+    def pytest_unconfigure(self) -> None:
+        """Let go of what ranks share, and of SIGTERM."""
+        if self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
+        with suppress(BackendError):
+            self._ranks.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Keep an error for the end of the run, where it is said once."""
+        try:
+            yield
+        except BackendError as error:
+            self._summary.errors.append(f"ranks do not hear of each other: {error}")
+
+
+class Compared:
+    """Compares what ranks did in a test whose mark, or the flag, says that it has to be equal."""
+
+    def __init__(self, ranks: Ranks | None) -> None:
+        """*ranks* is None for a run that is alone: then there is nothing to compare."""
+        self._ranks = ranks
+        self._told: dict[str, int] = {}
+        """How often each test told the others its calls."""
+        self._is_told = False
+
+    def begin(self) -> None:
+        """Begin a test."""
+        self._is_told = False
+
+    def with_others(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Return the reports, with what ranks do not have in common; waits for the others.
+
+        Raises BackendError where a rank does not come.
+        """
+        self._is_told = True
+        if self._ranks is None or not (told := self._name(item)):
+            return windows
+        mine = {each.name: {op: str(calls) for op, calls in each.numbers.calls.items()} for each in windows}
+        every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
+        if failed := [rank for rank, each in enumerate(every) if each is None]:
+            raise BackendError(f"ranks were to be compared, and on {ranks_named(failed)} the test itself failed")
+        return [
+            replace(each, ranks_differ=_differ([(of or {}).get(each.name, {}) for of in every])) for each in windows
+        ]
+
+    def leave(self, item: pytest.Item) -> None:
+        """Tell those who wait for it that this rank has no calls of a test to compare."""
+        if self._ranks is not None and not self._is_told and (told := self._name(item)):
+            self._ranks.tell(told, None)
+
+    def _name(self, item: pytest.Item) -> str:
+        """Return under which name the calls of *item* are told; empty where they are not."""
+        plan = plan_of(item)
+        if plan.ranks != "equal" or not (plan.measured or "opprof" in getattr(item, "fixturenames", ())):
+            return ""
+        self._told[id_of(item)] = number = self._told.get(id_of(item), 0) + 1
+        return f"calls/{id_of(item)}/{number}"
+
+
+def _differ(every: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the calls by rank of the ops that differ."""
+    ops = dict.fromkeys(op for calls in every for op in calls)
+    by_op = {op: [calls.get(op, "0") for calls in every] for op in ops}
+    return {op: by_rank for op, by_rank in by_op.items() if len(set(by_rank)) > 1}
+
+
+def why_untimed(rank: Rank) -> str:
+    """Return why the times of ranks are not judged."""
+    cores = usable_cores()
+    if (rank.local_size or 1) > cores:
+        return f"{rank.local_size} ranks share {plural(cores, 'core')}"
+    return f"ranks are launched once, and one process of {rank.size} ranks is no verdict"
+
+
+def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterable[Backend]) -> dict[str, OpProfile]:
+    """Return the profiles as those of *rank*. Raises UsageError where a framework says that it is another."""
+    remarks: list[tuple[int, str]] = []
+    for backend in filter(is_in_use, backends):
+        with failures_of(backend):
+            said = backend.rank()
+        if said is None or said == (rank.rank, rank.size):
+            continue
+        told = f"{backend.name} says that this is rank {said[0]} of {said[1]}"
+        if not rank.is_alone:
+            raise UsageError(f"{told}, {rank.launcher} says {rank}: one of them is left over from another launch")
+        why = "but pytest was not told (RANK and WORLD_SIZE are not set): it is judged as a run of its own"
+        remarks += [(ALWAYS, f"{told}, {why}")] if said[1] > 1 else []
+    return {
+        name: replace(
+            profile,
+            environment=replace(profile.environment, ranks=rank.size),
+            remarks=(*profile.remarks, *remarks),
+        )
+        for name, profile in profiles.items()
+    }
+
+
+class _Nowhere(StringIO):
+    """What a rank other than 0 writes to."""
+
+    def write(self, text: str) -> int:
+        """Forget *text*."""
+        return len(text)
+
+
+class OtherRank:
+    """The hooks of a rank other than 0: its terminal has lines for what fails, each with its rank before it."""
+
+    def __init__(self, config: pytest.Config, rank: Rank, summary: Summary) -> None:
+        self._rank = rank
+        self._summary = summary
+        if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+            config.pluginmanager.unregister(reporter)
+            config.pluginmanager.register(pytest.TerminalReporter(config, _Nowhere()), "terminalreporter")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Say what cannot be collected."""
+        if report.failed:
+            self._say(f"ERROR {report.nodeid}\n{report.longreprtext}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Say which test fails, and why."""
+        if report.failed:
+            word = "FAILED" if report.when == "call" else "ERROR"
+            self._say(f"{word} {report.nodeid}\n{report.longreprtext}")
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Say what went wrong in pytest or a plugin."""
+        self._say(f"INTERNALERROR\n{excrepr}")
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Say that the rank was told to stop."""
+        self._say("interrupted")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self) -> None:
+        """Say what fails the run beside its tests."""
+        if self._summary.errors:
+            self._say("\n".join(f"opprof: error: {error}" for error in self._summary.errors))
+
+    def _say(self, text: str) -> None:
+        # At once: ranks write to one terminal.
+        sys.stdout.write("\n" + "".join(f"[rank {self._rank.rank}] {line}\n" for line in text.splitlines()))
+        sys.stdout.flush()

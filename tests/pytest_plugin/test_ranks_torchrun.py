@@ -1,0 +1,126 @@
+"""DDP and FSDP of a small transformer, really run by torchrun with gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed (pip install torch==2.13.0)")
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.processes]
+MODEL = """
+import os, pytest, torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+CHANGE = os.environ.get("CHANGE", "")
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = lambda: nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        self.embed, self.layers, self.out = nn.Embedding(50, 32), nn.ModuleList([layer(), layer()]), nn.Linear(32, 50)
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers: x = layer(x)
+        return self.out(x)
+
+@pytest.fixture(scope="session", autouse=True)
+def world():
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    yield
+    dist.destroy_process_group()
+
+def step(model, x):
+    model(x).pow(2).mean().backward()
+
+@pytest.mark.opprof(rounds=3, warmup=2)
+@pytest.mark.op_budget(AllReduce=["8", "1 MiB"])
+def test_ddp(model=[]):
+    if not model:
+        model.append(nn.parallel.DistributedDataParallel(Model(), bucket_cap_mb=0.02 if CHANGE == "bucket" else 0.05))
+    (ddp,), x = model, torch.zeros(2, 8, dtype=torch.long)
+    if CHANGE == "no_sync": step(ddp, x)
+    else:
+        with ddp.no_sync(): step(ddp, x)
+    step(ddp, x)
+    if CHANGE == "loop":
+        for parameter in ddp.parameters(): dist.all_reduce(parameter.grad)
+    if CHANGE == "copy" and dist.get_rank() == 1: x.clone()
+    if CHANGE == "kill" and dist.get_rank() == 1: os.kill(os.getpid(), 9)
+
+@pytest.mark.opprof(rounds=2, warmup=1)
+def test_fsdp(model=[]):
+    if not model:
+        made, mesh = Model(), init_device_mesh("cpu", (dist.get_world_size(),))
+        for layer in made.layers: fully_shard(layer, mesh=mesh)
+        fully_shard(made, mesh=mesh)
+        model.append(made)
+    step(*model, torch.zeros(2, 8, dtype=torch.long))
+"""
+
+
+def torchrun(folder: Path, size: int, *arguments: str, change: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the tests on so many ranks."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}", "-m", "pytest"]
+    environ = {**os.environ, "CHANGE": change, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(
+        [*torchrun, *arguments], cwd=folder, env=environ, timeout=180, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the tests, and with baselines of two ranks."""
+    folder = tmp_path_factory.mktemp("dist")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p opprof -p no:cacheprovider\n")
+    (folder / "test_dist.py").write_text(MODEL)
+    run = torchrun(folder, 2, "--opprof-update")
+    assert "baselines of 2 tests: 2 new" in run.stdout, run.stdout + run.stderr
+    return folder
+
+
+def test_counts_and_bytes_are_those_of_the_model_and_an_unchanged_run_passes(recorded: Path) -> None:
+    (path,) = recorded.glob("baselines/torch-*-2-ranks/test_dist.py.json")
+    tests = json.loads(path.read_text())["tests"]
+    ddp, fsdp = tests["test_ddp"]["body"], tests["test_fsdp"]["body"]  # ranks agree: one entry
+    parameters = 4 * (50 * 32 + 2 * (4 * 32 * 32 + 4 * 32 + 2 * 64 * 32 + 64 + 32 + 4 * 32) + 32 * 50 + 50)
+    assert (ddp["calls"]["AllReduce"], ddp["bytes"]["AllReduce"]) == (2, parameters)
+    # Each of three modules is gathered for the forward pass, the two layers once more; all gradients are scattered.
+    assert (fsdp["calls"]["AllGather"], fsdp["calls"]["ReduceScatter"]) == (5, 3)
+    assert fsdp["bytes"]["ReduceScatter"] == parameters
+    run = torchrun(recorded, 2, "--opprof")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "opprof: 2 tests measured, 2 ok, no times judged" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("loop", r"calls of AllReduce: \d+, 2 in the baseline"),
+        ("no_sync", r"calls of AllReduce: 4, 2 in the baseline"),
+        ("bucket", r"calls of AllReduce: 4, 2 in the baseline"),
+        ("copy", r"calls of Copy differ between ranks: \d+ on rank 0, \d+ on rank 1"),
+    ],
+)
+def test_what_costs_more_is_caught_and_named(recorded: Path, change: str, found: str) -> None:
+    run = torchrun(recorded, 2, "--opprof", "--opprof-ranks=equal", "-k", "ddp", change=change)
+    assert run.returncode == 1
+    assert re.search(rf"^  {found}$", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(rf"^\[rank 1\]   {found}$", run.stdout, re.MULTILINE), run.stdout
+
+
+def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(recorded: Path) -> None:
+    before = {path: path.read_text() for path in recorded.glob("baselines/**/*.json")}
+    run = torchrun(recorded, 2, "--opprof-update", change="kill")
+    assert run.returncode == 1
+    assert "rank 1 has died: in test_dist.py::test_ddp" in run.stdout, run.stdout
+    assert {path: path.read_text() for path in recorded.glob("baselines/**/*") if path.is_file()} == before
