@@ -28,7 +28,7 @@ from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
-from pytest_opprof.pytest_plugin import judging
+from pytest_opprof.pytest_plugin import closing, judging
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
 from pytest_opprof.verdict.stored_rule import Rule
@@ -168,6 +168,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """
     looks(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
+    monkeypatch.setattr(closing, "commit", lambda folder: "")  # git's, a process
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"
