@@ -114,6 +114,11 @@ sys.addaudithook(lambda event, arguments: _started.append(arguments[0]) if event
 
 
 @pytest.fixture(autouse=True)
+def _no_run_asks_git_for_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing, "commit", lambda folder: "")  # a process, for each run with --opprof-json
+
+
+@pytest.fixture(autouse=True)
 def _what_starts_a_process_is_marked(request: pytest.FixtureRequest) -> Iterator[None]:
     _started.clear()
     yield
@@ -168,7 +173,6 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """
     looks(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
-    monkeypatch.setattr(closing, "commit", lambda folder: "")  # git's, a process
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"

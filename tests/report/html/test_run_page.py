@@ -9,6 +9,7 @@ from msgspec import structs
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.html import run_page
 from pytest_opprof.results.run_result import TestRecord, merged
+from pytest_opprof.results.window_result import GrownLine
 
 from ..made_runs import record_of, run
 from .read import Page, row
@@ -60,6 +61,15 @@ def test_a_test_opens_to_findings_ops_lines_limits_and_the_command() -> None:
     assert (
         "If this is meant: raise the limit in its op_budget mark then pytest t.py::test_a --opprof-update" in page.text
     )
+
+
+def test_lines_that_ask_for_more_come_first() -> None:
+    test = record_of("t.py::test_a", *CAST)
+    old, new = (SourceLine("m.py", number, "f", text) for number, text in ((3, "old"), (4, "new")))
+    sites = {"Cast": (SiteCalls(5, (old,)), SiteCalls(2, (new,)))}
+    grown = {"Cast": (GrownLine(new, 2, is_new=True),)}
+    test.windows = [structs.replace(window, sites=sites, grown=grown) for window in test.windows]
+    assert "Where Cast comes from ▲ +2 new line m.py:4 in f new 5 calls from m.py:3 in f old" in page_of(test).text
 
 
 def test_the_same_use_of_a_limit_by_parameters_is_one_row() -> None:
