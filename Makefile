@@ -50,6 +50,7 @@ wheel:
 	build/wheel/bin/$(PIP) wheel --no-deps --wheel-dir dist .
 	build/wheel/bin/$(PIP) install dist/*.whl
 	cd build/wheel && bin/opprof --version && bin/opprof ops Cast && bin/python ../../examples/demo.py numpy_filter
+	build/wheel/bin/opprof show tests/data/megengine/smallconv.json.gz -o build/wheel/profile.html
 
 # Our own op counts against our own baselines.
 performance: $(VENV)/installed-test

@@ -28,7 +28,7 @@ from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
-from pytest_opprof.pytest_plugin import judging
+from pytest_opprof.pytest_plugin import closing, judging
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
 from pytest_opprof.verdict.stored_rule import Rule
@@ -111,6 +111,11 @@ def shared(path: str) -> Path:
 _started: list[object] = []
 """The processes that the running test started."""
 sys.addaudithook(lambda event, arguments: _started.append(arguments[0]) if event == "subprocess.Popen" else None)
+
+
+@pytest.fixture(autouse=True)
+def _no_run_asks_git_for_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing, "commit", lambda folder: "")  # a process, for each run with --opprof-json
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from ..machine.ranks import ranks_named
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
+from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
-from ..sites.places import WindowSites
+from ..sites.match import grown
+from ..sites.places import Place, WindowSites
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
-from .window_result import Cause, LimitResult, RowResult, WindowNumbers, WindowResult
+from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
 
 DEPENDS = "so that depends on what ran before"
 
@@ -145,6 +147,18 @@ class JudgedWindow:
             found.append(Finding("ranks", op, f"calls of {op} differ between ranks: {said}", f"{op} {said}"))
         return found
 
+    @property
+    def grown(self) -> dict[str, tuple[GrownLine, ...]]:
+        """The lines that ask for more than before of an op that fails it."""
+        found: dict[str, tuple[GrownLine, ...]] = {}
+        for op in self.asked if self.base_sites is not None else ():
+            sites = self.numbers.sites.get(op, ())
+            at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
+            more = grown((self.base_sites or {}).get(op, {}), kept_sites({op: sites})[op])
+            if more:
+                found[op] = tuple(GrownLine(at[each.place], each.more, each.is_new) for each in more)
+        return found
+
     def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:
         """Return what is kept of it; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""
         return WindowResult(
@@ -155,6 +169,7 @@ class JudgedWindow:
             findings=tuple(map(str, self.findings)),
             causes=tuple(Cause(each.rule, each.op, not each.cause) for each in self.findings),
             rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
+            grown=self.grown,
             whole=_row(self.diff.total) if self.diff else None,
             is_wall=self.diff is not None and self.diff.wall,
             limits=tuple(self.limits),

@@ -12,7 +12,7 @@ from ..profile.calls import CallRange, Range
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
-from ..profile.site_calls import SiteCalls
+from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.verdicts import Verdict
@@ -187,6 +187,14 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         return (self.now_calls or (0, 0))[1] - (self.base_calls or (0, 0))[1]
 
 
+class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A line that asks for an op more often than in the baseline."""
+
+    line: SourceLine
+    more: Annotated[int, Meta(description="How many calls more.")]
+    is_new: Annotated[bool, Meta(description="Whether the baseline has no such line.")] = False
+
+
 class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A limit of the test's budget, and what was used of it."""
 
@@ -220,6 +228,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         tuple[RowResult, ...],
         Meta(description="By op, what became of it since the baseline, the most damaging first; none where none is."),
     ] = ()
+    grown: Annotated[
+        dict[str, tuple[GrownLine, ...]],
+        Meta(description="By op that fails it, the lines that ask for more of it; none where nobody knows."),
+    ] = {}
     whole: Annotated[
         RowResult | None, Meta(description="What became of the window as a whole; null where there is no baseline.")
     ] = None

@@ -9,7 +9,7 @@ from typing import Final
 import squarify
 
 from ...profile.saved import SavedProfile, communicates, op_of
-from ...units import format_bytes, format_ns
+from ...units import format_bytes, format_ns, plural
 from ...verdict import query
 from ...verdict.question import Line, Question, Side
 from . import marks
@@ -49,6 +49,7 @@ def html(saved: SavedProfile, name: str) -> str:
         kernels_left_out=len(kernels) - _KERNELS,
         casts=query.answer(saved, Question(side=side, types=("Cast",), aggregate_by="dtype")),
         steps=steps[:_STEPS],
+        longest=max((wall or in_ops or 0 for _, wall, in_ops in steps), default=0),
         steps_left_out=len(steps) - _STEPS,
     )
 
@@ -120,20 +121,20 @@ def _cards(saved: SavedProfile, side: Side, total: float | None) -> list[tuple[s
         fastest, slowest = min(saved.step_ns), max(saved.step_ns)
         of = f"fastest of {len(saved.step_ns)} steps, slowest {format_ns(slowest)}"
         cards.append((format_ns(fastest), of if len(saved.step_ns) > 1 else "the step, wall time"))
-    for op in ("Cast", "Synchronize"):
-        for line in query.answer(saved, Question(side=side, types=(op,), aggregate_by="op")):
-            what = "waits (Synchronize)" if op == "Synchronize" else "casts"
-            cards.append((_number(line.calls), what + (f", {format_ns(line.time_ns)}" if line.time_ns else "")))
     copies = query.copy_time(saved, Question(side=side))
-    if copies.calls:
-        cards.append((_number(copies.calls), "copies" + (f", {format_ns(copies.total_ns)}" if copies.total_ns else "")))
+    counted = [
+        (line.calls, word, line.time_ns)
+        for op, word in (("Cast", "cast"), ("Synchronize", "wait"))
+        for line in query.answer(saved, Question(side=side, types=(op,), aggregate_by="op"))
+    ]
+    counted.append((copies.calls, "copy", copies.total_ns))
+    for calls, word, ns in counted:
+        number, _, word = plural(calls, word).replace("copys", "copies").partition(" ")
+        if calls:
+            cards.append((number, word + (f", {format_ns(ns)}" if ns else "")))
     if saved.peak_memory is not None:
         cards.append((format_bytes(saved.peak_memory), "peak memory"))
     return cards
-
-
-def _number(calls: int) -> str:
-    return f"{calls:,}".replace(",", " ")
 
 
 def _steps(saved: SavedProfile) -> list[tuple[str, float | None, float | None]]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from ...profile.site_calls import SiteCalls
 from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
 from ...results.test_id import command, is_file, split_id
-from ...results.window_result import BODY, LimitResult, RowResult, WindowResult
+from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult
 from ...verdict.facts import FACTS, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from ..causes import VERDICTS, by_op
@@ -87,8 +88,8 @@ class _Window:
     rows: Sequence[_Row]
     left_out: int
     """How many rows, of ops that nothing became of."""
-    sites: Sequence[tuple[str, Sequence[object], int]]
-    """Of ops that fail it: the lines that ask for them, and how many more there are."""
+    sites: Sequence[tuple[str, Sequence[GrownLine], Sequence[SiteCalls], int]]
+    """Of ops that fail it: the lines that ask for more, the others that ask for it, and how many are left out."""
 
     @property
     def findings(self) -> list[str]:
@@ -217,9 +218,13 @@ def _window(window: WindowResult) -> _Window:
     shown = [row for index, row in enumerate(rows) if index < _ROWS or row.word]
     sites = []
     for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
-        lines = sorted((site for site in window.sites.get(op, ()) if site.lines), key=lambda site: -site.calls)
-        if lines:
-            sites.append((named(op), lines[:_SITES], len(lines) - _SITES))
+        grown = window.grown.get(op, ())
+        told = {each.line for each in grown}
+        others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
+        others.sort(key=lambda site: -site.calls)
+        if grown or others:
+            left = max(_SITES - len(grown), 0)
+            sites.append((named(op), grown, others[:left], len(others) - left))
     return _Window(window, shown, len(rows) - len(shown), sites)
 
 

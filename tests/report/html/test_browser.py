@@ -1,0 +1,183 @@
+"""The pages in a real browser: from disk, without a network, with and without scripts and styles."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
+from pytest_opprof.report.html import diff_page, profile_page, run_page
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
+
+from ..made_runs import record_of, run
+
+pytestmark = pytest.mark.processes
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+    --disable-component-update --disable-sync""".split()
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
+"""The policy under which Jenkins serves what a job made."""
+
+
+def pages() -> dict[str, str]:
+    """Return a page of each kind, with names that would be markup if they were not escaped."""
+    changed = {"Cast": 1, "Add": 2}, {"Cast": 3, "Add": 2, HOSTILE: 1}
+    tests = [
+        *(record_of(f"t.py::test_a[{n}]", *changed, Cast=2, device_time="1 s") for n in (1, 2)),
+        record_of(f"t.py::test_b[{HOSTILE}]", {"Add": 9}, {"Add": 2}),
+        record_of("t.py::test_c", None, {"Mul": 4}, only=["Mul"]),
+    ]
+    ops = [SavedOp(name, name, device_ns=1e6 / n, calls=n) for n, name in enumerate(["Conv", "Cast", HOSTILE], 1)]
+    saved = SavedProfile(
+        "made", Environment((("made", "1"),), "cpu", ""), tuple(ops), kernels=(SavedKernel(HOSTILE, "Conv", 0, 1, 9.0),)
+    )
+    before, after = ({name: CallRange(n, n) for name in ("Conv", HOSTILE)} for n in (1, 2))
+    times = (Times(n, {"Conv": n - 100, HOSTILE: 100}) for n in (1000, 2000))
+    diff = compare(before, after, TimingVerdict(Verdict.OK, "", *times), STORED)
+    side = diff_page.Compared(HOSTILE, "made", "cpu")
+    return {
+        "run": run_page.html(run(*tests, stale=[HOSTILE], errors=[HOSTILE])),
+        "profile": profile_page.html(saved, HOSTILE),
+        "diff": diff_page.html(side, side, diff),
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    missing = [name for name in ("playwright", "axe_playwright_python") if importlib.util.find_spec(name) is None]
+    missing += [] if CHROMIUM else ["chromium"]
+    if missing:
+        # Continuous integration has them: there a skip would hide what only they can show.
+        is_required = "OPPROF_REQUIRE_CHROMIUM" in os.environ
+        (pytest.fail if is_required else pytest.skip)(f"{', '.join(missing)}: not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def shown(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Return what shows a page: nothing may be asked of a network, no dialog opens, and nothing is complained about."""
+    contexts, asked, said = [], [], []
+    files = {name: tmp_path / f"{name}.html" for name in ("run", "profile", "diff")}
+    for name, text in pages().items():
+        files[name].write_text(text, encoding="utf-8")
+
+    def show(name: str, fragment: str = "", *, policy: str = "", **how: Any) -> Any:
+        context = browser.new_context(**{"offline": True, "viewport": {"width": 1280, "height": 900}, **how})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: (said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        if policy:  # its own words about what it blocks are as meant
+            body = files[name].read_text(encoding="utf-8")
+            address = f"http://a.test/{name}.html{fragment}"
+            headers = {"Content-Security-Policy": policy, "Content-Type": "text/html; charset=utf-8"}
+            page.route("**/*", lambda route: route.fulfill(body=body, headers=headers))
+        else:
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            address = f"{files[name].as_uri()}{fragment}"
+        page.goto(address)
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert {url.partition("#")[0] for url in asked} <= {
+        *(path.as_uri() for path in files.values()),
+        *(f"http://a.test/{name}.html" for name in files),
+    }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["run", "profile", "diff"])
+def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: str, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    # Axe is a script that the policy of the page would block.
+    page = shown(name, color_scheme=scheme, bypass_csp=True)
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    found = Axe().run(page)
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
+    assert page.locator("img").count() == 0
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 29)"}[scheme]
+
+
+@pytest.mark.parametrize("name", ["run", "profile", "diff"])
+def test_a_narrow_page_does_not_scroll_sideways(shown: Callable[..., Any], name: str) -> None:
+    page = shown(name, viewport={"width": 400, "height": 800})
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_a_heading_sorts_by_click_and_by_key(shown: Callable[..., Any]) -> None:
+    page = shown("profile")
+
+    def calls() -> list[str]:
+        return page.locator("#ops tbody tr td:nth-child(2)").all_text_contents()  # type: ignore[no-any-return]
+
+    assert calls() == ["1", "2", "3"]
+    heading = page.locator("#ops th:nth-child(2)")
+    heading.locator("button").click()
+    assert (calls(), heading.get_attribute("aria-sort")) == (["3", "2", "1"], "descending")
+    heading.locator("button").press("Enter")
+    assert (calls(), heading.get_attribute("aria-sort")) == (["1", "2", "3"], "ascending")
+    assert page.locator("#ops th[aria-sort]").count() == 1
+
+
+def test_words_and_statuses_choose_tests(shown: Callable[..., Any]) -> None:
+    page = shown("run")
+    tests = page.locator("details.test")
+    tools = page.locator("[data-filter='.test']")
+    tools.locator("input[type=search]").fill("TEST_C")
+    assert [each.get_attribute("id") for each in tests.all() if each.get_attribute("hidden") is None] == ["t3"]
+    assert tools.locator("[role=status]").text_content() == "1 of 4 shown"
+    assert page.locator("details.group").is_hidden()
+    tools.locator("input[type=search]").fill("")
+    tools.locator("label", has_text="over budget").click()
+    assert page.locator("details.test:not([hidden])").count() == 2
+    assert page.locator("details.group").is_visible()
+
+
+def test_a_link_opens_the_test_inside_its_row(shown: Callable[..., Any]) -> None:
+    page = shown("run", "#t1")
+    assert page.locator("#t1").get_attribute("open") is not None
+    assert page.locator("#t1 table").first.is_visible()
+    assert page.locator("#t3 table").first.is_hidden()
+    page.locator("#limits a", has_text="test_c").click()
+    assert page.locator("#t3 table").first.is_visible()
+
+
+def test_without_scripts_all_can_be_read(shown: Callable[..., Any]) -> None:
+    page = shown("run", java_script_enabled=False)
+    assert page.locator("input").first.is_hidden()  # what would do nothing
+    assert page.locator("#t3 table").first.is_hidden()
+    page.locator("#t3 summary").click()
+    assert page.locator("#t3 table").first.is_visible()
+
+
+@pytest.mark.parametrize("name", ["run", "profile", "diff"])
+def test_under_the_policy_of_jenkins_all_can_be_read(shown: Callable[..., Any], name: str) -> None:
+    page = shown(name, policy=JENKINS, offline=False)
+    assert page.locator("h1").is_visible()
+    assert page.locator("input").first.is_hidden()
+    bar = page.locator("table rect").first
+    assert bar.get_attribute("fill").startswith("#")  # type: ignore[union-attr]
+    assert page.locator("table td").first.is_visible()

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.report.html import diff_page
+from pytest_opprof.report.html.diff_page import Compared
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
+
+from .read import Page, row
+
+BASE, NOW = Compared("a.json", "made", "cpu"), Compared("b.json", "made", "gpu")
+
+
+def test_the_bars_lead_from_before_to_now() -> None:
+    before = Times(1_000_000, {"Conv": 900_000, "Add": 100_000})
+    after = Times(1_500_000, {"Conv": 1_450_000, "Add": 50_000})
+    timing = TimingVerdict(Verdict.SLOWER, "", before, after, total=Verdict.SLOWER, ops={"Conv": Verdict.SLOWER})
+    calls = {"Conv": CallRange(1, 1), "Add": CallRange(2, 2)}
+    page = Page(diff_page.html(BASE, NOW, compare(calls, calls, timing, STORED)))
+    assert page.text.startswith("+50% device time: 1 ms → 1.5 ms before: a.json")
+    assert "The environments differ" in page.text
+    assert [cells[:2] for cells in page.tables["steps"]] == [
+        ["op", "adds"],
+        ["before", "1 ms"],
+        ["Conv", "+550 us"],
+        ["Add", "-50 us"],
+        ["now", "1.5 ms"],
+    ]
+    bars = [each for tag, each in page.tags if tag == "rect" and each.get("height") == "16"]
+    ends = [float(each.get("x") or 0) + float(each["width"] or 0) for each in bars]
+    assert abs(float(bars[1]["x"] or 0) - ends[0]) < 0.2  # each begins where the one before it ends
+    assert abs(float(bars[2]["x"] or 0) - ends[3]) < 0.2
+    # Add was not judged to be faster.
+    assert [each["fill"] for each in bars] == ["#8a8f98", "#d55e00", "#8a8f98", "#8a8f98"]
+    assert row(page, "ops", "Conv")[1:6] == ["▲ slower", "1", "900 us → 1.45 ms", "+550 us", "+61.1%"]
+
+
+def test_without_times_the_bars_are_calls() -> None:
+    base, now = {"Cast": CallRange(1, 1), "Add": CallRange(4, 4)}, {"Cast": CallRange(3, 3), "Add": CallRange(4, 4)}
+    page = Page(diff_page.html(BASE, NOW, compare(base, now, TimingVerdict(Verdict.OK), STORED)))
+    assert page.text.startswith("+40% calls: 5 calls → 7 calls")
+    assert [cells[:2] for cells in page.tables["steps"][1:]] == [
+        ["before", "5 calls"],
+        ["Cast", "+2 calls"],
+        ["now", "7 calls"],
+    ]
+
+
+def test_what_became_wider_has_a_table_of_its_own() -> None:
+    base = {"Mul": CallRange(1, 1, dtypes={"float32": Range(1, 1)})}
+    now = {"Mul": CallRange(1, 1, dtypes={"float64": Range(1, 1)})}
+    page = Page(diff_page.html(BASE, NOW, compare(base, now, TimingVerdict(Verdict.OK), STORED)))
+    assert page.tables["larger"][1][:2] == ["Mul", "▲ wider dtypes"]
+    assert "float64" in page.tables["larger"][1][2]
+
+
+def test_two_that_are_the_same_have_no_bars() -> None:
+    calls = {"Mul": CallRange(1, 1)}
+    page = Page(diff_page.html(BASE, BASE, compare(calls, calls, TimingVerdict(Verdict.OK), STORED), ["was cut"]))
+    assert page.text.startswith("+0% calls: 1 call")
+    assert "steps" not in page.tables
+    assert "larger" not in page.tables
+    assert "was cut" in page.text
