@@ -109,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> bool:
 
 def _page(arguments: argparse.Namespace) -> bool:
     # Imported here, with Jinja2 behind them.
-    from ..report.html import page, profile_page
+    from ..report.html import page, profile_page, times
 
     page.check_name(arguments.output, "-o")
     given = vars(arguments)
@@ -119,8 +119,13 @@ def _page(arguments: argparse.Namespace) -> bool:
         raise UsageError(
             f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
         )
-    _, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "show -o")
-    page.write(arguments.output, profile_page.html(saved, str(arguments.file)), "-o")
+    found, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "show -o")
+    timeline = reading.timeline_if_told(arguments, found)
+    if timeline and arguments.steps and not timeline.has_steps:
+        reading.say(found, "the page has no timeline: the profile does not tell when its steps began")
+        timeline = None
+    when = times.of(saved, timeline, arguments.steps is not None) if timeline else None
+    page.write(arguments.output, profile_page.html(saved, str(arguments.file), when), "-o")
     return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from enum import IntEnum, auto
+from operator import add
 from typing import NamedTuple
 
 _NEVER = -(1 << 63)
@@ -102,6 +103,11 @@ class Timeline:
     def begin_ns(self) -> int:
         """When the first span starts; 0 for an empty timeline."""
         return min(self._starts, default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """When the last span ends; 0 for an empty timeline."""
+        return max(map(add, self._starts, self._durations), default=0)
 
     def __iter__(self) -> Iterator[Span]:
         what = list(self._what)

@@ -13,6 +13,7 @@ import pytest
 from pytest_opprof.cli import main
 
 from ..conftest import HERE, shared
+from ..report.html.read import Page, row
 
 Run = Callable[..., "tuple[int, str, str]"]
 TRAIN = HERE / "data" / "torch-cpu" / "train_step.pt.trace.json.gz"
@@ -123,6 +124,9 @@ def test_steps_that_have_no_times_choose_nothing(run: Run) -> None:
     for command in (["show", "--breakdown"], ["show", "--ranges"], ["convert", "-o", "out.trace.json"]):
         code, out, err = run(command[0], "npu", *command[1:], "--steps", "50")
         assert (code, out, said in err) == (2, "", True)
+    code, _, err = run("show", "npu", "--steps", "50", "-o", "npu.html")
+    assert (code, "the page has no timeline: the profile does not tell when its steps began" in err) == (0, True)
+    assert "When it ran" not in Path("npu.html").read_text(encoding="utf-8")
     # A comparison of steps goes on without what the device did meanwhile.
     code, out, _ = run("diff", "npu", "--base-steps", "50", "--steps", "50")
     assert (code, "idle" in out) == (0, False)
@@ -144,3 +148,23 @@ def test_of_several_profiles_each_says_whose_it_is(run: Run) -> None:
     assert (code, [line for line in out.splitlines() if line.endswith(".json")]) == (0, ["again.json", "gpu.json"])
     rows = list(csv.DictReader(io.StringIO(run("show", ".", "--rank", "all", "--ranges", "--format", "csv")[1])))
     assert [(row["profile"], row["name"]) for row in rows] == [("again.json", "forward"), ("gpu.json", "forward")]
+
+
+def test_the_page_has_the_timeline_of_the_steps_asked_for(run: Run) -> None:
+    assert run("show", "gpu.json", "-o", "all.html")[0] == 0
+    assert run("show", "gpu.json", "--steps=8", "-o", "one.html")[0] == 0
+    every, one = (Page(Path(name).read_text(encoding="utf-8")) for name in ("all.html", "one.html"))
+    assert [cells[0] for cells in every.tables["breakdown"][1:]] == ["all", "8", "9"]
+    assert [cells[0] for cells in one.tables["breakdown"][1:]] == ["8"]
+    assert "device 0 stream 7: busy 45%, 2 events" in one.text
+    assert row(one, "ranges", "forward")[1:3] == ["1", "30 us"]
+
+
+def test_the_page_of_a_profile_without_times_has_nothing_of_them(run: Run) -> None:
+    trace("old.json", ("cpu_op", "aten::mm", 12, 20, {}))
+    assert run("convert", "old.json", "-o", "own.json")[0] == 0
+    code, _, said = run("show", "own.json", "-o", "own.html")
+    page = Page(Path("own.html").read_text(encoding="utf-8"))
+    assert (code, said) == (0, "")
+    assert "When it ran" not in page.text
+    assert page.tables.keys() == {"ops"}

@@ -1,4 +1,4 @@
-"""The page of a saved profile: where its time goes, by op, by kernel, by step, and which casts it has."""
+"""The page of a saved profile: where its time goes, by op, by kernel, by step, when, and which casts it has."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...verdict import query
 from ...verdict.question import Line, Question, Side
 from . import marks
 from .page import rendered
+from .times import Times
 
 WIDTH, HEIGHT = 1240, 250
 """Of the treemap, in its own units: it is drawn as wide as the page."""
@@ -24,8 +25,8 @@ _STEPS: Final = 200
 _TYPES: Final = 6
 
 
-def html(saved: SavedProfile, name: str) -> str:
-    """Return the page of the profile *saved*, which the user calls *name*."""
+def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
+    """Return the page of the profile *saved*, which the user calls *name*; *when* is what its times tell, if it has."""
     side: Side = "host" if query.has_times(saved, "host") and not query.has_times(saved, "device") else "device"
     total = query.total(saved, side)
     ops = _ops(saved, side)
@@ -51,6 +52,7 @@ def html(saved: SavedProfile, name: str) -> str:
         steps=steps[:_STEPS],
         longest=max((wall or in_ops or 0 for _, wall, in_ops in steps), default=0),
         steps_left_out=len(steps) - _STEPS,
+        when=when,
     )
 
 

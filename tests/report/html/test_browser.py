@@ -14,11 +14,13 @@ import pytest
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.report.html import diff_page, profile_page, run_page
+from pytest_opprof.report.html import diff_page, profile_page, run_page, times
+from pytest_opprof.timeline.spans import Kind
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 
+from ...timeline.made import HOST, STREAM, timeline
 from ..made_runs import record_of, run
 
 pytestmark = pytest.mark.processes
@@ -42,13 +44,19 @@ def pages() -> dict[str, str]:
     saved = SavedProfile(
         "made", Environment((("made", "1"),), "cpu", ""), tuple(ops), kernels=(SavedKernel(HOSTILE, "Conv", 0, 1, 9.0),)
     )
+    ran = timeline(
+        (HOST, HOSTILE, Kind.STEP, 0, 1000),
+        (HOST, HOSTILE, Kind.RANGE, 10, 100),
+        (HOST._replace(thread=HOSTILE), HOSTILE, Kind.OP, 10, 100),
+        *((STREAM, HOSTILE, Kind.OP, 10 * n, 5, 10 * n - 9) for n in range(1, 90)),
+    )
     before, after = ({name: CallRange(n, n) for name in ("Conv", HOSTILE)} for n in (1, 2))
-    times = (Times(n, {"Conv": n - 100, HOSTILE: 100}) for n in (1000, 2000))
-    diff = compare(before, after, TimingVerdict(Verdict.OK, "", *times), STORED)
+    measured = (Times(n, {"Conv": n - 100, HOSTILE: 100}) for n in (1000, 2000))
+    diff = compare(before, after, TimingVerdict(Verdict.OK, "", *measured), STORED)
     side = diff_page.Compared(HOSTILE, "made", "cpu")
     return {
         "run": run_page.html(run(*tests, stale=[HOSTILE], errors=[HOSTILE])),
-        "profile": profile_page.html(saved, HOSTILE),
+        "profile": profile_page.html(saved, HOSTILE, times.of(saved, ran, False)),
         "diff": diff_page.html(side, side, diff),
     }
 
@@ -162,7 +170,7 @@ def test_a_link_opens_the_test_inside_its_row(shown: Callable[..., Any]) -> None
     assert page.locator("#t1 table").first.is_visible()
     assert page.locator("#t3 table").first.is_hidden()
     page.locator("#limits a", has_text="test_c").click()
-    assert page.locator("#t3 table").first.is_visible()
+    page.locator("#t3 table").first.wait_for(state="visible")  # the browser tells of the new address a little later
 
 
 def test_without_scripts_all_can_be_read(shown: Callable[..., Any]) -> None:

@@ -1,0 +1,192 @@
+"""When everything ran, as a drawing: a lane for each stream and thread, with bars. It does not zoom.
+
+However many events there are, a row has no more bars than columns: 20,000 events are some ten kB. What is wide enough
+to be told apart is a bar with its name; in the rest each column has the colour of what took most of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...timeline.spans import WORK, Kind, Lane, Span
+from ...units import format_ns
+from . import marks
+
+WIDTH: Final = 1240
+ROW: Final = 9
+LABEL: Final = 16
+"""Height of what stands above the rows of a lane."""
+_COLUMN: Final = 2
+_WIDE: Final = 2 * _COLUMN
+_ROWS: Final = 4
+_LANES: Final = 16
+_STEPS: Final = 100
+_NAME: Final = 80
+_DRAWN: Final = WORK | {Kind.CALL}
+"""Waits are no work; ranges and steps are around everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Something that ran, wide enough to have a name."""
+
+    x: float
+    y: int
+    width: float
+    fill: str
+    title: str
+
+
+@dataclass(slots=True)
+class DrawnLane:
+    """A thread or a stream."""
+
+    lane: Lane
+    events: int = 0
+    busy_ns: int = 0
+    share: float = 0.0
+    """How much of the time shown it was busy."""
+    rows: int = 1
+    bars: list[Bar] = field(default_factory=list)
+    joined: list[tuple[str, str]] = field(default_factory=list)
+    """Colours, each with the path of the columns that have it."""
+    y: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The drawing."""
+
+    length_ns: int
+    lanes: list[DrawnLane]
+    left_out: int
+    """Lanes that did less than those shown."""
+    sorts: list[tuple[str, str]]
+    steps: list[tuple[float, str]]
+    """Where each begins, and its label; the label is empty where it has no room."""
+    height: int
+
+
+def overview(spans: Iterable[Span], begin_ns: int, end_ns: int) -> Overview | None:
+    """Return the drawing of *spans*, lane after lane and each in the order of time; None where nothing is to draw."""
+    if end_ns <= begin_ns:
+        return None
+    lanes: list[_Collected] = []
+    steps: dict[str, int] = {}
+    sorts: dict[tuple[str, Kind], marks.Sort] = {}
+    for span in spans:
+        if span.kind is Kind.STEP and len(steps) <= _STEPS and span.end_ns > begin_ns and span.start_ns < end_ns:
+            steps[span.name] = min(span.start_ns, steps.get(span.name, span.start_ns))
+        if span.kind not in _DRAWN or span.end_ns < begin_ns or span.start_ns > end_ns:
+            continue
+        sort = sorts.get((span.name, span.kind))
+        if sort is None:
+            sort = sorts[span.name, span.kind] = _sort_of(span)
+        if not lanes or lanes[-1].lane != span.lane:
+            lanes.append(_Collected(span.lane, begin_ns, end_ns))
+        lanes[-1].add(span, sort)
+    if not lanes:
+        return None
+    most = sorted(lanes, key=lambda each: (not each.lane.on_device, -each.busy_ns))[:_LANES]
+    drawn = [each.drawn() for each in sorted(most, key=lambda each: (not each.lane.on_device, each.lane.process))]
+    height = LABEL
+    for lane in drawn:
+        lane.y = height
+        height += LABEL + lane.rows * ROW + 4
+    fills = {fill for lane in drawn for fill in [*(bar.fill for bar in lane.bars), *(fill for fill, _ in lane.joined)]}
+    return Overview(
+        end_ns - begin_ns,
+        drawn,
+        len(lanes) - len(drawn),
+        [each for each in marks.SORTS.values() if each[0] in fills],
+        _placed(steps, begin_ns, end_ns) if len(steps) <= _STEPS else [],
+        height,
+    )
+
+
+def _sort_of(span: Span) -> marks.Sort:
+    if span.kind is Kind.COPY:
+        return "moves"
+    if span.kind is Kind.CALL:
+        return "other"
+    return marks.sort_of(span.name, span.kind is Kind.COMMUNICATION)
+
+
+def _placed(steps: dict[str, int], begin_ns: int, end_ns: int) -> list[tuple[float, str]]:
+    placed: list[tuple[float, str]] = []
+    free = 0.0
+    for name, start in sorted(steps.items(), key=lambda step: step[1]):
+        x = max((start - begin_ns) / (end_ns - begin_ns) * WIDTH, 0.0)
+        label = f"step {name[:12]}"
+        # Seven units a character; on the right there must be room, too.
+        has_room = free <= x <= WIDTH - 7 * len(label)
+        placed.append((x, label if has_room else ""))
+        free = x + 7 * len(label) if has_room else free
+    return placed
+
+
+class _Collected:
+    """What of a lane is to be drawn, in memory that does not grow with the events."""
+
+    def __init__(self, lane: Lane, begin_ns: int, end_ns: int) -> None:
+        self.lane = lane
+        self.busy_ns = 0
+        self._begin, self._end = begin_ns, end_ns
+        self._scale = WIDTH / (end_ns - begin_ns)
+        self._events = 0
+        self._until = begin_ns
+        self._around: list[int] = []
+        self._columns: list[dict[int, dict[marks.Sort, int]]] = [{} for _ in range(_ROWS)]
+        self._wide: list[dict[int, tuple[Span, marks.Sort]]] = [{} for _ in range(_ROWS)]
+        """The longest that begins in a column: of others, which would be drawn over it, there may be any number."""
+
+    def add(self, span: Span, sort: marks.Sort) -> None:
+        self._events += 1
+        start, end = max(span.start_ns, self._begin), min(span.end_ns, self._end)
+        self.busy_ns += max(end - max(start, self._until), 0)
+        self._until = max(self._until, end)
+        around = self._around
+        while around and (span.start_ns >= around[-1] or span.end_ns > around[-1]):
+            around.pop()
+        row = len(around)
+        around.append(span.end_ns)
+        if row >= _ROWS:
+            return
+        first, last = ((time - self._begin) * self._scale for time in (start, end))
+        # What happens at the very end has no column of its own.
+        column = min(int(first / _COLUMN), WIDTH // _COLUMN - 1)
+        if last - first >= _WIDE:
+            before = self._wide[row].get(column)
+            if before is None or before[0].duration_ns < span.duration_ns:
+                self._wide[row][column] = span, sort
+            return
+        for at in range(column, min(int(last / _COLUMN) + 1, WIDTH // _COLUMN)):
+            took = self._columns[row].setdefault(at, {})
+            took[sort] = took.get(sort, 0) + end - start
+
+    def drawn(self) -> DrawnLane:
+        """Return it as shapes."""
+        found = DrawnLane(self.lane, self._events, self.busy_ns, self.busy_ns / (self._end - self._begin))
+        paths: dict[str, list[str]] = {}
+        for row, (columns, wide) in enumerate(zip(self._columns, self._wide)):
+            y = LABEL + row * ROW
+            if columns or wide:
+                found.rows = row + 1
+            runs: list[tuple[int, int, str]] = []
+            for at in sorted(columns):
+                fill = marks.SORTS[max(columns[at], key=columns[at].__getitem__)][0]
+                begin = runs.pop()[0] if runs and runs[-1][1:] == (at, fill) else at
+                runs.append((begin, at + 1, fill))
+            for begin, end, fill in runs:
+                width = (end - begin) * _COLUMN
+                paths.setdefault(fill, []).append(f"M{begin * _COLUMN} {y}h{width}v8h-{width}z")
+            for span, sort in wide.values():
+                first, last = ((time - self._begin) * self._scale for time in (span.start_ns, span.end_ns))
+                first, last = max(first, 0), min(last, WIDTH)
+                # Half a unit less: two bars of one colour are two.
+                title = f"{span.name[:_NAME]}, {format_ns(span.duration_ns)}"
+                found.bars.append(Bar(first, y, last - first - 0.5, marks.SORTS[sort][0], title))
+        found.joined = [(fill, "".join(each)) for fill, each in paths.items()]
+        return found

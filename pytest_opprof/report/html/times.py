@@ -1,0 +1,107 @@
+"""What the page of a profile says of when everything ran: an overview, the time of the devices, the ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ...profile.saved import OUTSIDE, SavedProfile
+from ...timeline.breakdown import Breakdown, added, breakdown
+from ...timeline.chrome import of_steps
+from ...timeline.ranges import RangeTimes, ranges
+from ...timeline.spans import Kind, Timeline
+from . import marks
+from .overview import Overview, overview
+
+_ROWS: Final = 200
+_RANGES: Final = 100
+PARTS: Final = (
+    ("computing_ns", "computing", marks.SORTS["computes"][0]),
+    ("communication_ns", "communication", marks.SORTS["communicates"][0]),
+    ("copying_ns", "copying", marks.SORTS["moves"][0]),
+)
+"""Of the time of a device that it worked in, with their colours."""
+CAUSES: Final = (
+    ("not_asked_ns", "idle: not asked", marks.FILLS["mute"]),
+    ("not_begun_ns", "idle: not begun", marks.PALE),
+    ("unexplained_ns", "idle: not explained", marks.SORTS["unknown"][0]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The time of a device in a step."""
+
+    times: Breakdown
+    bars: list[tuple[float, float, str]]
+    """Where each part begins and how wide it is, as shares of the longest row, and its colour."""
+
+    @property
+    def label(self) -> str:
+        """What the bar says, in words."""
+        total = self.times.total_ns or 1
+        parts = [*PARTS, ("idle_ns", "idle", "")]
+        return ", ".join(f"{what} {getattr(self.times, name) / total:.0%}" for name, what, _ in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What follows from the times of a profile."""
+
+    drawn: Overview | None
+    rows: list[Row]
+    rows_left_out: int
+    columns: list[tuple[str, str, str]]
+    """Of the rows: the field, its name, and its colour or "" where it is no part of the bar."""
+    has_devices: bool
+    """Whether there are several."""
+    has_steps: bool
+    ranges: list[RangeTimes]
+    ranges_left_out: int
+    has_launched: bool
+    has_idle: bool
+
+
+def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
+    """Return what *timeline* tells of a profile; where *is_chosen*, only of the steps that the profile has."""
+    # Of iterations without a file there are times, and nothing else.
+    steps = [step for step in saved.steps if step not in ("", OUTSIDE)] or None
+    chosen = steps if is_chosen else None
+    begin, end = timeline.begin_ns, timeline.end_ns
+    if chosen is not None:
+        spans = [span for span in timeline if span.kind is Kind.STEP and span.name in chosen]
+        begin = min((span.start_ns for span in spans), default=0)
+        end = max((span.end_ns for span in spans), default=0)
+    # Where there are too many steps for records, the profile is shown as one.
+    in_one = timeline if steps else (span for span in timeline if span.kind is not Kind.STEP)
+    by_step = breakdown(in_one, steps)
+    devices = list(dict.fromkeys(row.device for row in by_step))
+    rows: list[Breakdown] = []
+    for device in devices:
+        every = [row for row in by_step if row.device == device]
+        rows += [added(every), *every] if len(every) > 1 else every
+    marked = ranges(timeline, chosen)
+    has_causes = any(row.not_asked_ns is not None for row in rows)
+    longest = max((row.total_ns for row in by_step), default=0)
+    return Times(
+        drawn=overview(of_steps(timeline, chosen) if chosen else timeline, begin, end),
+        rows=[Row(row, _bars(row, row.total_ns if row.step == "all" else longest)) for row in rows[:_ROWS]],
+        rows_left_out=len(rows) - _ROWS,
+        columns=[*PARTS, ("idle_ns", "idle", ""), *(CAUSES if has_causes else ()), ("overlapped_ns", "overlapped", "")],
+        has_devices=len(devices) > 1,
+        has_steps=any(row.step for row in by_step),
+        ranges=marked[:_RANGES],
+        ranges_left_out=len(marked) - _RANGES,
+        has_launched=any(row.device_ns is not None for row in marked),
+        has_idle=any(row.idle_ns is not None for row in marked),
+    )
+
+
+def _bars(row: Breakdown, longest_ns: int) -> list[tuple[float, float, str]]:
+    found, at = [], 0
+    for name, _, fill in (*PARTS, *CAUSES):
+        ns = getattr(row, name) or 0
+        if ns and longest_ns:
+            found.append((at / longest_ns, ns / longest_ns, fill))
+        at += ns
+    return found
