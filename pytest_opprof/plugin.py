@@ -21,6 +21,8 @@ MARKS = (
     " as said; with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30"
     " are better.",
 )
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Variables that launchers set; `machine.ranks` reads them."""
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "what records ops: a backend or several; opprof backends lists them (default: auto)"),
@@ -143,7 +145,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
 
 
-@pytest.hookimpl(trylast=True)  # after pytest has set its terminal up, which a rank other than 0 replaces
+# Of a rank after pytest has set its terminal up, which a rank other than 0 replaces.
+@pytest.hookimpl(trylast=any(name in os.environ for name in _RANKS))
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks; in a run that measures, also what measures."""
     for mark in MARKS:

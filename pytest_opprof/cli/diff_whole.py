@@ -116,10 +116,10 @@ def reason(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> str:
         return ""
     explained = "not_asked_ns" in base.times and "not_asked_ns" in now.times
     # Idle time is the sum of its causes, where these are known.
-    parts = _PARTS.keys() - ({"idle_ns"} if explained else {"not_asked_ns", "not_begun_ns", "unexplained_ns"})
-    more = {name: now.times[name] - base.times[name] for name in parts & base.times.keys() & now.times.keys()}
-    wall = now.times["wall"] - base.times["wall"]
-    if not more:
-        return f"the step takes {format_ns(wall)} longer; its profile does not tell what the device did meanwhile"
-    most = max(more, key=more.__getitem__)
-    return f"the step takes {format_ns(wall)} longer: {_PARTS[most][1]} (+{format_ns(more[most])})"
+    left_out = {"idle_ns"} if explained else {"not_asked_ns", "not_begun_ns", "unexplained_ns"}
+    known = [name for name in _PARTS if name not in left_out and name in base.times and name in now.times]
+    more, part = max(((now.times[name] - base.times[name], _PARTS[name][1]) for name in known), default=(0, ""))
+    longer = f"the step takes {format_ns(now.times['wall'] - base.times['wall'])} longer"
+    if more <= 0:
+        return f"{longer}; its profile does not tell what the device did meanwhile"
+    return f"{longer}: {part} (+{format_ns(more)})"

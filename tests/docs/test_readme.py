@@ -42,7 +42,8 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_what_contributing_says_is_where_it_says() -> None:
     paths = set(re.findall(r"`([a-z_/]+(?:/|\.py))`", text("CONTRIBUTING.md")))
-    places = [ROOT, ROOT / "pytest_opprof", ROOT / "pytest_opprof" / "ops" / "tables"]
+    package = ROOT / "pytest_opprof"
+    places = [ROOT, package, package / "ops" / "tables", package / "report" / "html"]
     assert [path for path in paths if not any((place / path).exists() for place in places)] == []
     packages = {path.name for path in (ROOT / "pytest_opprof").iterdir() if (path / "__init__.py").exists()}
     assert packages <= {path.strip("/") for path in paths}

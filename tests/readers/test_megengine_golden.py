@@ -46,14 +46,14 @@ every_case = pytest.mark.parametrize(
 every_profile = pytest.mark.parametrize("name", PROFILES)
 
 
-READ, PARSER = cache(formats.read), cache(command._parser)
+READ, PARSER = cache(formats.read), cache(command.parser)
 
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Show:
     # 1,300 commands on six files: without this, two thirds of the time go into reading and into argparse.
     monkeypatch.setattr(formats, "read", lambda found, *_: READ(replace(found, place=Place(found.place.path))))
-    monkeypatch.setattr(command, "_parser", PARSER)
+    monkeypatch.setattr(command, "parser", PARSER)
 
     def run(name: str, *arguments: str) -> dict[str, Any]:
         # profile_analyze shows single ops where nothing is aggregated.
