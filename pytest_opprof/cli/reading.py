@@ -173,7 +173,7 @@ def say(found: formats.Found, remark: str) -> None:
 
 def _chosen(found: Sequence[formats.Found], path: Path, rank: str | None) -> list[formats.Found]:
     if rank == "all":
-        return list(found)
+        return sorted(found, key=lambda each: -1 if each.rank is None else each.rank)
     if rank is not None and not rank.isdecimal():
         raise UsageError(f"--rank {rank!r}: write a number, or all")
     chosen = [each for each in found if rank is None or each.rank == int(rank)]

@@ -18,7 +18,7 @@ from ..report import listing
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
 from ..verdict import query
 from ..verdict.question import AggregateBy, Line, Question, Side, in_steps, ordering
-from . import reading, show_times
+from . import reading, show_ranks, show_times
 
 _OF_OPS: Mapping[str, object] = {
     **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
@@ -100,9 +100,13 @@ def _run(arguments: argparse.Namespace) -> bool:
     if arguments.kernels and not any(_kernels(saved, arguments) for _, saved in profiles):
         # A table of ops without rows has totals above it; here there is nothing.
         raise UsageError(_no_kernel([saved for _, saved in profiles], arguments))
+    together = None if _listed_instead(arguments) else show_ranks.answer(profiles, arguments)
     if arguments.format == "json":
-        print(listing.document(answers[0] if arguments.rank != "all" else {"ranks": answers}))
-    elif text := (listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, answers))):
+        of_all = {**({"spread": together} if together else {}), "ranks": answers}
+        print(listing.document(of_all if arguments.rank == "all" else answers[0]))
+    elif text := (
+        listing.one_csv(answers) if arguments.format == "csv" else "\n\n".join(filter(None, [together, *answers]))
+    ):
         print(text)
     return False
 

@@ -99,11 +99,11 @@ def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
     ):
         return records
     by_op = [not question.types or op_of(record) in question.types for record in records]
-    calls = iter(_as_calls([record for record, is_call in zip(records, by_op) if is_call]))
+    calls = iter(as_calls([record for record, is_call in zip(records, by_op) if is_call]))
     return [next(calls) if is_call else record for record, is_call in zip(records, by_op)]
 
 
-def _as_calls(records: Sequence[SavedOp]) -> list[SavedOp]:
+def as_calls(records: Sequence[SavedOp]) -> list[SavedOp]:
     """Return *records* with their calls and times as calls of their canonical ops, parts included: 0 for a part.
 
     Where no record of an op counts, it is no op but the host's work for one (a launch) or a loop around some: every
@@ -177,7 +177,7 @@ def selection(saved: SavedProfile, question: Question) -> list[Line]:
 
 def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
     """Return the time of the copies among the selected ops: a copy of the host's that the device made is one of its."""
-    copies = _as_calls([record for record in select(saved, question) if op_of(record) in _COPIES])
+    copies = as_calls([record for record in select(saved, question) if op_of(record) in _COPIES])
     return CopyTime(
         sum(record.calls for record in copies),
         _sum(_time(record, question.side, "end") for record in copies),
@@ -272,7 +272,7 @@ def _identity(record: SavedOp, by_site: bool) -> SavedOp:
 
 def _sum_of(records: Sequence[SavedOp]) -> SavedOp:
     counted = [record.calls if record.counted is None else record.counted for record in records]
-    whole = _times_of(_as_calls(records)) if any(record.whole for record in records) else None
+    whole = _times_of(as_calls(records)) if any(record.whole for record in records) else None
     return records[0]._replace(
         step=0,
         calls=sum(record.calls for record in records),

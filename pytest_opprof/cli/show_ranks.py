@@ -1,0 +1,40 @@
+"""``opprof show --rank all``: how the ranks differ, before the ops of each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..profile.saved import SavedProfile
+from ..readers import formats
+from ..report import listing
+from ..report import spread as report
+from ..verdict.question import Side
+from ..verdict.spread import spread
+
+
+def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> Any:
+    """Return what is to be printed of all profiles together: text, or the JSON object; None where there is nothing."""
+    if len(profiles) < 2 or arguments.only_ops or arguments.format == "csv":
+        return None
+    if len(sources := {saved.source for _, saved in profiles}) > 1:
+        why = f"not compared with each other, as they are of several formats: {', '.join(sorted(sources))}"
+        print(f"opprof: {listing.clean(f'{arguments.file}: {why}')}", file=sys.stderr)
+        return None
+    side: Side = "host" if arguments.side == "host" else "device"
+    found = spread([saved for _, saved in profiles], side)
+    ranks = _names([each for each, _ in profiles], arguments.file)
+    if arguments.format == "json":
+        return report.plain(found, ranks, side)
+    return "\n".join(report.text(found, ranks, side, arguments.top, arguments.format))
+
+
+def _names(found: Sequence[formats.Found], folder: Path) -> list[int] | list[str]:
+    """Return what to call the profiles: the numbers of their ranks, or places where these do not tell them apart."""
+    numbers = [each.rank for each in found if each.rank is not None]
+    told_apart = len(set(numbers)) == len(found)
+    return numbers if told_apart else [str(each).removeprefix(f"{folder}{os.sep}") for each in found]

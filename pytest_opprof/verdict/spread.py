@@ -1,0 +1,145 @@
+"""How the ranks of one run differ, by their saved profiles: pure functions of these.
+
+Calls are exact, so any difference of them is told. Times are not: a difference below `SHARE` and `FLOOR_NS`, as in
+``opprof diff``, is none. What ran outside of every step is left out, as there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ..profile.saved import OUTSIDE, SavedProfile, op_of
+from . import query
+from .question import Question, Side, in_step_numbers
+
+SHARE = 0.1
+"""Of the time of the fastest rank."""
+FLOOR_NS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class RankTotals:
+    """The sums of one rank. None: its source does not know."""
+
+    steps: int
+    device_time_ns: float | None
+    """Without communication."""
+    host_time_ns: float | None
+    communication_ns: float | None
+    wall_time_ns: float | None
+    """Of all its steps."""
+
+
+TOTALS = ("device_time_ns", "host_time_ns", "communication_ns", "wall_time_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a number lies between, over all ranks; *fastest* and *slowest* are indices of ranks."""
+
+    least_ns: float
+    median_ns: float
+    most_ns: float
+    fastest: int
+    slowest: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpCalls:
+    """How often each rank called an op, in the order of ranks."""
+
+    op: str
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpTimes:
+    """The time of an op on each rank, and what it lies between; 0 for a rank that did not run it."""
+
+    op: str
+    times_ns: tuple[float, ...]
+    between: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What ranks have in common, and where they differ."""
+
+    totals: tuple[RankTotals, ...]
+    between: dict[str, Range]
+    """By the name of a total; without those that a rank does not know."""
+    calls: tuple[OpCalls, ...]
+    """Ops with other calls on some rank, the largest difference first."""
+    times: tuple[OpTimes, ...]
+    """Ops that take notably longer on some rank, the largest difference first; no communication, which is waiting."""
+
+    @property
+    def same_steps(self) -> bool:
+        """Whether all have as many steps: else calls and times are of unlike things."""
+        return len({each.steps for each in self.totals}) == 1
+
+
+def spread(ranks: Sequence[SavedProfile], side: Side = "device") -> Spread:
+    """Return how *ranks*, two at least, differ in their totals, in the calls of ops and in the times of one *side*."""
+    ranks = [_in_steps(saved) for saved in ranks]
+    totals = tuple(
+        RankTotals(
+            len(saved.steps),
+            query.total(saved, "device"),
+            query.total(saved, "host"),
+            query.communication(saved),
+            sum(saved.step_ns) if saved.step_ns else None,
+        )
+        for saved in ranks
+    )
+    known = {name: [getattr(each, name) for each in totals] for name in TOTALS}
+    return Spread(
+        totals,
+        {name: _between(values) for name, values in known.items() if None not in values},
+        tuple(_calls(ranks)),
+        tuple(_times(ranks, side)),
+    )
+
+
+def _in_steps(saved: SavedProfile) -> SavedProfile:
+    if len(saved.steps) > 1 and saved.steps[-1] == OUTSIDE:
+        return in_step_numbers(saved, range(len(saved.steps) - 1))
+    return saved
+
+
+def _between(values: Sequence[float]) -> Range:
+    least, most = min(values), max(values)
+    return Range(least, median(values), most, values.index(least), values.index(most))
+
+
+def _calls(ranks: Sequence[SavedProfile]) -> list[OpCalls]:
+    counted: list[Counter[str]] = []
+    for saved in ranks:
+        counter = Counter[str]()
+        for record in query.as_calls(saved.records):
+            counter[op_of(record)] += record.calls
+        counted.append(counter)
+    ops = dict.fromkeys(op for counter in counted for op in counter)
+    rows = [OpCalls(op, tuple(counter[op] for counter in counted)) for op in ops]
+    differing = [row for row in rows if len(set(row.calls)) > 1]
+    return sorted(differing, key=lambda row: min(row.calls) - max(row.calls))
+
+
+def _times(ranks: Sequence[SavedProfile], side: Side) -> list[OpTimes]:
+    if not all(query.has_times(saved, side) for saved in ranks):
+        return []
+    question = Question(side=side, aggregate_by="op")
+    by_rank = [
+        {line.op or "": line.time_ns or 0 for line in query.answer(saved, question) if not line.communication}
+        for saved in ranks
+    ]
+    found = []
+    for op in dict.fromkeys(op for times in by_rank for op in times):
+        times_ns = tuple(times.get(op, 0) for times in by_rank)
+        between = _between(times_ns)
+        if between.most_ns - between.least_ns > max(SHARE * between.least_ns, FLOOR_NS):
+            found.append(OpTimes(op, times_ns, between))
+    return sorted(found, key=lambda row: row.between.least_ns - row.between.most_ns)

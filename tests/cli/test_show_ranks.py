@@ -1,0 +1,111 @@
+"""``opprof show --rank all``, as a user calls it: of real ranks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof.cli import main
+
+DATA = Path(__file__).parent.parent / "data"
+RANKS = DATA / "torch-ranks"
+"""Three ranks: rank 1 has one more MatMul a step, rank 2 two Casts."""
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main.main(arguments)
+    return code, *capsys.readouterr()
+
+
+def test_the_ranks_are_compared_before_the_ops_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "show", str(RANKS), "--rank", "all", "-t", "2")
+    assert (code, err) == (0, "")
+    summary, _, first = out.partition(f"\n\n{RANKS / 'rank0.pt.trace.json.gz'} (rank 0)\n")
+    assert first
+    assert (
+        summary
+        == """\
+3 ranks
+
+rank    device time    wall time
+------  -------------  -----------
+0       1.671 ms       35.26 ms
+1       8.665 ms       33.96 ms
+2       4.429 ms       33.18 ms
+
+             min                median    max                difference
+-----------  -----------------  --------  -----------------  ------------
+device time  1.671 ms (rank 0)  4.429 ms  8.665 ms (rank 1)  +418%
+wall time    33.18 ms (rank 2)  33.96 ms  35.26 ms (rank 0)  +6.27%
+
+calls differ between ranks, of 2 ops:
+
+op      rank 0    rank 1    rank 2
+------  --------  --------  --------
+Cast    0         0         6
+MatMul  15        18        15
+
+device times that differ by more than 10% and 20 us between ranks, of 3 ops:
+
+op      min              median    max               difference
+------  ---------------  --------  ----------------  ------------
+MatMul  425 us (rank 0)  3.11 ms   7.48 ms (rank 1)  +1659%
+Cast    0 ns (rank 0)    0 ns      100 us (rank 2)   new
+... and 1 more op (-t 0 shows them)"""
+    )
+
+
+def test_json_has_the_same_beside_the_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run(capsys, "show", str(RANKS), "--rank", "all", "--format", "json")[1])
+    assert [each["rank"] for each in found["ranks"]] == found["spread"]["ranks"] == [0, 1, 2]
+    assert found["spread"]["calls"][0] == {"op": "Cast", "calls": [0, 0, 6]}
+    assert found["spread"]["between"]["device_time_ns"]["slowest"] == 1
+    assert found["spread"]["times"][0]["times_ns"] == [425112, 7478145, 3113302]
+
+
+def test_ranks_that_are_alike_are_one_column_and_said_to_be_alike(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for number in (0, 1):
+        shutil.copy(RANKS / "rank0.pt.trace.json.gz", tmp_path / f"{number}.pt.trace.json.gz")
+    out = run(capsys, "show", str(tmp_path), "--rank", "all")[1]
+    assert "\nall ranks call the same ops, each as often\n" in out
+    shutil.copy(RANKS / "rank2.pt.trace.json.gz", tmp_path / "2.pt.trace.json.gz")
+    out = run(capsys, "show", str(tmp_path), "--rank", "all")[1]
+    # Two files say that they are rank 0, so files are named.
+    assert "op    0.pt.trace.json.gz (rank 0), 1.pt.trace.json.gz (rank 0)    2.pt.trace.json.gz (rank 2)" in out
+
+
+def test_profiles_of_other_formats_are_not_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shutil.copy(RANKS / "rank0.pt.trace.json.gz", tmp_path)
+    main.main(["convert", str(RANKS / "rank1.pt.trace.json.gz"), "-o", str(tmp_path / "rank1.json")])
+    capsys.readouterr()
+    shutil.copy(DATA / "torch-cpu" / "execution_trace.json.gz", tmp_path)
+    code, out, err = run(capsys, "show", str(tmp_path), "--rank", "all")
+    assert (code, "3 profiles" in out) == (0, False)
+    assert "not compared with each other, as they are of several formats: " in err
+
+
+@pytest.mark.parametrize("options", [["--breakdown"], ["--kernels"], ["--only-ops"], ["--format", "csv"]])
+def test_a_list_of_something_else_has_no_such_summary(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+    assert "3 ranks" not in run(capsys, "show", str(RANKS), "--rank", "all", *options)[1]
+
+
+def test_steps_that_are_chosen_are_those_of_every_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run(capsys, "show", str(RANKS), "--rank", "all", "--steps", "4", "--format", "json")[1])
+    assert found["spread"]["calls"][0] == {"op": "Cast", "calls": [0, 0, 2]}
+
+
+def test_one_rank_against_another_of_the_same_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "diff", str(RANKS), "--base-rank", "0", "--rank", "2")
+    assert (code, "calls of Cast: 2, none in the baseline" in out) == (1, True)
+
+
+def test_a_limit_holds_for_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "check", str(RANKS), "--rank", "all", "--budget", "MatMul=5")
+    assert code == 1
+    assert [f"rank{rank}.pt.trace.json.gz (rank {rank}): within" in out for rank in range(3)] == [True, False, True]
+    assert run(capsys, "check", str(RANKS), "--rank", "all", "--budget", "MatMul=6")[0] == 0
