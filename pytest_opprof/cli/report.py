@@ -1,4 +1,4 @@
-"""``opprof report``: a run, or its shards, as a page to read in a browser."""
+"""``opprof report``: a run, its shards or its ranks, as a page to read in a browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import reading
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
-    what = "write a run (--opprof-json) as a page to read in a browser, in one file; several are shards of one run"
+    what = "write a run (--opprof-json), its shards or its ranks, as one page to read in a browser, in one file"
     parser = commands.add_parser("report", help="write a run as a page to read in a browser", description=what)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN.json", help="what --opprof-json=RUN.json wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy and Jinja2 behind them.
     from ..report.html import page, run_page
-    from ..results.run_result import merged
+    from ..results.merging import merged
 
     page.check_name(arguments.output, "-o")
     run = merged([reading.run(path) for path in arguments.runs])

@@ -82,6 +82,19 @@ def ranks_named(ranks: Collection[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {spelled(ranks)}"
 
 
+def on_ranks(values: Mapping[int, str]) -> str:
+    """Return in words which rank has which value, those of the fewest ranks first.
+
+    >>> on_ranks({0: "2", 1: "2", 2: "2", 3: "4"})
+    '4 on rank 3, 2 on ranks 0-2'
+    """
+    ranks: dict[str, list[int]] = {}
+    for rank, value in sorted(values.items()):
+        ranks.setdefault(value, []).append(rank)
+    fewest = sorted(ranks.items(), key=lambda item: (len(item[1]), item[1]))
+    return ", ".join(f"{value} on {ranks_named(those)}" for value, those in fewest)
+
+
 def _told(environ: Mapping[str, str], launcher: str, rank: str, size: str, local_size: str) -> Rank | None:
     """Return what the variables of a launcher say; None where one of the two is not set: RANK alone may be anything."""
     if rank not in environ or size not in environ:

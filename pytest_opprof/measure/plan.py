@@ -57,6 +57,8 @@ class Settings:
     """Whether all ranks have to make the same calls."""
     rank: Rank = ALONE
     """Which of several processes this one is."""
+    together: frozenset[str] = frozenset()
+    """Which of ``json``, ``summary`` and ``html`` rank 0 writes, of all ranks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from ..processes.ranks import Ranks
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report import colours
 from ..report.summary import Summary
-from ..results.run_result import TestRecord, plain, run_of, write
+from ..results.merging import merged
+from ..results.run_result import RunResult, TestRecord, plain, run_of, write
 from ..results.test_id import split_id
 from ..results.window_result import titled
 from ..units import plural
@@ -61,6 +62,8 @@ class Closing:
         self._updates = Updates(store, settings)
         self._has_written = False
         """Whether calls were written."""
+        self._of_ranks: dict[int | None, list[TestRecord]] = {}
+        """What the other ranks measured; empty where they did not tell."""
         self._failed: set[str] = set()
         self._started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -82,14 +85,14 @@ class Closing:
     def _record(self, took_s: float) -> None:
         """Measure in further processes what a baseline keeps, and write it: calls first, since times take longer."""
         settings = self._settings
-        if self._ranks and settings.update and settings.rank.rank:
-            with self._told_at_the_end("baselines were not written"):
-                self._ranks.tell("records", plain(list(self._summary.records.values())))
+        if self._ranks and (settings.update or settings.together):
+            with self._told_at_the_end("what the other ranks measured is not known"):
+                self._tell_ranks(self._ranks)
         if not self._keeps_baselines:
             return
         with self._told_at_the_end("baselines were not written"):
             if self._ranks:
-                self._record_of_ranks(self._ranks)
+                self._record_of_ranks()
                 return
             recording = Recording(self._config, settings, self._pool, Watch(), self._summary, took_s)
             tests = [test for test, _ in self._looked_up()]
@@ -106,15 +109,23 @@ class Closing:
                 if settings.update:
                     self._write_times(tests)
 
-    def _record_of_ranks(self, ranks: Ranks) -> None:
-        """Write the calls that all ranks measured, of tests that passed on each. Raises BaselineError for none."""
-        if not self._settings.update:
+    def _tell_ranks(self, ranks: Ranks) -> None:
+        """Let rank 0 know what each rank measured. Raises BackendError where it hears nothing of one."""
+        if self._settings.rank.rank:
+            ranks.tell("records", plain(list(self._summary.records.values())))
             return
         try:
             told = ranks.gather("records", [])
         except BackendError as error:
-            raise BaselineError(f"no baseline was written: {error}") from None
-        others = [{record.id: record for record in convert(each, list[TestRecord])} for each in told[1:]]
+            lacking = "no baseline was written" if self._settings.update else "the report is of rank 0 alone"
+            raise BackendError(f"{lacking}: {error}") from None
+        self._of_ranks = {rank: convert(each, list[TestRecord]) for rank, each in enumerate(told) if rank}
+
+    def _record_of_ranks(self) -> None:
+        """Write the calls that all ranks measured, of tests that passed on each. Raises BaselineError."""
+        if not self._settings.update or not self._of_ranks:
+            return
+        others = [{record.id: record for record in each} for each in self._of_ranks.values()]
         self._updates.others = others
         self._move_renamed()
         tests = []
@@ -190,7 +201,8 @@ class Closing:
 
     def _write_run(self, interrupted: bool) -> None:
         summary, settings = self._summary, self._settings
-        run = run_of(
+        rank = None if settings.rank.is_alone else settings.rank.rank
+        mine = run_of(
             list(summary.records.values()),
             summary.stale,
             interrupted,
@@ -198,21 +210,28 @@ class Closing:
             settings.against,
             commit(self._config.rootpath) if settings.json or settings.html else "",
             self._started,
+            rank,
         )
+        of_others = [run_of(records, [], False, rank=other) for other, records in self._of_ranks.items()]
+        every = merged([mine, *of_others]) if of_others else mine
+
+        def run(what: str) -> RunResult:
+            return every if what in settings.together else mine
+
         with self._told_at_the_end("the JSON of the run was not written"):
             if settings.json:
-                write(settings.json, run)
+                write(settings.json, run("json"))
         with self._told_at_the_end("the summary was not written"):
             if settings.summary:
                 from ..report import markdown
 
-                markdown.append(settings.summary, run)
+                markdown.append(settings.summary, run("summary"))
         with self._told_at_the_end("the page of the run was not written"):
             if settings.html:
                 # Imported here, with Jinja2 behind it: 0.1 s.
                 from ..report.html import page, run_page
 
-                page.write(settings.html, run_page.html(run), "--opprof-html")
+                page.write(settings.html, run_page.html(run("html")), "--opprof-html")
 
     @contextmanager
     def _told_at_the_end(self, what: str) -> Iterator[None]:

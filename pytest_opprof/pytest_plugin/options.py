@@ -28,6 +28,7 @@ def _settings(config: pytest.Config) -> Settings:
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     rank = rank_of()
+    files = {"json": _value(config, "json"), "summary": _summary(config), "html": _html(config)}
     return Settings(
         baselines=_folder(config),
         backends=checked_backends(_value(config, "backend"), "--opprof-backend"),
@@ -52,9 +53,10 @@ def _settings(config: pytest.Config) -> Settings:
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
-        json=_of_rank(_value(config, "json"), config, rank),
-        summary=_of_rank(_summary(config), config, rank),
-        html=_of_rank(_html(config), config, rank),
+        json=_of_rank(files["json"], config, rank),
+        summary=_of_rank(files["summary"], config, rank),
+        html=_of_rank(files["html"], config, rank),
+        together=frozenset(what for what, given in files.items() if given and _RANK not in given and not rank.is_alone),
         ranks=checked_ranks(_value(config, "ranks") or "any", "--opprof-ranks"),
         rank=rank,
         aliases=_aliases(config.getini("opprof_aliases")),

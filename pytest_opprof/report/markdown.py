@@ -10,11 +10,12 @@ from typing import Final
 from ..errors import UsageError
 from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command, is_file, split_id
-from ..results.window_result import BODY, RowResult, WindowResult
+from ..results.window_result import BODY, RowResult, WindowResult, titled
 from ..units import format_ns, plural
 from ..verdict.facts import named
 from .causes import VERDICTS, Failing, OpChange, by_function, by_op
 from .listing import clean
+from .ranks import RankSpread, rank_spreads, said
 
 MOST_BYTES: Final = 1000 * 1024
 """GitHub drops a summary of a step that is over 1,024 KiB, all of it and without a word."""
@@ -69,6 +70,8 @@ def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
         else:
             parts.append(part)
             left -= size
+    if of_ranks := "\n".join(_ranks(rank_spreads(run))):
+        parts += [of_ranks] if len(of_ranks.encode()) < left else []
     return "\n".join([*parts, *_tail(run, left_out)]).rstrip("\n") + "\n"
 
 
@@ -91,6 +94,8 @@ def _head(run: RunResult) -> Iterator[str]:
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
         yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."
+    if run.rank is not None:
+        yield f"This is of rank {run.rank} alone."
     if run.interrupted:
         yield "**The run was interrupted: tests may be missing.**"
     if run.stale:
@@ -121,6 +126,23 @@ def _table(changes: Sequence[OpChange]) -> Iterator[str]:
 def _bar(calls: int, most: int) -> str:
     eighths = round(abs(calls) / most * _BAR * 8) if most else 0
     return "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
+
+
+def _ranks(spreads: list[RankSpread]) -> Iterator[str]:
+    """Yield how ranks differ, where several measured the same."""
+    if not spreads:
+        return
+    yield from [f"{'; '.join(said(spreads))}.", ""]
+    yield from ["| test | calls that differ | fastest | slowest | |", "|---|---|--:|--:|--:|"]
+    for each in spreads[:_ROWS]:
+        calls = [f"{_code(op)} {told}" for op, told in list(each.calls.items())[:_LINES]]
+        calls += [f"and {len(each.calls) - _LINES} more"] if len(each.calls) > _LINES else []
+        times = (f"{format_ns(each.time_ns(rank))} (rank {rank.rank})" for rank in (each.fastest, each.slowest))
+        name = titled(each.test.id[:200], each.window.name)
+        yield f"| {_code(name)} | {'; '.join(calls)} | {' | '.join(times)} | {each.share:+.0%} |"
+    if len(spreads) > _ROWS:
+        yield f"\n... and {plural(len(spreads) - _ROWS, 'more window')}"
+    yield ""
 
 
 def _details(failing: Failing, against: str) -> Iterator[str]:

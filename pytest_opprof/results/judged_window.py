@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..machine.ranks import ranks_named
+from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import kept_sites
@@ -139,11 +139,7 @@ class JudgedWindow:
         """The ops of which ranks did not make the same calls."""
         found = []
         for op, by_rank in self.ranks_differ.items():
-            ranks: dict[str, list[int]] = {}
-            for rank, calls in enumerate(by_rank):
-                ranks.setdefault(calls, []).append(rank)
-            fewest = sorted(ranks.items(), key=lambda item: (len(item[1]), item[1]))
-            said = ", ".join(f"{calls} on {ranks_named(those)}" for calls, those in fewest)
+            said = on_ranks(dict(enumerate(by_rank)))
             found.append(Finding("ranks", op, f"calls of {op} differ between ranks: {said}", f"{op} {said}"))
         return found
 

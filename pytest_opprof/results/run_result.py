@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -116,6 +116,9 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="Of git's working tree, -dirty where files were changed; empty outside of one.")
     ] = ""
     started: Annotated[str, Meta(description="When it began, UTC: 2026-11-23T04:20:00Z.")] = ""
+    rank: Annotated[
+        int | None, Meta(description="Of several, the one that measured this; null where they are together, or alone.")
+    ] = None
 
     @property
     def failing(self) -> list[TestResult]:
@@ -145,18 +148,21 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
 
 
 def run_of(
-    records: Sequence[TestRecord],
+    records: Sequence[TestResult],
     stale: Sequence[str],
     interrupted: bool,
     errors: Sequence[str] = (),
     against: str = "",
     commit: str = "",
     started: str = "",
+    rank: int | None = None,
 ) -> RunResult:
     """Return what a run measured."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
-    return RunResult(2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started)
+    return RunResult(
+        2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started, rank
+    )
 
 
 def write(path: Path, run: RunResult) -> None:
@@ -184,31 +190,6 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
             if what := next(window.misfits(), None):
                 raise BaselineError(f"{path}: {test.id}: {window.name}: {what}; the file is damaged")
     return run
-
-
-def merged(runs: Sequence[RunResult]) -> RunResult:
-    """Return the shards of a run as one; of a test that several measured in the same environments, the last."""
-    tests = {
-        (test.id, *{str(window.environment.environment) for window in test.windows}): test
-        for run in runs
-        for test in run.tests
-    }
-
-    def all_of(values: Iterable[str]) -> str:
-        return ", ".join(dict.fromkeys(filter(None, values)))
-
-    return RunResult(
-        2,
-        all_of(run.version for run in runs),
-        any(run.interrupted for run in runs),
-        dict(sorted(Counter(test.status for test in tests.values()).items())),
-        list(tests.values()),
-        list(dict.fromkeys(each for run in runs for each in run.stale)),
-        list(dict.fromkeys(each for run in runs for each in run.errors)),
-        all_of(run.against for run in runs),
-        all_of(run.commit for run in runs),
-        min((run.started for run in runs if run.started), default=""),
-    )
 
 
 class _Window1(Struct):

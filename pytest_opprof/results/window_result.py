@@ -216,6 +216,18 @@ class Cause(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     adds: Annotated[bool, Meta(description="Whether the finding only adds to that before it.")] = False
 
 
+class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one rank did in a window that several measured."""
+
+    rank: int
+    host_ns: Annotated[int, Meta(description="Wall time in the fastest round.")]
+    device_ns: Annotated[int | None, Meta(description="In the fastest round; null where it is not known.")] = None
+    communication_ns: Annotated[int | None, Meta(description="In the round with the least of it.")] = None
+    calls: Annotated[
+        dict[str, _Seen], Meta(description="The fewest and the most of a round, of ops that ranks call not as often.")
+    ] = {}
+
+
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a window did, and what became of it."""
 
@@ -254,6 +266,12 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     processes: Annotated[
         tuple[ProcessTimes, ...],
         Meta(description="What each process timed, this one first; none where tests ran in parallel."),
+    ] = ()
+    rank: Annotated[int | None, Meta(description="Of several ranks in one run, the one whose numbers these are.")] = (
+        None
+    )
+    by_rank: Annotated[
+        tuple[RankNumbers, ...], Meta(description="What each of several ranks did; none where only one is here.")
     ] = ()
 
     def misfits(self) -> Iterator[str]:

@@ -93,6 +93,21 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
 
 
 @pytest.mark.processes
+def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Path) -> None:
+    Run(model, 2, ("--opprof-update",))
+    run = Run(model, 2, ("--opprof", "--opprof-json=run.json", "--opprof-summary=run.md"), ODD="1")
+    assert run.status == [0, 1]
+    result = json.loads((model / "run.json").read_text())
+    assert ("rank" in result, result["summary"]) == (True, {"more calls": 1})
+    (window,) = result["tests"][0]["windows"]
+    assert window["findings"][0] == "rank 1: calls of Copy: 4, 2 in the baseline"
+    assert [each["calls"] for each in window["by_rank"]] == [{"Copy": [2, 2]}, {"Copy": [4, 4]}]
+    summary = (model / "run.md").read_text()
+    assert "2 ranks, with other calls in 1 of 1 window." in summary
+    assert "<code>Copy</code> 2 on rank 0, 4 on rank 1" in summary
+
+
+@pytest.mark.processes
 def test_ranks_that_are_to_be_equal_fail_with_a_table(model: Path) -> None:
     run = Run(model, 3, ("--opprof", "--opprof-ranks=equal", "--opprof-json=run-{rank}.json"), ODD="2")
     assert run.status == [1, 1, 1]

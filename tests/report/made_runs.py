@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from pytest_opprof.profile.calls import calls_of
 from pytest_opprof.results.judged_window import JudgedWindow, limits_of
 from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, status
@@ -46,3 +48,13 @@ def record_of(
 def run(*tests: TestRecord, **known: object) -> RunResult:
     """Return the run of *tests*."""
     return run_of(tests, **{"stale": [], "interrupted": False, **known})  # type: ignore[arg-type]
+
+
+def rank_of(rank: int, size: int, *tests: TestRecord) -> RunResult:
+    """Return the run of *tests* on one of *size* ranks."""
+    for test in tests:
+        for number, window in enumerate(test.windows):
+            test.windows[number] = structs.replace(
+                window, environment=structs.replace(window.environment, ranks=size), host_ns=(10_000 + rank,)
+            )
+    return run(*tests, rank=rank)

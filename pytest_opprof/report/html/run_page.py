@@ -14,6 +14,7 @@ from ...results.test_id import command, is_file, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult
 from ...verdict.facts import FACTS, named
 from ...verdict.tolerances import LEAST_ROUNDS
+from .. import ranks
 from ..causes import VERDICTS, by_op
 from . import marks
 from .page import arrow, rendered
@@ -23,6 +24,7 @@ SLOWEST: Final = 100
 _ROWS: Final = 40
 """Ops of a window that are shown though nothing became of them."""
 _SITES: Final = 8
+_RANK_ROWS: Final = 200
 _ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
 
 
@@ -36,6 +38,7 @@ def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
     numbers = {test.result.id: test for test in tests}
     changes = by_op(run)
     failing = {test.id for test in run.failing}
+    spreads = ranks.rank_spreads(run)
     return rendered(
         "run.html.j2",
         run=run,
@@ -50,6 +53,9 @@ def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
         most_calls=max((abs(change.calls) for change in changes), default=0) or 1,
         groups=_groups(tests),
         limits=_together(tests),
+        spreads=[(each, numbers[each.test.id]) for each in spreads[:_RANK_ROWS]],
+        spreads_left_out=len(spreads) - _RANK_ROWS,
+        of_ranks="; ".join(ranks.said(spreads)) if spreads else "",
         environments=_all_of(str(window.environment.environment) for test in run.tests for window in test.windows),
         machines=_all_of(window.machine for test in run.tests for window in test.windows),
         said=[*((text, ()) for text in remarks), *_said(tests)],

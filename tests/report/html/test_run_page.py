@@ -8,10 +8,11 @@ from msgspec import structs
 
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.html import run_page
-from pytest_opprof.results.run_result import TestRecord, merged
+from pytest_opprof.results.merging import merged
+from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine
 
-from ..made_runs import record_of, run
+from ..made_runs import rank_of, record_of, run
 from .read import Page, row
 
 CAST = ({"Cast": 1, "Add": 2}, {"Cast": 3, "Add": 2})
@@ -139,6 +140,31 @@ def test_of_many_tests_the_calm_ones_do_not_open() -> None:
     opening = [each for tag, each in page.tags if tag == "details" and each["class"] == "test"]
     assert len(opening) == run_page.SLOWEST + 1
     assert "20 tests that are ok do not open, to keep the page small" in page.text
+
+
+def test_ranks_are_one_run_with_a_table_of_how_they_differ() -> None:
+    same = {"Add": 2}
+    ranks = [
+        rank_of(
+            rank,
+            3,
+            record_of("t.py::test_a", same, {"Add": 2, **({"Copy": 4} if rank == 2 else {})}),
+            record_of("t.py::test_b", same, same),
+        )
+        for rank in range(3)
+    ]
+    page = Page(run_page.html(merged(ranks)))
+    assert page.text.startswith("1 of 2 tests spends more than it may")
+    assert "3 ranks, with other calls in 1 of 2 windows" in page.text
+    assert row(page, "ranks", "test_a") == [
+        *("test_a", "Copy: 4 on rank 2, 0 on ranks 0-1"),
+        *("2 us rank 0", "6 us rank 2", "200%", "", ""),
+    ]
+    assert row(page, "ranks", "test_b")[1] == ""
+    assert "▲ rank 2: calls of Copy: 4, none in the baseline" in page.text
+    assert "numbers of rank 2" in page.text
+    alone = Page(run_page.html(merged(ranks[1:2])))
+    assert ("of rank 1 alone" in alone.text, "ranks" in alone.tables) == (True, False)
 
 
 def test_shards_are_one_run() -> None:

@@ -1,0 +1,106 @@
+"""Runs that belong together, as one: the shards of a run, and what each of its ranks measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ..machine.ranks import ranks_named
+from .run_result import WORDS, RunResult, TestResult
+from .window_result import Cause, RankNumbers, WindowResult
+
+
+def merged(runs: Sequence[RunResult]) -> RunResult:
+    """Return shards and ranks of a run as one; of a test that several measured in the same environments, the last."""
+    found: dict[tuple[str, ...], dict[int | None, TestResult]] = {}
+    for run in runs:
+        for test in run.tests:
+            environments = dict.fromkeys(str(window.environment.environment) for window in test.windows)
+            found.setdefault((test.id, *sorted(environments)), {})[run.rank] = test
+    ranks = {run.rank for run in runs}
+    tests = [across(of) if len(ranks) > 1 else of[runs[0].rank] for of in found.values()]
+
+    def all_of(values: Iterable[str]) -> str:
+        return ", ".join(dict.fromkeys(filter(None, values)))
+
+    return RunResult(
+        2,
+        all_of(run.version for run in runs),
+        any(run.interrupted for run in runs),
+        dict(sorted(Counter(test.status for test in tests).items())),
+        tests,
+        list(dict.fromkeys(each for run in runs for each in run.stale)),
+        list(dict.fromkeys(each for run in runs for each in run.errors)),
+        all_of(run.against for run in runs),
+        all_of(run.commit for run in runs),
+        min((run.started for run in runs if run.started), default=""),
+        runs[0].rank if len(ranks) == 1 else None,
+    )
+
+
+def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
+    """Return one test as it is of all ranks: it fails where it does on any, and is the worst.
+
+    That of the rank None is of a run alone, or of all ranks already.
+    """
+    if None in by_rank:
+        return by_rank[None]
+    tests = {rank: test for rank, test in by_rank.items() if rank is not None}
+    ranks = sorted(tests)
+    first = tests[ranks[0]]
+    windows = dict.fromkeys(window.name for rank in ranks for window in tests[rank].windows)
+    remarks = dict.fromkeys(remark for rank in ranks for remark in tests[rank].remarks)
+    size = max((window.environment.environment.ranks for window in first.windows), default=0)
+    if lacking := {*range(size)} - {*ranks}:
+        remarks.setdefault(f"nothing was measured on {ranks_named(lacking)}")
+    return replace(
+        first,
+        outcome=max((tests[rank].outcome for rank in ranks), key=["", "skipped", "passed", "failed"].index),
+        status=next((word for word in WORDS if any(word == tests[rank].status for rank in ranks)), "ok"),
+        windows=[
+            _across({rank: each for rank in ranks for each in tests[rank].windows if each.name == name})
+            for name in windows
+        ],
+        remarks=list(remarks),
+    )
+
+
+def _across(windows: Mapping[int, WindowResult]) -> WindowResult:
+    """Return one window as it is of all ranks: the numbers are those of the first rank that has most findings."""
+    ranks = sorted(windows)
+    shown = max(ranks, key=lambda rank: (len(windows[rank].findings), -rank))
+    # A finding and those that only add to it stay together.
+    found: dict[tuple[tuple[str, Cause], ...], list[int]] = {}
+    for rank in ranks:
+        told: list[list[tuple[str, Cause]]] = []
+        for finding, cause in zip(windows[rank].findings, windows[rank].causes):
+            if not cause.adds or not told:
+                told.append([])
+            told[-1].append((finding, cause))
+        for each in told:
+            found.setdefault(tuple(each), []).append(rank)
+    findings: list[tuple[str, Cause]] = []
+    for (first, *more), on in found.items():
+        prefix = "" if len(on) == len(ranks) else f"{ranks_named(on)}: "
+        findings += [(prefix + first[0].lstrip(), first[1]), *more]
+    calls = {rank: {op: (each.least, each.most) for op, each in windows[rank].calls.items()} for rank in ranks}
+    ops = dict.fromkeys(op for rank in ranks for op in calls[rank])
+    differ = [op for op in ops if len({calls[rank].get(op, (0, 0)) for rank in ranks}) > 1]
+    return replace(
+        windows[shown],
+        findings=tuple(finding for finding, _ in findings),
+        causes=tuple(cause for _, cause in findings),
+        rank=shown,
+        by_rank=tuple(
+            RankNumbers(
+                rank,
+                min(windows[rank].host_ns),
+                windows[rank].fastest_ns,
+                min(windows[rank].communication_ns or (), default=None),
+                {op: calls[rank].get(op, (0, 0)) for op in differ},
+            )
+            for rank in ranks
+        ),
+    )

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pytest_opprof.results.merging import across, merged
+from pytest_opprof.results.window_result import RankNumbers
+
+from ..report.made_runs import rank_of, record_of
+
+SAME = {"Add": 2}
+MORE = {"Add": 2, "Cast": 3}
+
+
+def test_a_test_fails_where_it_does_on_any_rank_and_says_on_which() -> None:
+    ranks = [rank_of(rank, 4, record_of("t.py::a", SAME, MORE if rank else SAME)) for rank in range(4)]
+    (test,) = merged(ranks).tests
+    assert (test.outcome, test.status) == ("failed", "more calls")
+    (window,) = test.windows
+    assert window.findings == ("ranks 1-3: calls of Cast: 3, none in the baseline",)
+    assert [cause.op for cause in window.causes] == ["Cast"]
+    # The numbers are those of a rank that fails: they are what the finding is about.
+    assert (window.rank, window.ops["Cast"].calls) == (1, (3,))
+    assert window.by_rank == (
+        RankNumbers(0, 10_000, 2000, calls={"Cast": (0, 0)}),
+        *(RankNumbers(rank, 10_000 + rank, 5000, calls={"Cast": (3, 3)}) for rank in (1, 2, 3)),
+    )
+
+
+def test_what_all_ranks_find_is_said_without_naming_them() -> None:
+    ranks = [rank_of(rank, 2, record_of("t.py::a", SAME, MORE)) for rank in range(2)]
+    assert merged(ranks).tests[0].windows[0].findings == ("calls of Cast: 3, none in the baseline",)
+
+
+def test_ranks_that_measured_nothing_of_a_test_are_named() -> None:
+    ranks = [rank_of(0, 3, record_of("t.py::a", SAME, SAME)), rank_of(1, 3)]
+    assert merged(ranks).tests[0].remarks == ["nothing was measured on ranks 1-2"]
+
+
+def test_a_window_that_one_rank_alone_has_is_kept() -> None:
+    one = record_of("t.py::a", SAME, SAME)
+    two = record_of("t.py::a", SAME, SAME, windows=("body", "inner"))
+    test = across({0: one, 1: two})
+    assert [(window.name, [each.rank for each in window.by_rank]) for window in test.windows] == [
+        ("body", [0, 1]),
+        ("inner", [1]),
+    ]
+
+
+def test_shards_of_one_rank_stay_of_that_rank() -> None:
+    both = merged([rank_of(1, 2, record_of(f"t.py::{name}", SAME, SAME)) for name in "ab"])
+    assert (both.rank, len(both.tests), both.tests[0].windows[0].by_rank) == (1, 2, ())
+
+
+def test_a_run_of_ranks_of_another_number_is_another_run() -> None:
+    both = merged([rank_of(0, 2, record_of("t.py::a", SAME, SAME)), rank_of(1, 4, record_of("t.py::a", SAME, SAME))])
+    assert [test.id for test in both.tests] == ["t.py::a", "t.py::a"]
