@@ -21,7 +21,7 @@ from ..measure.window import Window
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
-from ..profile.calls import CallRange, calls_of
+from ..profile.calls import calls_of
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
@@ -33,20 +33,20 @@ from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..verdict.budgets import Budget
-from ..verdict.compare import compare_counts_first, excuse, unseen
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES
+from ..verdict.compare import changes, compare_counts_first, excuse, unseen
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES, named
 from ..verdict.stored_rule import Rule, judge, unjudged
-from ..verdict.tolerances import LEAST_ROUNDS
-from ..verdict.verdicts import TimingVerdict, undecided
+from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
+from ..verdict.verdicts import TimingVerdict, Verdict, undecided
 from .marks import plan_of
 from .ranks import of_this_rank, why_untimed
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
 _LOOK = "; --opprof-sites records the lines in the first place"
-_VARY = "calls that vary from run to run are kept as ranges: record it again"
+_VARY = "what varies from run to run is kept as a range: record it again"
 CONFIRMING_S = 60
-"""What one run spends on confirming calls, at most: what has more calls after that fails as it is."""
+"""What one run spends on confirming, at most: what does more after that fails as it is."""
 
 
 def _nothing_recorded(measurement: Measurement) -> str:
@@ -209,14 +209,15 @@ class Judging:
         return judge(before, runs, Rule(plan.tolerances))
 
     def _confirmed(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports: of windows with more calls with what a fresh process says of them.
+        """Return the reports: of windows that do more with what a fresh process says of them.
 
         What the first use in a process does depends on the tests before it, as do caches that they fill.
         """
-        if not any(window.more_calls for window in windows):
+        if not any(window.does_more for window in windows):
             return windows
-        looks, why = self._looks_alone(item, "has more calls; measuring it alone in a fresh process", 2)
-        return self._each(item, windows, lambda window: bool(window.more_calls), partial(_with_looks, looks, why))
+        looks, why = self._looks_alone(item, "does more; measuring it alone in a fresh process", 2)
+        judged = partial(_with_looks, looks, why, plan_of(item).tolerances)
+        return self._each(item, windows, lambda window: window.does_more, judged)
 
     def located(
         self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]] | None
@@ -327,21 +328,28 @@ class Judging:
         return self._compared(replace(window, processes=runs), base, plan)
 
 
-def _with_looks(looks: Sequence[Answer], why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
-    """Return the report of a window with more calls after *looks* at it in a fresh process; *why* there are none."""
-    seen = [look.windows[window.name].calls for look in looks if window.name in look.windows]
+def _with_looks(
+    looks: Sequence[Answer], why: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
+) -> JudgedWindow:
+    """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
+    found = [look.windows[window.name] for look in looks if window.name in look.windows]
+    seen = [(each.calls, each.facts) for each in found]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    if excused := excuse(base.calls, window.numbers.calls, seen):
+    was, now = (base.calls, base.facts), (window.numbers.calls, window.numbers.facts)
+    if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)
     window = _with_sites(window, looks[-1].sites)
-    there = {op: seen[0].get(op, CallRange(0, 0)) for op in window.more_calls}
-    now = window.numbers.calls
-    if all(there[op].most == now[op].most for op in there):
+    worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
+    there, calls = changes(now, seen[0], tolerances), seen[0][0]
+    if not any(op in there for op in worse):
         return replace(window, looked="the same alone in a fresh process")
-    varied = ", ".join(f"{op} {calls}" for op, calls in there.items())
-    return replace(window, looked=f"alone in a fresh process: {varied}. {_VARY}")
+    of_calls = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
+    varied = (
+        f"{named(op)} {calls.get(op, 0) if there[op] in of_calls else there[op].value}" for op in worse if op in there
+    )
+    return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
 
 
 def _lacks_sites(window: JudgedWindow) -> bool:

@@ -39,9 +39,9 @@ class JudgedWindow:
     unseen: str = ""
     """Why fewer calls than in the baseline may be calls that were not seen."""
     looked: str = ""
-    """What a fresh process says of more calls than in the baseline, where it was asked."""
+    """What a fresh process says of what it does more than in the baseline, where it was asked."""
     excused: str = ""
-    """Why more calls than in the baseline are no regression."""
+    """Why doing more than in the baseline is no regression."""
     limits: Sequence[LimitResult] = ()
     """Those of its budget, whether they were kept or not."""
     ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -73,11 +73,6 @@ class JudgedWindow:
         if self.unseen and not self.accepted:
             return Verdict.UNSEEN
         return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
-
-    @property
-    def more_calls(self) -> list[str]:
-        """The ops with more calls than in the baseline, where that was neither accepted nor excused."""
-        return self.diff.more_calls if self.diff and not (self.accepted or self.excused) else []
 
     @property
     def does_more(self) -> bool:

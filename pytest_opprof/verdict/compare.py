@@ -274,22 +274,29 @@ def compare_counts_first(
     return compare(base, now, shown, tolerances, top, facts, than)
 
 
-def excuse(
-    base: Mapping[str, CallRange], now: Mapping[str, CallRange], looks: Sequence[Mapping[str, CallRange]]
-) -> str:
-    """Return why a window with more calls *now* than its *base* is no worse; empty if it is.
+Done = tuple[Mapping[str, CallRange], Mapping[str, Range]]
+"""What a window did: its calls, and its facts."""
 
-    *looks* are its calls in a fresh process: the first time, when nothing ran before, and the second. What the first
+
+def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]:
+    """Return the ops and facts of which a window does more, less or other than its *base*, whatever its times are."""
+    rows = compare(base[0], now[0], _UNTIMED, tolerances, facts=(base[1], now[1])).rows
+    return {row.op: row.verdict for row in rows if row.verdict.is_change}
+
+
+def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances) -> str:
+    """Return why a window that does more *now* than its *base* is no worse; empty if it is.
+
+    *looks* are what it does in a fresh process: the first time, when nothing ran before, and the second. What the first
     use in a process does depends on the tests before it. Since a change may have added just that, the second look
-    counts only where it finds exactly the calls of the baseline of what is in question.
+    counts only where it finds exactly what is in the baseline of what is in question.
     """
-    found = [_on_calls(base, look) for look in looks]
-    worse = [op for op, verdict in _on_calls(base, now).items() if verdict.is_regression]
-    is_worse = [any(verdict.is_regression for verdict in verdicts.values()) for verdicts in found]
-    if not is_worse[0]:
-        return "alone in a fresh process it has no more calls than the baseline"
-    if not is_worse[-1] and all(found[-1].get(op, Verdict.OK) is Verdict.OK for op in worse):
-        return "the second time in a process it has the calls of the baseline"
+    first, last = (changes(base, look, tolerances) for look in (looks[0], looks[-1]))
+    if not any(verdict.is_regression for verdict in first.values()):
+        return "alone in a fresh process it does no more than the baseline"
+    worse = [op for op, verdict in changes(base, now, tolerances).items() if verdict.is_regression]
+    if not any(verdict.is_regression for verdict in last.values()) and not any(op in last for op in worse):
+        return "the second time in a process it does what is in the baseline"
     return ""
 
 
@@ -313,6 +320,7 @@ def _on_calls(base: Mapping[str, CallRange], now: Mapping[str, CallRange]) -> di
 
 
 _UNKNOWN = Times(0, {})
+_UNTIMED = TimingVerdict(Verdict.INCOMPARABLE)
 _UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)
 
 

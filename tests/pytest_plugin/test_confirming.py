@@ -9,7 +9,7 @@ import pytest
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, Pool
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.calls import CallRange, Range
 
 from ..conftest import ALONE, looks, thrice
 
@@ -48,7 +48,7 @@ def test_calls_that_are_the_same_alone_fail_the_test(more: Callable[..., pytest.
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: test_m.py::test_a has more calls; measuring it alone in a fresh process",
+            "opprof: test_m.py::test_a does more; measuring it alone in a fresh process",
             "  calls of Cast: 5, 3 in the baseline",
             "  (the same alone in a fresh process)",
             "FAILED test_m.py::test_a - Cast 3 -> 5",
@@ -59,9 +59,9 @@ def test_calls_that_are_the_same_alone_fail_the_test(more: Callable[..., pytest.
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        ([look(3), look(3)], "alone in a fresh process it has no more calls than the baseline"),
-        ([look(2), look(2)], "alone in a fresh process it has no more calls than the baseline"),
-        ([look(5), look(3)], "the second time in a process it has the calls of the baseline"),
+        ([look(3), look(3)], "alone in a fresh process it does no more than the baseline"),
+        ([look(2), look(2)], "alone in a fresh process it does no more than the baseline"),
+        ([look(5), look(3)], "the second time in a process it does what is in the baseline"),
     ],
 )
 def test_calls_that_depend_on_what_ran_before_pass_and_that_is_said(
@@ -91,7 +91,7 @@ def test_a_second_look_that_finds_something_else_excuses_nothing(
 def test_calls_that_differ_in_each_process_say_what_to_do(more: Callable[..., pytest.RunResult]) -> None:
     result = more(look(4), look(6))
     result.assert_outcomes(failed=1)
-    advice = "calls that vary from run to run are kept as ranges: record it again"
+    advice = "what varies from run to run is kept as a range: record it again"
     result.stdout.fnmatch_lines([f"  (alone in a fresh process: Cast 4. {advice})"])
 
 
@@ -187,3 +187,40 @@ def test_a(opprof):
         result = suite("--opprof")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*looks slower; measuring it in process 2", "*so that depends on what ran before"])
+
+
+SOFTMAX = """
+import pytest
+from pytest_opprof.backends import fake
+@pytest.mark.opprof
+def test_a(): fake.launch("Softmax", nbytes={})
+"""
+
+
+@pytest.mark.parametrize(("found", "outcome"), [(100, "passed"), (9000, "failed")])
+def test_work_is_confirmed_as_calls_are(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, found: int, outcome: str
+) -> None:
+    """Random data decides how much is computed: another process has the work of the baseline."""
+    pytester.makepyfile(test_m=SOFTMAX.format(100))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=SOFTMAX.format(9000))
+    alone = Answer({"body": WindowBaseline({"Softmax": CallRange(1, 1, bytes=Range(found, found))})}, "")
+    looks(monkeypatch, alone, alone)
+    result = suite("--opprof")
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.fnmatch_lines(["opprof: test_m.py::test_a does more; measuring it alone in a fresh process"])
+
+
+def test_work_that_differs_in_each_process_says_what_to_do(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=SOFTMAX.format(100))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=SOFTMAX.format(9000))
+    alone = Answer({"body": WindowBaseline({"Softmax": CallRange(1, 1, bytes=Range(5000, 5000))})}, "")
+    looks(monkeypatch, alone, alone)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    advice = "what varies from run to run is kept as a range: record it again"
+    result.stdout.fnmatch_lines([f"  (alone in a fresh process: Softmax less work. {advice})"])

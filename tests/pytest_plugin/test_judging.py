@@ -228,10 +228,10 @@ def test_times_of_another_machine_are_not_judged_and_both_are_named(judge: Judge
 @pytest.mark.parametrize(
     ("answers", "excused", "looked"),
     [
-        ([answer(1), answer(1)], "alone in a fresh process it has no more calls than the baseline", ""),
-        ([answer(1, Add=2), answer(1)], "the second time in a process it has the calls of the baseline", ""),
+        ([answer(1), answer(1)], "alone in a fresh process it does no more than the baseline", ""),
+        ([answer(1, Add=2), answer(1)], "the second time in a process it does what is in the baseline", ""),
         ([answer(1, Add=2)], "", "the same alone in a fresh process"),
-        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. calls that vary from run to run are kept as ranges"),
+        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. what varies from run to run is kept as a range"),
         ([Answer({}, "failed: it broke")], "", "not confirmed in a fresh process: failed: it broke"),
         ([answer(1, Add=2), Answer({}, "")], "", "not confirmed in a fresh process: the window was not opened there"),
         ([BackendError("it ended")], "", "not confirmed in a fresh process: it ended"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.verdict.compare import Diff, compare, excuse
 from pytest_opprof.verdict.pair_rule import judge_pairs
@@ -276,8 +276,28 @@ class TestExcuse:
         def calls(found: dict[str, int]) -> dict[str, CallRange]:
             return {**self.BASE, **{op: CallRange(n, n) for op, n in found.items()}}
 
-        said = excuse(self.BASE, calls(now), [calls(each) for each in looks])
+        said = excuse((self.BASE, {}), (calls(now), {}), [(calls(each), {}) for each in looks], STORED)
         assert word in said if word else not said
+
+
+def test_what_is_wider_in_a_fresh_process_too_is_not_excused_with_the_calls_that_are_not() -> None:
+    def done(dtype: str, casts: int) -> tuple[dict[str, CallRange], dict[str, Range]]:
+        return {"MatMul": CallRange(1, 1, dtypes={dtype: Range(1, 1)}), "Cast": CallRange(casts, casts)}, {}
+
+    base, now = done("float32", 2), done("float64", 3)
+    assert excuse(base, now, [done("float64", 2)] * 2, STORED) == ""
+    assert "no more" in excuse(base, now, [done("float32", 2)] * 2, STORED)
+
+
+def test_work_and_facts_of_one_process_alone_are_excused() -> None:
+    def done(nbytes: int, nodes: int) -> tuple[dict[str, CallRange], dict[str, Range]]:
+        return {"Softmax": CallRange(1, 1, bytes=Range(nbytes, nbytes))}, {"grad_nodes": Range(nodes, nodes)}
+
+    base = done(10_000, 0)
+    for now in (done(90_000, 0), done(10_000, 5)):
+        assert "no more" in excuse(base, now, [base, base], STORED)
+        assert excuse(base, now, [now, now], STORED) == ""
+        assert "second time" in excuse(base, now, [now, base], STORED)
 
 
 def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width() -> None:
