@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from ..backends.registry import hints, load_all
 from ..errors import OpprofError
 from ..measure.plan import Settings
-from ..results.run_result import WORDS, Status, TestRecord
+from ..results.run_result import WORDS, Status, TestRecord, run_of
 from ..units import plural
+from ..verdict.verdicts import Verdict
+from .causes import by_op
 
+_MANY, _OPS = 3, 8
+"""Of so many failing tests it is said what they fail for, by so many ops."""
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _NOTHING = (
     "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
@@ -57,6 +61,7 @@ class Summary:
             yield from _grouped([record.missing for record in records], verbosity)
             if any(record.missing for record in records) and not settings.against:
                 yield "record them: pytest --opprof-update-new"
+            yield from _worse(records)
         yield from self.lines
         if self.stale and (verbosity >= 0 or settings.strict):
             stale = plural(len(self.stale), "stale baseline")
@@ -66,6 +71,21 @@ class Summary:
         nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
         yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
+
+
+def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
+    """Yield what got worse, by op, where many tests fail: that is often one cause or two."""
+    run = run_of(records, [], False)
+    if (failing := len(run.failing)) < _MANY:
+        return
+    worse = [change for change in by_op(run) if change.is_worse]
+    yield f"what {failing} tests fail for, by op:"
+    for change in worse[:_OPS]:
+        what = [f"{'+' * (change.calls > 0)}{plural(change.calls, 'call')}"] if change.calls else []
+        what += [each for each in change.what if not (what and each in (Verdict.MORE.value, Verdict.NEW.value))]
+        yield f"  {change.op} in {plural(len(change.tests), 'test')}: {', '.join(what)}"
+    if len(worse) > _OPS:
+        yield f"  ... and {plural(len(worse) - _OPS, 'more op')}"
 
 
 def _nothing_seen(chosen: Iterable[str] | None) -> str:

@@ -14,6 +14,7 @@ from pytest_opprof.results.run_result import Status, TestRecord
 from pytest_opprof.results.window_result import WindowNumbers
 
 from ..conftest import profile_of
+from .made_runs import record_of
 
 
 @pytest.fixture
@@ -131,3 +132,18 @@ def test_stale_baselines_are_said_with_q_only_where_they_fail_the_run(
 def test_the_tables_of_a_test_stand_below_its_name(settings: Settings) -> None:
     told = list(summary(record(table=["op  calls", "Add     1"])).told(settings, 2))
     assert told[:4] == ["", "t.py::a", "op  calls", "Add     1"]
+
+
+def test_what_many_tests_fail_for_is_said_by_op(settings: Settings) -> None:
+    tests = [record_of(f"t.py::test[{n}]", {"Cast": 1, "Add": 1}, {"Cast": 3, "Add": 1}, Add=0) for n in range(3)]
+    other = record_of("t.py::other", {"Mul": 2}, {"Mul": 3})
+    *told, last = summary(*tests, other).told(settings, 0)
+    assert [line for line in told if not line.startswith("times")] == [
+        "what 4 tests fail for, by op:",
+        "  Cast in 3 tests: +6 calls",
+        "  Mul in 1 test: +1 call",
+        "  Add in 3 tests: over budget",
+    ]
+    assert last.startswith("opprof: 4 tests measured, 0 ok")
+    assert not any("by op" in line for line in summary(*tests[:2]).told(settings, 0))
+    assert not any("by op" in line for line in summary(*tests).told(settings, -1))
