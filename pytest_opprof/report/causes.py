@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..verdict.facts import named
@@ -28,6 +30,8 @@ class OpChange:
     """How many calls more, in the worst round of each test."""
     change_ns: int = 0
     """How much more time in a round, where there are several; of one, cold, time means little."""
+    lines: Counter[SourceLine] = field(default_factory=Counter)
+    """The lines that ask for more of it, each with the number of tests in which it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class Failing:
 
 
 def by_op(run: RunResult) -> list[OpChange]:
-    """Return what changed by op, the worse first, then by calls and time.
+    """Return what changed by op, the worse first, then by calls, time and tests.
 
     A body holds the windows inside it: where it changed, theirs are not counted again. What was accepted or excused is
     not worse.
@@ -56,14 +60,20 @@ def by_op(run: RunResult) -> list[OpChange]:
             for op, is_worse, what, row in _changes(window, test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
-                change = found.setdefault((op, is_worse), OpChange(op, is_worse))
+                change = found.setdefault((op, is_worse), OpChange(named(op), is_worse))
                 change.what.setdefault(what)
+                if is_worse and test.id not in change.tests:
+                    change.lines.update({grown.line for grown in window.grown.get(op, ())})
                 change.tests.add(test.id)
                 if row is not None:
                     change.calls += row.more_calls
                     if window.rounds > 1 and row.base_ns is not None and row.now_ns is not None:
                         change.change_ns += row.now_ns - row.base_ns
-    return sorted(found.values(), key=lambda each: (not each.is_worse, -abs(each.calls), -abs(each.change_ns), each.op))
+    return sorted(found.values(), key=_most)
+
+
+def _most(change: OpChange) -> tuple[bool, int, int, int, str]:
+    return not change.is_worse, -abs(change.calls), -abs(change.change_ns), -len(change.tests), change.op
 
 
 def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str, RowResult | None]]:
@@ -74,11 +84,11 @@ def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str
             continue
         op = WHOLE if cause.op is None else cause.op
         what = cause.rule if cause.rule in VERDICTS else "over budget"
-        yield named(op), True, what, None if op in told else rows.get(op)
+        yield op, True, what, None if op in told else rows.get(op)
         told.add(op)
     for row in window.rows:
         if row.verdict.is_improvement:
-            yield named(row.op), False, row.verdict.value, row
+            yield row.op, False, row.verdict.value, row
 
 
 def by_function(run: RunResult) -> list[Failing]:

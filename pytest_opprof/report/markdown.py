@@ -109,14 +109,17 @@ def _table(changes: Sequence[OpChange]) -> Iterator[str]:
     if not changes:
         return
     most = max(abs(change.calls) for change in changes[:_OPS])
-    yield from ["| op | | tests | calls | | time |", "|---|---|--:|--:|---|--:|"]
+    has_lines = any(change.lines for change in changes[:_OPS])
+    where = ("most from |", "---|") if has_lines else ("", "")
+    yield from [f"| op | | tests | calls | | time |{where[0]}", f"|---|---|--:|--:|---|--:|{where[1]}"]
     for change in changes[:_OPS]:
+        at = "".join(_code(f"{line.file}:{line.line}"[-80:]) for line, _ in change.lines.most_common(1))
         sign = "▲" if change.is_worse else "▼"
         calls = f"{change.calls:+d}" if change.calls else "same"
         time = f"{'+' if change.change_ns > 0 else '-'}{format_ns(abs(change.change_ns))}" if change.change_ns else ""
         yield (
             f"| {_code(change.op)} | {sign} {', '.join(map(escaped, change.what))} | {len(change.tests)} | {calls}"
-            f" | {_bar(change.calls, most)} | {time} |"
+            f" | {_bar(change.calls, most)} | {time} |{f' {at} |' if has_lines else ''}"
         )
     if len(changes) > _OPS:
         yield f"\n... and {plural(len(changes) - _OPS, 'more op')}"

@@ -15,6 +15,7 @@ from pytest_opprof.report.causes import by_op
 from pytest_opprof.report.listing import clean
 from pytest_opprof.report.markdown import MOST_BYTES, append, escaped, markdown
 from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.window_result import GrownLine
 
 from .made_runs import record_of, run
 
@@ -34,6 +35,13 @@ def test_many_failures_of_one_op_are_one_row() -> None:
     assert sum(line.startswith("<details>") for line in lines) == 1
     assert "Shown: <code>&#91;0&#93;</code>; the same fails <code>&#91;1&#93;</code>" in "\n".join(lines)
     assert lines[-1] == "If all of it is meant: <code>pytest --opprof-update t.py</code>"
+
+
+def test_the_line_that_asks_for_more_in_most_tests_stands_beside_the_op() -> None:
+    test = record_of("t.py::a", {"Cast": 1}, {"Cast": 3})
+    grown = {"Cast": (GrownLine(SourceLine("a|b.py", 7, "f", "x"), 2),)}
+    test.windows = [structs.replace(window, grown=grown) for window in test.windows]
+    assert "| 1 | +2 | ████████████████ |  | <code>a&#124;b.py:7</code> |" in markdown(run(test))
 
 
 def test_a_function_is_told_with_its_findings_ops_lines_and_command() -> None:

@@ -7,11 +7,12 @@ import pytest
 from msgspec import structs
 
 from pytest_opprof.measure.plan import Settings
+from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import Status, TestRecord
-from pytest_opprof.results.window_result import WindowNumbers
+from pytest_opprof.results.window_result import GrownLine, WindowNumbers
 
 from ..conftest import profile_of
 from .made_runs import record_of
@@ -136,11 +137,14 @@ def test_the_tables_of_a_test_stand_below_its_name(settings: Settings) -> None:
 
 def test_what_many_tests_fail_for_is_said_by_op(settings: Settings) -> None:
     tests = [record_of(f"t.py::test[{n}]", {"Cast": 1, "Add": 1}, {"Cast": 3, "Add": 1}, Add=0) for n in range(3)]
+    grown = {"Cast": (GrownLine(SourceLine("m.py", 9, "forward", "x.half()"), 2, is_new=True),)}
+    for test in tests[1:]:
+        test.windows = [structs.replace(window, grown=grown) for window in test.windows]
     other = record_of("t.py::other", {"Mul": 2}, {"Mul": 3})
     *told, last = summary(*tests, other).told(settings, 0)
     assert [line for line in told if not line.startswith("times")] == [
         "what 4 tests fail for, by op:",
-        "  Cast in 3 tests: +6 calls",
+        "  Cast in 3 tests: +6 calls, most from m.py:9 in forward",
         "  Mul in 1 test: +1 call",
         "  Add in 3 tests: over budget",
     ]

@@ -38,6 +38,16 @@ def test_many_failures_of_one_op_are_one_row_first() -> None:
     assert page.text.index("What changed, by op") < page.text.index("Tests the worst first")
 
 
+def test_the_line_that_asks_for_more_in_most_tests_stands_beside_the_op() -> None:
+    tests = [record_of(f"t.py::test_{n}", *CAST) for n in range(3)]
+    lines = [SourceLine("m.py", at, "f", text) for at, text in ((1, "x.half()"), (2, ""), (3, "y"))]
+    for test, grown in zip(tests, (lines[:1], lines[:2], lines)):
+        of_cast = {"Cast": tuple(GrownLine(line, 1) for line in grown)}
+        test.windows = [structs.replace(window, grown=of_cast) for window in test.windows]
+    where = row(page_of(*tests), "changes", "Cast")[-1]
+    assert where.startswith("m.py:1 x.half() in 3 tests m.py:2 in 2 tests and 1 more line test_0, ")
+
+
 def test_parameters_with_one_fate_are_one_row_and_the_worst_are_first() -> None:
     alike = [record_of(f"t.py::test_a[{n}]", *CAST) for n in (1, 2)]
     worse = record_of("t.py::test_a[3]", {"Cast": 1}, {"Cast": 9, "Mul": 1})
