@@ -329,12 +329,19 @@ def test_what_torch_compile_runs_while_it_compiles_is_not_the_programs() -> None
     assert numbers(on_cpu)["torch::compile"] == (1, None)
 
 
-def test_a_collective_is_counted_and_not_timed() -> None:
+def test_a_collective_is_counted_and_its_time_stands_beside_that_of_ops() -> None:
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
     profile = profile_of(Recorded([op("c10d::allreduce_", 0)], [call(1, 5)], [done(1, 700, name)]))
-    assert numbers(profile) == {"AllReduce": (1, None)}
+    assert (numbers(profile), profile.communication_ns) == ({"AllReduce": (1, None)}, (700,))
     alone = profile_of(Recorded([], [call(1, 5)], [done(1, 700, name)]))  # CuPy's, or of a library
     assert numbers(alone) == {"ncclDevKernel_AllReduce_Sum_f32_RING_LL": (1, None)}
+    assert alone.communication_ns == (700,)
+
+
+def test_a_collective_takes_its_time_in_the_round_that_launched_it() -> None:
+    late = done(1, 700, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")._replace(start=90)
+    recorded = Recorded([op("c10d::_allgather_base_", 10, 20)], [call(1, 15)], [late])
+    assert profile_of(recorded, (5, 40, 80)).communication_ns == (0, 700, 0, 0)
 
 
 def test_a_kernel_belongs_to_the_round_that_launched_it() -> None:

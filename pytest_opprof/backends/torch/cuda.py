@@ -116,6 +116,13 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
     for done, home in zip(activities, homes):
         if home != NOBODY:
             host.did(done, home)
+    if collectives := [index for index, done in enumerate(activities) if is_nccl(done.name)]:
+        began = np.append(calls.start, 0)[caller].tolist()
+        log.communication_ns = communication = dict[int, int]()
+        for index in collectives:
+            # Of the round that launched it, where that is known.
+            interval = bisect_right(marks, began[index] or activities[index].start)
+            communication[interval] = communication.get(interval, 0) + activities[index].duration_ns
     work = _work(activities, homes, correlations, nodes)
     if on_device and blocking:
         sync_timing.check_blocking()
