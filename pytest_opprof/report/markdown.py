@@ -185,12 +185,16 @@ def _window(window: WindowResult) -> Iterator[str]:
     number = len(window.rows or window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
-        sites = [site for site in window.sites.get(op, ()) if site.lines]
-        for site in sorted(sites, key=lambda site: -site.calls)[:_LINES]:
-            line = site.lines[0]
-            yield f"- {_code(named(op))}: {plural(site.calls, 'call')} from {_code(str(line).replace('`', ''))}"
-        if len(sites) > _LINES:
-            yield f"- {_code(named(op))}: ... and {len(sites) - _LINES} more lines"
+        grown = window.grown.get(op, ())
+        told = {each.line for each in grown}
+        others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
+        asked = [(f"+{each.more} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
+        others.sort(key=lambda site: -site.calls)
+        asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
+        for what, line in asked[:_LINES]:
+            yield f"- {_code(named(op))}: {what} {_code(str(line).replace('`', ''))}"
+        if len(asked) > _LINES:
+            yield f"- {_code(named(op))}: ... and {plural(len(asked) - _LINES, 'more line')}"
     yield ""
 
 
