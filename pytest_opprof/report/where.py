@@ -52,8 +52,8 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     if len(ops) > _SINGLE_OPS and not every_line:
         lines += ["", *_together(ops, more)]
     else:
-        than = window.diff.than if window.diff else ""
-        lines += [line for op in ops for line in ("", *op.text(than, every_line, more))]
+        then = window.diff.then if window.diff else ""
+        lines += [line for op in ops for line in ("", *op.text(then, every_line, more))]
     if ops and window.base_sites_lost:
         lines.append(f"(which lines are new is not known: {window.base_sites_lost})")
     return lines
@@ -88,14 +88,14 @@ class _Op:
         found = [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
         return self.grown or found or list(self.by_line)
 
-    def text(self, than: str, every_line: bool, more: str) -> Iterator[str]:
+    def text(self, then: str, every_line: bool, more: str) -> Iterator[str]:
         """Yield a headline and the lines: what grew, what is of other dtypes, then those with most calls."""
         calls = sum(site.calls for site in self._sites)
         row = self._row
         if self.name in FACTS:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
-            base = f", {row.base_calls or 'none'} in {than}" if row and row.base_calls != row.now_calls else ""
+            base = f", {row.base_calls or 'none'} {then}" if row and row.base_calls != row.now_calls else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES
