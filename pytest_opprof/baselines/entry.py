@@ -47,11 +47,12 @@ class WindowBaseline:
 
     def allows(self, now: WindowBaseline) -> bool:
         """Tell whether the calls and facts of *now* are no change."""
+        return self._allows_calls(now) and not any(compared(self.facts, now.facts, ""))
+
+    def _allows_calls(self, now: WindowBaseline) -> bool:
         gone = CallRange(0, 0)
-        return (
-            now.calls.keys() <= self.calls.keys()
-            and all(calls.in_range(now.calls.get(op, gone)) for op, calls in self.calls.items())
-            and not any(compared(self.facts, now.facts, ""))
+        return now.calls.keys() <= self.calls.keys() and all(
+            calls.in_range(now.calls.get(op, gone)) for op, calls in self.calls.items()
         )
 
     def updated(self, now: WindowBaseline, machine: str, times_changed: bool) -> WindowBaseline:
@@ -59,13 +60,14 @@ class WindowBaseline:
 
         Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
         few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
-        Times in the file that are of other calls go.
+        Times are of calls: other facts alone drop none. Times in the file that are of other calls go.
         """
-        if not self.allows(now):
+        if not self._allows_calls(now):
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
         calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
         facts = {**now.facts, **self.facts}
+        facts |= {name: now.facts[name] for name, _ in compared(self.facts, now.facts, "")}
         return replace(
             self, calls=calls, facts=facts, times={**self.times, **now.times} if fresh else self.times, mismatched={}
         )

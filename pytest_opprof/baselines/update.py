@@ -60,9 +60,10 @@ class Updates:
 
     def lacks_times(self, node_id: str, window: WindowResult) -> bool:
         """Tell whether the baseline of a window needs times that more processes have to give."""
-        if window.processes:
-            return self._entry_to_put(_where(node_id, window), window) is not None
         base = self._store.entry(*_where(node_id, window))
+        if window.processes:
+            entry = self._entry_to_put(_where(node_id, window), window)
+            return entry is not None and (base is None or entry.times != base.times)
         runs = base.times.get(window.machine, ()) if base else ()
         return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
 

@@ -17,7 +17,7 @@ from . import diff_whole, reading
 if TYPE_CHECKING:
     from ..results.judged_window import JudgedWindow
     from ..verdict.compare import Diff
-    from ..verdict.tolerances import Tolerances
+    from ..verdict.stored_rule import Rule
     from ..verdict.verdicts import TimingVerdict
     from .diff_sides import Kept, Side
 
@@ -114,9 +114,8 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     else:
         timing = judge(old, new, Rule(tolerances, 1, 1, 1))
-    diff = compare(
-        before.entry.calls, after.entry.calls, timing, tolerances, facts=(before.entry.facts, after.entry.facts)
-    )
+    facts = before.entry.facts, after.entry.facts
+    diff = compare(before.entry.calls, after.entry.calls, timing, tolerances, facts=facts, then=base.then(now))
     both: dict[str, Any] = {
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
         for key, side, kept in (("base", base, before), ("now", now, after))
@@ -211,6 +210,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     from ..results.run_result import WORDS, status
     from ..results.window_result import titled
     from ..verdict.compare import compare_counts_first
+    from ..verdict.stored_rule import Rule
     from ..verdict.tolerances import STORED
     from ..verdict.verdicts import Verdict
 
@@ -221,7 +221,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     diffs: dict[tuple[str, str], Diff] = {}
     for key in (key for key in now.windows if key in base.windows):
         before, after = base.windows[key], now.windows[key]
-        timing = _timing(before, after, tolerances, arguments.ignore_noise)
+        timing = _timing(before, after, Rule(tolerances, base=base.called), arguments.ignore_noise)
         diffs[key] = compare_counts_first(
             before.entry.calls,
             after.entry.calls,
@@ -229,6 +229,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             tolerances,
             top,
             (before.entry.facts, after.entry.facts),
+            base.then(now),
         )
         windows[key] = JudgedWindow(after.numbers, diff=diffs[key])
     if not windows:
@@ -260,9 +261,9 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     return worse
 
 
-def _timing(before: Kept, after: Kept, tolerances: Tolerances, ignore_noise: bool) -> TimingVerdict:
+def _timing(before: Kept, after: Kept, rule: Rule, ignore_noise: bool) -> TimingVerdict:
     from ..profile.timings import without_noise
-    from ..verdict.stored_rule import Rule, judge, unjudged
+    from ..verdict.stored_rule import judge, unjudged
     from ..verdict.tolerances import MOST_PROCESSES, PROCESSES
     from ..verdict.verdicts import Verdict, undecided
 
@@ -277,7 +278,7 @@ def _timing(before: Kept, after: Kept, tolerances: Tolerances, ignore_noise: boo
     old, new = (kept.runs(common or next(iter(kept.machines), "")) for kept in (before, after))
     if ignore_noise:
         old, new = list(map(without_noise, old)), list(map(without_noise, new))
-    found = judge(old, new, Rule(tolerances))
+    found = judge(old, new, rule)
     if not found.settled and found.verdict is Verdict.SLOWER:
         needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
         why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"

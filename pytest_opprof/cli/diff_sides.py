@@ -87,6 +87,15 @@ class Side:
     whole: Whole | None = None
     """What the profile took as a whole."""
 
+    @property
+    def called(self) -> str:
+        """What to call it where it is the first of the two."""
+        return "the baseline" if self.kind == "baseline" else f"the first {self.kind}"
+
+    def then(self, now: Side) -> str:
+        """Return when it was, as a finding of *now* says it."""
+        return "in the baseline" if self.kind == "baseline" != now.kind else "before"
+
     def beside(self, other: Side) -> Side:
         """Return the side with its tests called as those of a baseline file *other*. Raises UsageError."""
         if self.kind != "run" or other.kind != "baseline":

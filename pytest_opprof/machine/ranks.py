@@ -27,6 +27,21 @@ class Rank(NamedTuple):
         """Whether there is no other."""
         return self.size == 1
 
+    @property
+    def pytest(self) -> str:
+        """The command that starts pytest on all ranks: by torchrun where the launcher is not told.
+
+        >>> ALONE.pytest, Rank(0, 4, "srun").pytest, Rank(0, 4).pytest
+        ('pytest', 'srun -n 4 python -m pytest', 'torchrun --nproc-per-node 4 -m pytest')
+        """
+        if self.is_alone:
+            return "pytest"
+        if self.launcher in _STARTED_BY:
+            return f"{_STARTED_BY[self.launcher]} -n {self.size} python -m pytest"
+        here = self.local_size or self.size
+        hosts = f"--nnodes {self.size // here} " if here < self.size else ""
+        return f"torchrun {hosts}--nproc-per-node {here} -m pytest"
+
 
 ALONE = Rank()
 _LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
@@ -35,6 +50,7 @@ _LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
     "PMI": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
 }
 """The variables for the rank, the number of ranks and that on this host. PMI is of MPICH and Intel MPI."""
+_STARTED_BY = {"Open MPI": "mpirun", "PMI": "mpirun", "srun": "srun"}
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "")
 """Of srun. The second is not in the batch script itself, which is one process. What srun starts may be a launcher,
 whose ranks inherit the variables, so they count only where there are no others."""

@@ -175,8 +175,13 @@ _REDUCTIONS: Mapping[str, tuple[int, int]] = {
 """Where each has the dimensions that it goes over, and whether it keeps them; with fewer arguments it goes over all."""
 _WITH_INDICES = frozenset(["aten::max", "aten::min"])
 """Those that return indices, too, where they go over one dimension; of two tensors they are elementwise."""
-USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS])
-"""The ops of which more than shapes tells how much they write or compute."""
+FACTORIES = frozenset(
+    """aten::empty_like aten::zeros_like aten::ones_like aten::full_like aten::rand_like aten::randn_like
+    aten::randint_like aten::new_empty aten::new_empty_strided aten::new_zeros aten::new_ones aten::new_full""".split()
+)
+"""The ops that make a tensor like another, which they do not read."""
+USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS, *FACTORIES])
+"""The ops of which more than shapes tells what they write, or how much they compute."""
 
 
 def _reduction(raw: str, shapes: Shapes, attributes: Sequence[object]) -> Shape | None:
@@ -209,6 +214,23 @@ def reduced_dtype(raw: str, dtype: str, attributes: Sequence[object]) -> str:
             return _SCALAR_TYPES.get(given, "")
         return "int64" if dtype.startswith(("int", "uint", "bool")) else dtype
     return dtype
+
+
+def made(raw: str, shape: Shape, dtype: str, attributes: Sequence[object]) -> tuple[Shape, str] | None:
+    """Return the shape and dtype of what one of `FACTORIES` makes like a *shape* of *dtype*; None where nothing tells.
+
+    >>> made("aten::zeros_like", (2, 3), "float32", [None, 7, None, None, False, None])
+    ((2, 3), 'float64')
+    """
+    # After the dtype come layout, device and pin_memory, and of what is like another the memory format.
+    place = len(attributes) - (5 if raw.endswith("_like") else 4)
+    if place < 1:
+        return None
+    given, sizes = attributes[place], shape if raw.endswith("_like") else attributes[1]
+    dtype = dtype if given is None else _SCALAR_TYPES.get(given, "") if isinstance(given, int) else ""
+    if not dtype or not isinstance(sizes, (list, tuple)) or not all(type(size) is int for size in sizes):
+        return None
+    return tuple(sizes), dtype
 
 
 _SCALAR_TYPES = {

@@ -104,6 +104,18 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
     return Work(signature, (), nbytes, flops)
 
 
+def recorded_work(raw: str, dtypes: Sequence[object], shapes: Sequence[object], attributes: Sequence[object]) -> Work:
+    """Return the work of an event that tells dtypes and shapes of each argument, and what is inside of it does not."""
+    arguments = arguments_of(dtypes, shapes)
+    if raw not in formulas.FACTORIES:
+        return work(raw, arguments, attributes)
+    like = arguments[0] if arguments else None
+    # Files of PyTorch before 2.1 tell only whether there was an argument.
+    attributes = attributes or [kind or None for kind in dtypes]
+    made = formulas.made(raw, like.shape, like.dtype, attributes) if isinstance(like, Tensor) else None
+    return work(raw, [Tensor(made[1], made[0]) if made else None])
+
+
 def _collective(raw: str, arguments: Sequence[Argument]) -> Work:
     """Return the work of a collective: its bytes are those that this rank gives."""
     given = arguments[1:2] if raw in _GIVEN else arguments[:1]

@@ -43,6 +43,8 @@ class Answer:
     """What went wrong; empty if nothing did."""
     sites: Mapping[str, SitesByOp] = field(default_factory=dict)
     """By window, where it was asked for."""
+    remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By window, what backends had to say."""
 
 
 class Process:
@@ -70,6 +72,7 @@ class Process:
                 {window.name: entry_of(window) for window in answer.windows},
                 answer.why,
                 {window.name: window.sites for window in answer.windows},
+                {window.name: window.remarks for window in answer.windows},
             )
             for test, answer in convert(answers, dict[str, Measured]).items()
         }

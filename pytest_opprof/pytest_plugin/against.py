@@ -318,7 +318,7 @@ class Found:
             plan.tolerances,
             plan.top,
             (facts_in_all([entry.facts for entry in before]), facts_in_all([entry.facts for entry in after])),
-            self._revision,
+            f"in {self._revision}",
         )
 
     def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:

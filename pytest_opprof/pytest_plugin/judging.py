@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 
 import pytest
-from msgspec import structs
 
 from ..backends.registry import hints
 from ..baselines.entry import WindowBaseline
@@ -18,7 +17,7 @@ from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window
-from ..processes.pool import NO_FRESH, Answer, Pool
+from ..processes.pool import Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
 from ..profile.calls import calls_of
@@ -33,20 +32,18 @@ from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..verdict.budgets import Budget
-from ..verdict.compare import changes, compare_counts_first, excuse, unseen
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, named
+from ..verdict.compare import compare_counts_first, unseen
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES
 from ..verdict.stored_rule import Rule, judge, unjudged
-from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
-from ..verdict.verdicts import TimingVerdict, Verdict, undecided
+from ..verdict.tolerances import LEAST_ROUNDS
+from ..verdict.verdicts import TimingVerdict, undecided
+from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .marks import plan_of
 from .ranks import of_this_rank, why_untimed
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
 _LOOK = "; --opprof-sites records the lines in the first place"
-_VARY = "what varies from run to run is kept as a range: record it again"
-CONFIRMING_S = 60
-"""What one run spends on confirming, at most: what does more after that fails as it is."""
 
 
 def _nothing_recorded(measurement: Measurement) -> str:
@@ -84,11 +81,11 @@ class Judging:
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         self.looking_left_s: float = LOOKING_S
         """How long this run may still measure again what looks slower."""
-        self.confirming_left_s: float = CONFIRMING_S
-        """How long it may still confirm calls."""
+        self.looks = Looks(config, settings, pool)
 
     def first(self, item: pytest.Item, measurement: Measurement) -> list[JudgedWindow]:
         """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
+        self.looks.begin()
         return self._confirmed(item, list(self._judge(item, measurement)))
 
     def retimed(
@@ -215,8 +212,8 @@ class Judging:
         """
         if not any(window.does_more for window in windows):
             return windows
-        looks, why = self._looks_alone(item, "does more; measuring it alone in a fresh process", 2)
-        judged = partial(_with_looks, looks, why, plan_of(item).tolerances)
+        looks, why = self.looks.alone(item, "does more; measuring it alone in a fresh process", 2)
+        judged = partial(with_looks, looks, why, plan_of(item).tolerances)
         return self._each(item, windows, lambda window: window.does_more, judged)
 
     def located(
@@ -228,20 +225,23 @@ class Judging:
         """
         if self._apart or not any(window.asked for window in windows):
             return windows
-        if again is not None and any(map(_lacks_sites, windows)):
+        if again is not None and any(map(lacks_sites, windows)):
             plan, others = plan_of(item), _profiles(again())
             # A later round may do less than one before it: then a process looks where nothing ran before.
-            alike = {window.name for window in windows if (now := others.get(window.name)) and _is_alike(window, now)}
-            sites = {name: self._sites(others[name], plan) for name in alike}
-            windows = [_with_sites(window, sites) if _lacks_sites(window) else window for window in windows]
-        if any(map(_lacks_sites, windows)):
-            looks, why = self._looks_alone(
+            alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
+            found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
+            look = Answer(
+                {}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found}
+            )
+            windows = [with_sites(window, look) if lacks_sites(window) else window for window in windows]
+        if any(map(lacks_sites, windows)):
+            looks, why = self.looks.alone(
                 item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
             )
-            sites = dict(looks[0].sites) if looks else {}
+            look = looks[-1] if looks else Answer({}, why)
             why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
-            why = why or (looks[0].why if looks else "") or "what recorded them does not tell it"
-            windows = [_with_sites(window, sites, why) if _lacks_sites(window) else window for window in windows]
+            why = why or look.why or "what recorded them does not tell it"
+            windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
 
     def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
@@ -265,27 +265,9 @@ class Judging:
             return False
         if base is None or self._apart:
             return False
-        looks, _ = self._looks_alone(item, "shows no op; measuring it alone in a fresh process", 1)
+        looks, _ = self.looks.alone(item, "shows no op; measuring it alone in a fresh process", 1)
         seen = looks[0].windows.get(BODY) if looks else None
         return seen is not None and base.allows(seen)
-
-    def _looks_alone(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
-        """Return what a fresh process measures so many *times*, or why it does not; *why* it has to is said."""
-        if not self._settings.rank.is_alone:
-            return [], f"{NO_FRESH} of {self._settings.rank.size}"
-        if self.confirming_left_s < 0:
-            return [], f"this run has spent {CONFIRMING_S} s on that"
-        say(
-            self._config,
-            f"opprof: {id_of(item)} {why}",
-        )
-        begin = monotonic()
-        try:
-            return self._pool.alone(str(item.path), id_of(item), times), ""
-        except BackendError as error:
-            return [], str(error)
-        finally:
-            self.confirming_left_s -= monotonic() - begin
 
     def settled(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Judge what still looks slower by what fresh processes measure.
@@ -326,50 +308,6 @@ class Judging:
         if len(runs) == len(window.processes):
             return _undecided(plan, "a fresh process timed nothing", window, base)
         return self._compared(replace(window, processes=runs), base, plan)
-
-
-def _with_looks(
-    looks: Sequence[Answer], why: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
-) -> JudgedWindow:
-    """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
-    found = [look.windows[window.name] for look in looks if window.name in look.windows]
-    seen = [(each.calls, each.facts) for each in found]
-    if len(seen) < len(looks) or not looks:
-        why = why or next((look.why for look in looks if look.why), "the window was not opened there")
-        return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    was, now = (base.calls, base.facts), (window.numbers.calls, window.numbers.facts)
-    if excused := excuse(was, now, seen, tolerances):
-        return replace(window, excused=excused)
-    window = _with_sites(window, looks[-1].sites)
-    worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
-    there, calls = changes(now, seen[0], tolerances), seen[0][0]
-    if not any(op in there for op in worse):
-        return replace(window, looked="the same alone in a fresh process")
-    of_calls = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
-    varied = (
-        f"{named(op)} {calls.get(op, 0) if there[op] in of_calls else there[op].value}" for op in worse if op in there
-    )
-    return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
-
-
-def _lacks_sites(window: JudgedWindow) -> bool:
-    """Tell whether a window fails for what it did, and nobody looked which lines did it."""
-    return bool(window.asked) and not window.numbers.sites and not window.sites_lost
-
-
-def _is_alike(window: JudgedWindow, again: OpProfile) -> bool:
-    """Tell whether a window made the same calls *again*, and lines are known: a debugger here may be in the way."""
-    has_lines = any(key.site and key.site.frames for key in again.keys)
-    calls = {op: calls.most for op, calls in window.numbers.calls.items()}
-    return has_lines and calls == {stats.op: stats.most_calls for stats in again.ops}
-
-
-def _with_sites(window: JudgedWindow, sites: Mapping[str, SitesByOp], why: str = "") -> JudgedWindow:
-    """Return the report of a window with the *sites* by window; *why* there may be none."""
-    found = sites.get(window.name)
-    if not found:
-        return replace(window, sites_lost=why) if why else window
-    return replace(window, numbers=structs.replace(window.numbers, sites=found))
 
 
 def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:

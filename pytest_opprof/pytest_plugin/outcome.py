@@ -48,15 +48,13 @@ def concluded(
         },
         table=[line for window in windows for line in _tables(window, plan.top)] if verbosity > 1 else [],
     )
-    update = command(test, "--opprof-update")
-    if not settings.rank.is_alone:
-        update = f"{update}, on all ranks"
+    update = command(test, "--opprof-update", settings.rank)
     if any(window.findings for window in windows):
         message = failure(test, windows, plan.top, verbosity > 0, update if recorded else "")
         return record, message, cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
-        return record, f"{missing}: record it with {update.replace('-update', '-update-new', 1)}", "no baseline"
+        return record, f"{missing}: record it with {command(test, '--opprof-update-new', settings.rank)}", "no baseline"
     for title, window in by_title.items():
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
             return record, f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ..machine.ranks import Rank
 from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
+from ..results.test_id import is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..verdict.facts import named
 from ..verdict.verdicts import Verdict
@@ -15,6 +18,8 @@ from ..verdict.verdicts import Verdict
 VERDICTS = frozenset(verdict.value for verdict in Verdict)
 """The rules of findings that are regressions; others are limits of budgets."""
 WHOLE = "(whole window)"
+_MODULES = 5
+"""A command that updates more of them names none."""
 
 
 @dataclass(slots=True)
@@ -42,6 +47,21 @@ class Failing:
     tests: tuple[TestResult, ...]
     windows: tuple[WindowResult, ...]
     """Those of the first test that fail it."""
+
+
+def rank_of(tests: Iterable[TestResult]) -> Rank:
+    """Return one of the ranks that measured *tests*, all in one launch; which launcher it had, a run does not say."""
+    return Rank(size=max((each.environment.ranks for test in tests for each in test.windows), default=1))
+
+
+def accepting_all(run: RunResult) -> str:
+    """Return the command that accepts all that fails a *run*; empty where it would record nothing."""
+    rules = {cause.rule for test in run.failing for window in test.windows for cause in window.causes}
+    if run.against or not rules & VERDICTS:
+        return ""
+    modules = sorted({split_id(test.id)[0] for test in run.failing})
+    asked = f" {shlex.join(modules)}" if len(modules) <= _MODULES and all(map(is_file, modules)) else ""
+    return f"{rank_of(run.failing).pytest} --opprof-update{asked}"
 
 
 def by_op(run: RunResult) -> list[OpChange]:

@@ -9,11 +9,11 @@ from typing import Final
 
 from ..errors import UsageError
 from ..results.run_result import WORDS, RunResult
-from ..results.test_id import command, is_file, split_id
+from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, titled
 from ..units import format_ns, plural
 from ..verdict.facts import named
-from .causes import VERDICTS, Failing, OpChange, by_function, by_op
+from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .listing import clean
 from .ranks import RankSpread, rank_spreads, said
 
@@ -188,12 +188,16 @@ def _window(window: WindowResult) -> Iterator[str]:
     number = len(window.rows or window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
-        sites = [site for site in window.sites.get(op, ()) if site.lines]
-        for site in sorted(sites, key=lambda site: -site.calls)[:_LINES]:
-            line = site.lines[0]
-            yield f"- {_code(named(op))}: {plural(site.calls, 'call')} from {_code(str(line).replace('`', ''))}"
-        if len(sites) > _LINES:
-            yield f"- {_code(named(op))}: ... and {len(sites) - _LINES} more lines"
+        grown = window.grown.get(op, ())
+        told = {each.line for each in grown}
+        others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
+        asked = [(f"+{each.more} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
+        others.sort(key=lambda site: -site.calls)
+        asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
+        for what, line in asked[:_LINES]:
+            yield f"- {_code(named(op))}: {what} {_code(str(line).replace('`', ''))}"
+        if len(asked) > _LINES:
+            yield f"- {_code(named(op))}: ... and {plural(len(asked) - _LINES, 'more line')}"
     yield ""
 
 
@@ -219,7 +223,7 @@ def _accepting(failing: Failing, against: str) -> str:
     rules = {cause.rule for window in failing.windows for cause in window.causes}
     steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
     if rules & VERDICTS and not against:
-        steps.append(_code(command(failing.function, "--opprof-update")))
+        steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))
     return ", then ".join(steps) or "nothing is to be recorded, it is compared with another revision"
 
 
@@ -228,10 +232,8 @@ def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
         names = _listed([_code(name[:100]) for name in left_out])
         functions = plural(len(left_out), "failing function")
         yield f"Left out for their size: {functions}, {names}. The log has them.\n"
-    if run.failing and not run.against:
-        modules = sorted({split_id(test.id)[0] for test in run.failing})
-        asked = f" {' '.join(modules)}" if len(modules) <= _NAMES and all(map(is_file, modules)) else ""
-        yield f"If all of it is meant: {_code(f'pytest --opprof-update{asked}')}\n"
+    if update := accepting_all(run):
+        yield f"If all of it is meant: {_code(update)}\n"
 
 
 def _listed(names: Sequence[str]) -> str:

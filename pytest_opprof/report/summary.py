@@ -52,7 +52,7 @@ class Summary:
             yield from _grouped([{line.removesuffix(f": {said}"): said} for line, said in common.items()], verbosity)
             keeps = not settings.update and not settings.against
             if keeps and any(record.status == "improved" for record in records):
-                yield "keep what became cheaper: pytest --opprof-update"
+                yield f"keep what became cheaper: {settings.rank.pytest} --opprof-update"
         if verbosity >= -1:
             yield from _grouped([record.untimed for record in records], verbosity)
         if verbosity >= 0:
@@ -60,7 +60,7 @@ class Summary:
                 yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
             yield from _grouped([record.missing for record in records], verbosity)
             if any(record.missing for record in records) and not settings.against:
-                yield "record them: pytest --opprof-update-new"
+                yield f"record them: {settings.rank.pytest} --opprof-update-new"
             yield from _worse(records)
         yield from self.lines
         if self.stale and (verbosity >= 0 or settings.strict):

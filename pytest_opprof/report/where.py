@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -52,8 +52,8 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     if len(ops) > _SINGLE_OPS and not every_line:
         lines += ["", *_together(ops, more)]
     else:
-        than = window.diff.than if window.diff else ""
-        lines += [line for op in ops for line in ("", *op.text(than, every_line, more))]
+        then = window.diff.then if window.diff else ""
+        lines += [line for op in ops for line in ("", *op.text(then, every_line, more))]
     if ops and window.base_sites_lost:
         lines.append(f"(which lines are new is not known: {window.base_sites_lost})")
     return lines
@@ -76,37 +76,32 @@ class _Op:
         self.by_line = defaultdict[_Line, list[SiteCalls]](list)
         for site in sites:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
-        self.grown = () if base is None else grown(base, kept_sites({op: sites})[op])
         self._at = {line.place: line for site in sites for line in site.lines}
+        at = {line.line.place: line for line in self.by_line if line.line}  # of lines that say the same, the last
+        more = () if base is None else grown(base, kept_sites({op: sites})[op])
+        self.grown = {at[each.place]: each for each in more}
 
     @property
     def culprits(self) -> Collection[_Line]:
         """The lines that have more calls than before, else those that are of other dtypes; all if neither tells."""
-        more = {self._at[each.place] for each in self.grown}
         dtypes = _grown_dtypes(self._row)
-        found = [line for line in self.by_line if line.line in more]
-        found = found or [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
-        return found or list(self.by_line)
+        found = [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
+        return self.grown or found or list(self.by_line)
 
-    @property
-    def new(self) -> Collection[SourceLine]:
-        """The lines that were not there before."""
-        return {self._at[each.place] for each in self.grown if each.is_new}
-
-    def text(self, than: str, every_line: bool, more: str) -> Iterator[str]:
+    def text(self, then: str, every_line: bool, more: str) -> Iterator[str]:
         """Yield a headline and the lines: what grew, what is of other dtypes, then those with most calls."""
         calls = sum(site.calls for site in self._sites)
         row = self._row
         if self.name in FACTS:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
-            base = f", {row.base_calls or 'none'} in {than}" if row and row.base_calls != row.now_calls else ""
+            base = f", {row.base_calls or 'none'} {then}" if row and row.base_calls != row.now_calls else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES
-        for each in self.grown[:left]:
-            yield from self._more(each)
-        told = {each.place for each in self.grown}  # lines that say the same are one
+        for line, each in [*self.grown.items()][:left]:
+            yield from self._more(line, each)
+        told = {each.place for each in self.grown.values()}  # lines that say the same are one
         culprits = set(self.culprits)
         others = [line for line in self.by_line if line.line is None or line.line.place not in told]
         others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
@@ -115,19 +110,17 @@ class _Op:
             here = self.by_line[line]
             notes = self._notes(here)
             yield f"{sum(site.calls for site in here):6}  {line}" + (f"  ({'; '.join(notes)})" if notes else "")
-        left_out = len(others) - len(shown) + len(self.grown[len(self.grown) if left is None else left :])
+        left_out = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
         if left_out:
             yield f"... and {plural(left_out, 'more line')} ({more})"
 
-    def _more(self, each: Grown) -> Iterator[str]:
-        line = self._at[each.place]
-        via = next((found.via for found in self.by_line if found.line == line), "")
+    def _more(self, line: _Line, each: Grown) -> Iterator[str]:
         change = "(new)" if each.is_new else f"{each.before} -> {each.now}"
         backward = each.backward_before, each.backward_now
         if backward[1].most:
             change += f" (backward {backward[1]})" if each.is_new else f" (backward {backward[0]} -> {backward[1]})"
-        notes = self._notes([site for site in self._sites if site.lines[:1] == (line,)], backward=False)
-        yield f"{f'+{each.more}':>6}  {_Line(line, via)}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
+        notes = self._notes([site for site in self._sites if site.lines[:1] == (line.line,)], backward=False)
+        yield f"{f'+{each.more}':>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
         for caller in each.callers:
             yield f"{'':8}{f'+{caller.more}':>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
 
@@ -143,19 +136,20 @@ class _Op:
 
 def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
     """Yield the lines that are to blame, each with its ops, in the order of the program as far as lines tell it."""
-    by_line = defaultdict[_Line, Counter[str]](Counter)
+    by_line = defaultdict[_Line, list[str]](list)
     order: dict[_Line, list[int]] = {}
     for op in ops:
         for line in op.culprits:
             here = op.by_line[line]
-            by_line[line][op.name] += sum(site.calls for site in here)
+            calls = f"+{op.grown[line].more}" if line in op.grown else sum(site.calls for site in here)
+            by_line[line].append(f"{_called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)
-    new = {line for op in ops for line in op.new}
+    new = {line for op in ops for line, grown in op.grown.items() if grown.is_new}
     yield "where they come from:"
     for line in sorted(by_line, key=lambda line: order[line])[:_LINES]:
-        yield f"  {line}" + ("  (new)" if line.line in new else "")
-        yield f"      {', '.join(f'{_called(op)} {calls}' for op, calls in by_line[line].items())}"
+        yield f"  {line}" + ("  (new)" if line in new else "")
+        yield f"      {', '.join(by_line[line])}"
     if len(by_line) > _LINES:
         yield f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})"
 

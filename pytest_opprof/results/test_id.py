@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from ..machine.ranks import ALONE, Rank
+
 if TYPE_CHECKING:
     import pytest
 
@@ -40,11 +42,11 @@ def is_file(module: str) -> bool:
     return "/" in module or module.endswith(".py")
 
 
-def command(test: str, flag: str) -> str:
-    """Return the command that runs *test* with *flag*.
+def command(test: str, flag: str, rank: Rank = ALONE) -> str:
+    """Return the command that runs *test* with *flag*, on as many ranks as there are beside *rank*.
 
     >>> command("test_a.py::test_b[x y]", "--opprof"), command("package.test_a::test_b", "--opprof")
     ("pytest 'test_a.py::test_b[x y]' --opprof", 'pytest --pyargs package.test_a::test_b --opprof')
     """
     elsewhere = "" if is_file(split_id(test)[0]) else "--pyargs "
-    return f"pytest {elsewhere}{shlex.quote(test)} {flag}"
+    return f"{rank.pytest} {elsewhere}{shlex.quote(test)} {flag}"

@@ -76,8 +76,8 @@ class Diff:
     """Whether the total is wall time, not the sum of the ops."""
     top: int = 0
     """How many of the most expensive ops are to stay the same."""
-    than: str = "the baseline"
-    """What the window is compared with, as the user knows it."""
+    then: str = "in the baseline"
+    """When the base was, as a finding says it: ``in HEAD~1``, ``before``."""
 
     @property
     def times(self) -> str:
@@ -120,7 +120,7 @@ class Diff:
         before, after = _top(base, self.top), _top(now, self.top)
         if set(before) == set(after):
             return ""
-        return f"top {self.top} ops by device time: {', '.join(after)}; in {self.than} {', '.join(before)}"
+        return f"top {self.top} ops by device time: {', '.join(after)}; {self.then} {', '.join(before)}"
 
     @property
     def seen(self) -> str:
@@ -150,11 +150,11 @@ class Diff:
         of = f" of {row.op}" if row is not self.total else ""
         match row.verdict:
             case Verdict.NEW:
-                return f"calls{of}: {row.now_calls}, none in {self.than}"
+                return f"calls{of}: {row.now_calls}, none {self.then}"
             case Verdict.GONE:
-                return f"calls{of}: none, {row.base_calls} in {self.than}"
+                return f"calls{of}: none, {row.base_calls} {self.then}"
             case Verdict.MORE | Verdict.FEWER:
-                return f"calls{of}: {row.now_calls}, {row.base_calls} in {self.than}"
+                return f"calls{of}: {row.now_calls}, {row.base_calls} {self.then}"
             case row.work.verdict:
                 return row.work.line
             case _:
@@ -207,11 +207,11 @@ def compare(
     tolerances: Tolerances,
     top: int = 0,
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
-    than: str = "the baseline",
+    then: str = "in the baseline",
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
-    *facts* are those of `FACTS` that each side knows; *than* is what users call the base.
+    *facts* are those of `FACTS` that each side knows; *then* says when the base was.
 
     Calls are compared exactly, at the worst round where rounds differ.
     """
@@ -222,7 +222,7 @@ def compare(
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
-            work = compared(op, base[op], now[op], tolerances.work, than)
+            work = compared(op, base[op], now[op], tolerances.work, then)
             # Fewer calls do less: only what they are of is a change by itself.
             of_its_own = verdict is Verdict.OK or work.verdict in (Verdict.WIDER, Verdict.OTHER_LAYOUT)
             verdict = work.verdict if of_its_own and work.verdict is not Verdict.OK else verdict
@@ -235,7 +235,7 @@ def compare(
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
     does_more = any(row.verdict in DOES_MORE for row in rows)
-    for name, work in changed_facts(*facts, than):
+    for name, work in changed_facts(*facts, then):
         # More ops take more memory: one cause is told once.
         follows = does_more and work.verdict is Verdict.MORE_MEMORY
         verdict, why = (Verdict.OK, "by its ops") if follows else (work.verdict, "")
@@ -246,7 +246,7 @@ def compare(
     total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
-    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, than)
+    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
 def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:
@@ -264,14 +264,14 @@ def compare_counts_first(
     tolerances: Tolerances,
     top: int = 0,
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
-    than: str = "the baseline",
+    then: str = "in the baseline",
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
-    diff = compare(base, now, timing, tolerances, top, facts, than)
+    diff = compare(base, now, timing, tolerances, top, facts, then)
     if diff.verdict not in DOES_MORE or timing.why:
         return diff
     shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, tolerances, top, facts, than)
+    return compare(base, now, shown, tolerances, top, facts, then)
 
 
 Done = tuple[Mapping[str, CallRange], Mapping[str, Range]]

@@ -39,7 +39,7 @@ def named(op: str) -> str:
     return f"({FACTS[op].text})" if op in FACTS else op
 
 
-def compared(base: Mapping[str, Range], now: Mapping[str, Range], than: str) -> Iterator[tuple[str, Work]]:
+def compared(base: Mapping[str, Range], now: Mapping[str, Range], then: str) -> Iterator[tuple[str, Work]]:
     """Yield what changed, with what became of it; what only one side knows is not compared."""
     for name, fact in FACTS.items():
         if name not in base or name not in now:
@@ -50,5 +50,5 @@ def compared(base: Mapping[str, Range], now: Mapping[str, Range], than: str) -> 
             continue
         verdict = fact.more if after.most > before.highest else fact.fewer
         old, new = (format_bytes(each.most, 3) if fact.is_bytes else str(each) for each in (before, after))
-        line = f"{fact.text}: {new}, {'none' if not before.most else old} in {than}"
+        line = f"{fact.text}: {new}, {'none' if not before.most else old} {then}"
         yield name, Work(verdict, f"{old} -> {new}", line)

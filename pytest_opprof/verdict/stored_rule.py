@@ -25,6 +25,8 @@ class Rule:
     least_rounds: int = LEAST_ROUNDS
     processes: int = PROCESSES
     most_processes: int = MOST_PROCESSES
+    base: str = "the baseline"
+    """What the user calls what is compared with."""
 
 
 STORED_RULE = Rule()
@@ -50,10 +52,10 @@ def judge(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule 
     clean_base = [run for run in base if is_clean(run, yardstick_ns)]
     if len(clean_base) < rule.least_base_processes:
         was = "disturbed" if (why := disturbances(base)) else "recorded while the machine was busy"
-        return undecided(found, f"the baseline was {was}{why and f' ({why})'}: record it again")
+        return undecided(found, f"{rule.base} was {was}{why and f' ({why})'}: record it again")
     if found.verdict is Verdict.FASTER:
         return found
-    found = _confirmed_by_base(found, base, rule.tolerances)
+    found = _confirmed_by_base(found, base, rule)
     if found.verdict is not Verdict.SLOWER:
         return found
     clean = clean_processes(now, yardstick_ns)
@@ -101,9 +103,9 @@ def _too_little(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule:
     if rounds < rule.least_rounds:
         return f"{rounds} of {rule.least_rounds} rounds measured"
     if not base:
-        return "the baseline has no times"
+        return f"{rule.base} has no times"
     if len(base) < rule.least_base_processes:
-        return f"the baseline has the times of {len(base)} of {rule.least_base_processes} processes"
+        return f"{rule.base} has the times of {len(base)} of {rule.least_base_processes} processes"
     return ""
 
 
@@ -120,13 +122,13 @@ def _confirmed_by_ops(found: TimingVerdict, tolerances: Tolerances) -> TimingVer
     return found if total is Verdict.SLOWER else replace(found, total=Verdict.OK, verdict=worst(Verdict.OK, found.ops))
 
 
-def _confirmed_by_base(found: TimingVerdict, base: Sequence[ProcessTimes], tolerances: Tolerances) -> TimingVerdict:
+def _confirmed_by_base(found: TimingVerdict, base: Sequence[ProcessTimes], rule: Rule) -> TimingVerdict:
     """Return *found* without changes that would also call the second-best process of the baseline slower.
 
     Of tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and `_differs`,
     2 % with both; of the recorded samples no more than 0.07 % have no verdict for it.
     """
-    own = _second_best(base, tolerances)
+    own = _second_best(base, rule.tolerances)
     total = Verdict.OK if own.total is Verdict.SLOWER else found.total
     ops = {op: verdict for op, verdict in found.ops.items() if own.ops.get(op) is not Verdict.SLOWER}
     if (verdict := worst(total, ops)) is Verdict.SLOWER:
@@ -134,7 +136,7 @@ def _confirmed_by_base(found: TimingVerdict, base: Sequence[ProcessTimes], toler
     best, second = (format_ns(fastest(base, rank).total_ns) for rank in (0, 1))
     took = f"took {best}, the others {second} or more"
     what = took if own.total is Verdict.SLOWER else f"was as fast in {', '.join(sorted(own.ops))}"
-    return undecided(found, f"only one of the baseline's {len(base)} processes {what}: record it again")
+    return undecided(found, f"only one of {rule.base}'s {len(base)} processes {what}: record it again")
 
 
 def has_lone_best(base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:

@@ -31,7 +31,7 @@ class Work:
 NOTHING = Work()
 
 
-def compared(op: str, base: CallRange, now: CallRange, tolerance: float, than: str = "the baseline") -> Work:
+def compared(op: str, base: CallRange, now: CallRange, tolerance: float, then: str = "in the baseline") -> Work:
     """Compare the work of *op*; what only one side knows is not compared."""
     of_dtypes, before, after = _on_dtypes(base.dtypes, now.dtypes)
     amounts = [
@@ -51,11 +51,11 @@ def compared(op: str, base: CallRange, now: CallRange, tolerance: float, than: s
     # What is narrower, and does more all the same, is no improvement.
     if of_dtypes is not Verdict.OK and (of_dtypes.is_regression or not does_more):
         beside = "".join(f", {each}" for each in texts[1:])
-        return Work(of_dtypes, text, f"dtypes of {op}: {after}, {before} in {than}{beside}")
+        return Work(of_dtypes, text, f"dtypes of {op}: {after}, {before} {then}{beside}")
     for wanted in (Verdict.MORE_WORK, Verdict.LESS_WORK):
         for verdict, what, old, new, write in reversed(changed):  # FLOPs say more than bytes
             if verdict is wanted:
-                line = f"{what}: {write(new.most, 3)}, {write(old.most, 3)} in {than} ({_times(old, new)})"
+                line = f"{what}: {write(new.most, 3)}, {write(old.most, 3)} {then} ({_times(old, new)})"
                 return Work(wanted, text, line)
     return NOTHING
 

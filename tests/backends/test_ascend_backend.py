@@ -107,6 +107,15 @@ def test_no_kernel_is_lost_however_late_the_driver_delivers(npu: Npu, measure: M
         assert counts(profile) == {"Cast": (30, 0, 0), "Add": (0, 0, 7)}
 
 
+def test_a_process_that_was_not_let_run_has_not_waited(
+    npu: Npu, measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a loaded machine, or after it slept, the time may be up before records were asked for a second time."""
+    monkeypatch.setattr(session, "PATIENCE_S", 0)
+    npu.lag = 5
+    assert counts(measure(lambda: npu.launch("Cast", times=30))) == {"Cast": (30,)}
+
+
 @pytest.mark.parametrize("late", LATE[1:])
 def test_stopping_as_the_monitor_of_mspti_does_would_lose_all_of_it(
     npu: Npu, backend: AscendBackend, late: int

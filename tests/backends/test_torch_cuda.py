@@ -26,7 +26,7 @@ from pytest_opprof.backends.torch.kineto import Activity, Allocation, Call, Op, 
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.ops.cuda_kernels import moved
 from pytest_opprof.ops.names import stable
-from pytest_opprof.ops.pytorch_work import arguments_of, work
+from pytest_opprof.ops.pytorch_work import recorded_work
 from pytest_opprof.ops.signature import UNKNOWN
 from pytest_opprof.ops.vocabulary import COMMUNICATION
 from pytest_opprof.profile.assembly import assemble
@@ -82,7 +82,7 @@ def recorded(path: Path, linked: bool = False) -> Recorded:
         correlation = args.get("correlation", 0)
         if category in ("cpu_op", "Operator", "user_annotation"):
             annotates = category == "user_annotation" or "#" in name
-            done = work(name, arguments_of(args.get("Input type", []), args.get("Input Dims", [])))
+            done = recorded_work(name, args.get("Input type", []), args.get("Input Dims", []), [])
             key = -number if annotates else serial
             sequence = (0, args["Sequence number"]) if "Sequence number" in args else None
             signature = done.signature if "Input type" in args else UNKNOWN

@@ -145,10 +145,15 @@ def test_facts_within_their_tolerance_stay_what_they_were() -> None:
 
 
 @pytest.mark.parametrize("nodes", [0, 4])
-def test_other_facts_are_another_baseline(nodes: int) -> None:
-    old, now = with_facts(fact(GRAD_NODES, 3), dict(OLD.times)), with_facts(fact(GRAD_NODES, nodes), {})
+def test_other_facts_are_another_baseline_whose_times_stay(nodes: int) -> None:
+    old = with_facts(fact(GRAD_NODES, 3) | fact(PEAK_MEMORY, 10**6), dict(OLD.times))
+    facts = fact(GRAD_NODES, nodes)
+    now = with_facts(facts | fact(PEAK_MEMORY, 1_040_000), {HERE: runs(11)})
     assert not old.allows(now)
-    assert old.updated(now, HERE, times_changed=False) == now
+    entry = with_facts(facts | fact(PEAK_MEMORY, 10**6), dict(OLD.times))
+    assert old.updated(now, HERE, times_changed=False) == entry
+    slower = with_facts(entry.facts, {HERE: runs(20)})
+    assert old.updated(slower, HERE, times_changed=True).times == {HERE: runs(20), "Other": runs(99)}
 
 
 def test_a_fact_that_varies_allows_what_is_near_its_range() -> None:

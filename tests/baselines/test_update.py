@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.baselines.update import Updates
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers, WindowResult
+from pytest_opprof.verdict.facts import GRAD_NODES
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -148,6 +150,25 @@ def test_a_baseline_without_times_lacks_them_where_tests_ran_in_parallel(updates
     assert not updates("new").lacks_times("test_m.py::test_a", parallel)
     updates().write([done(window(runs=STEADY))], times=True)
     assert not updates().lacks_times("test_m.py::test_a", parallel)
+
+
+def test_other_facts_are_written_and_the_times_of_other_machines_stay(updates: Any, pytester: pytest.Pytester) -> None:
+    def with_nodes(nodes: int, machine: str, us: int) -> WindowResult:
+        runs = tuple(map(took, (us, us + 1, us + 2)))
+        return structs.replace(window(runs=runs), grad_nodes=(nodes,) * 10, machine=machine)
+
+    elsewhere = "CPU, 64 cores"
+    updates().write([done(with_nodes(3, elsewhere, 10))], times=True)
+    updates().write([done(with_nodes(3, HERE, 100))], times=True)
+    more = with_nodes(4, HERE, 100)
+    assert updates().changes_calls(done(more))
+    assert not updates().lacks_times("test_m.py::test_a", more)  # no further process has to give any
+    counts, paths = updates().write([done(more)], times=True)
+    assert (counts["changed"], [path.name for path in paths]) == (1, ["test_m.py.json"])
+    entry = kept(pytester.path)
+    assert entry is not None
+    assert entry.facts == {GRAD_NODES: Range(4, 4)}
+    assert {machine: len(runs) for machine, runs in entry.times.items()} == {HERE: 3, elsewhere: 3}
 
 
 @pytest.mark.parametrize(("update", "word"), [("all", "changed"), ("new", "unchanged")])

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.ops.formulas import USE_ATTRIBUTES, broadcast, matmul, result_of
-from pytest_opprof.ops.pytorch_work import Tensor, arguments_of, work
+from pytest_opprof.ops.formulas import FACTORIES, USE_ATTRIBUTES, broadcast, matmul, result_of
+from pytest_opprof.ops.pytorch_work import Tensor, arguments_of, recorded_work, work
 
 
 def test_shapes_are_broadcast_as_numpy_does() -> None:
@@ -129,6 +129,49 @@ def test_what_a_reduction_writes_follows_from_what_pytorch_records(number: int) 
     assert done.signature.output_shapes == (tuple(result.shape),)
     assert isinstance(arguments[0], Tensor)
     assert done.nbytes == arguments[0].nbytes + result.numel() * result.element_size()
+
+
+MADE: list[Callable[[Any, Any], Any]] = [
+    lambda t, x: t.zeros_like(x),
+    lambda t, x: t.zeros_like(x, dtype=t.float64),
+    lambda t, x: t.ones_like(x, dtype=t.int64),
+    lambda t, x: t.empty_like(x, dtype=t.bfloat16, memory_format=t.contiguous_format),
+    lambda t, x: t.full_like(x, 3, dtype=t.float64),
+    lambda t, x: t.randn_like(x, dtype=t.float64),
+    lambda t, x: t.rand_like(x),
+    lambda t, x: t.randint_like(x, 5, dtype=t.int32),
+    lambda t, x: t.randint_like(x, 1, 5),
+    lambda t, x: x.new_zeros((4, 5)),
+    lambda t, x: x.new_ones(7, dtype=t.float64),
+    lambda t, x: x.new_full((), 1.0, dtype=t.float64),
+    lambda t, x: x.new_empty(3, dtype=t.bool),
+    lambda t, x: x.new_empty_strided((2, 3), (3, 1), dtype=t.complex64),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MADE)))
+def test_what_is_made_like_a_tensor_follows_from_what_pytorch_records(number: int) -> None:
+    torch = pytest.importorskip("torch")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as recording:
+        result = MADE[number](torch, torch.ones(2, 3))
+    events = [event for event in recording.profiler.kineto_results.events() if event.name() in FACTORIES]
+    event = min(events, key=lambda event: event.start_ns())
+    signature = recorded_work(event.name(), event.dtypes(), event.shapes(), event.concrete_inputs()).signature
+    assert signature.input_shapes == (tuple(result.shape),)
+    assert signature.input_dtypes == (str(result.dtype).removeprefix("torch."),)
+
+
+def test_what_is_made_like_a_tensor_is_not_known_where_nothing_tells_its_dtype() -> None:
+    """PyTorch before 2.1 does not record arguments that are no tensors, but that there were some."""
+
+    def made(raw: str, types: list[str]) -> tuple[str, ...] | None:
+        shapes = [[2, 3], *([] for _ in types[1:])]
+        return recorded_work(raw, types, shapes, []).signature.input_dtypes
+
+    assert made("aten::zeros_like", ["float", "", "", "", "Scalar", ""]) == ("float32",)
+    assert made("aten::zeros_like", ["float", "Scalar", "", "", "Scalar", ""]) is None
+    assert made("aten::new_zeros", ["float", "ScalarList", "", "", "", "Scalar"]) is None
+    assert made("aten::zeros_like", ["float"]) is None
 
 
 def test_what_a_reduction_writes_is_not_known_where_there_are_two_results() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.ops.pytorch_work import Tensor, arguments_of, work
+from pytest_opprof.ops.pytorch_work import Tensor, arguments_of, recorded_work, work
 
 F32 = Tensor("float32", (4, 6))
 
@@ -39,3 +39,6 @@ JSON = st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inne
 def test_whatever_a_file_says_of_arguments_is_read(types: list[object], shapes: list[object]) -> None:
     for raw in ("aten::mm", "aten::add", "aten::copy_", "aten::conv2d", "aten::bmm", "aten::embedding"):
         work(raw, arguments_of(types, shapes))
+    for raw in ("aten::zeros_like", "aten::new_full"):
+        for values in ([], shapes):
+            recorded_work(raw, types, shapes, values)

@@ -250,7 +250,7 @@ def test_more_calls_are_confirmed_by_two_looks_in_a_fresh_process(
 
 def test_a_run_confirms_for_so_long_and_no_longer(judge: Judge) -> None:
     test = judge(answer(1), base={BODY: calls(Add=1)})
-    test.judging.confirming_left_s = -1
+    test.judging.looks.left_s = -1
     (window,) = test.first(body=TWICE)
     assert window.looked == "not confirmed in a fresh process: this run has spent 60 s on that"
     assert test.others.asked == []

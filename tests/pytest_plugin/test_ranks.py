@@ -90,6 +90,8 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
     assert run.status == [0, 1, 0]
     assert "[rank 1]   calls of Copy: 4, 2 in the baseline" in run.printed[1]
     assert "not confirmed in a fresh process: a fresh process would be no rank of 3" in run.printed[1]
+    accept = "if this is meant: mpirun -n 3 python -m pytest test_m.py::test_a --opprof-update"
+    assert accept in run.printed[1]
 
 
 @pytest.mark.processes
@@ -105,6 +107,8 @@ def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Pa
     summary = (model / "run.md").read_text()
     assert "2 ranks, with other calls in 1 of 1 window." in summary
     assert "<code>Copy</code> 2 on rank 0, 4 on rank 1" in summary
+    accept = "torchrun --nproc-per-node 2 -m pytest {} --opprof-update"
+    assert f"If this is meant: <code>{accept.format('test_m.py::test_a')}</code>" in summary
 
 
 @pytest.mark.processes

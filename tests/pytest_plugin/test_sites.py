@@ -15,7 +15,7 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
-from pytest_opprof.pytest_plugin import judging
+from pytest_opprof.pytest_plugin import looks as looks_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
 
@@ -117,6 +117,75 @@ def test_more_calls_are_confirmed_and_located_by_one_process(
     assert found == ["test_m.py::test_a"]
 
 
+def test_one_process_looks_at_a_test_for_all_its_windows(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has more calls, which are confirmed; the other breaks a limit, and its lines are asked for."""
+    text = """
+        import casts, pytest
+        @pytest.mark.opprof
+        @pytest.mark.op_budget(Cast=3)
+        def test_a(opprof):
+            x = opprof.array([1.0, 2.0])
+            with opprof("one"):
+                for _ in range({one}): casts.narrowed(x)
+            for _ in opprof.rounds(2, name="two"):
+                for _ in range(4): casts.narrowed(x)
+        """
+    pytester.makepyfile(casts=CASTS, test_m=text.format(one=1).replace("Cast=3", "Cast=4"))
+    suite("--opprof-update", "--opprof-backend=numpy", "--opprof-sites").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=text.format(one=2))
+    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
+    entries = {"one": {"Cast": CallRange(2, 2)}, "two": {"Cast": CallRange(4, 4)}}
+    look = Answer(
+        {name: WindowBaseline(calls) for name, calls in entries.items()},
+        "",
+        {name: {"Cast": (SiteCalls(calls["Cast"].most, (line,)),)} for name, calls in entries.items()},
+        {"one": ["half of it was not seen"], "two": ["half of it was not seen"]},
+    )
+    asked = looks(monkeypatch, look, look)
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.stdout.fnmatch_lines(
+        [
+            "where Cast comes from (2 calls, 1 in the baseline):",
+            f"    +1  {PLACE}  1 -> 2",
+            "where Cast comes from (4 calls):",
+            f"     4  {PLACE}",
+            "test_m.py::test_a window one: when it was looked at once more: half of it was not seen",
+            "test_m.py::test_a window two: when it was looked at once more: half of it was not seen",
+        ]
+    )
+    assert result.stdout.str().count("half of it") == 2
+    assert asked == ["test_m.py::test_a"]
+
+
+def test_what_confirms_nothing_is_not_asked_for_lines(casting: Any, asked: list[str]) -> None:
+    casting("--opprof-sites", run="--opprof-update", budget="Add=1")
+    result = casting(times=2, budget="Add=1")
+    result.stdout.fnmatch_lines(["  (not confirmed in a fresh process: it broke)", "*Cast is not known: it broke"])
+    assert asked == ["test_m.py::test_a"]
+
+
+def test_what_a_backend_says_of_one_more_round_is_told_once(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import numpy as np, pytest
+        RAN = []
+        @pytest.mark.filterwarnings("ignore:the matrix subclass")
+        @pytest.mark.op_budget(Cast=0)
+        @pytest.mark.opprof(rounds=2)
+        def test_a(opprof):
+            RAN.append(1)
+            x = opprof.array([1.0]).astype("f4")
+            if len(RAN) > 3: np.asmatrix(x)
+        """
+    )
+    result = suite("--opprof", "--opprof-backend=numpy")
+    said = "when it was looked at once more: not seen: what became of watched arrays in numpy.asmatrix"
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: {said} (test_m:9)"])
+    assert result.stdout.str().count("not seen") == 1
+
+
 @pytest.mark.processes
 def test_what_passes_or_is_accepted_or_fails_by_itself_is_not_looked_at(casting: Any, asked: list[str]) -> None:
     assert casting(budget="Cast=1").ret == 0
@@ -153,7 +222,7 @@ def test_why_no_line_is_known_is_said(casting: Any, asked: list[str]) -> None:
 def test_after_the_allowance_of_a_run_no_process_is_started(
     casting: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "CONFIRMING_S", -1)
+    monkeypatch.setattr(looks_module, "CONFIRMING_S", -1)
     result = casting()
     result.stdout.fnmatch_lines(["which lines ask for Cast is not known: this run has spent -1 s on that"])
     assert asked == []

@@ -70,11 +70,22 @@ def test_what_the_observer_writes_now_is_read(tmp_path: Path) -> None:
     observer.register_callback(str(tmp_path / "et.json"))
     observer.start()
     torch.cat([torch.ones(2, 3), torch.ones(2, 3)]) @ torch.ones(3, 2)
-    torch.ones(2).half()
+    half = torch.ones(2).half()
+    for _ in range(2):
+        torch.zeros_like(half, dtype=torch.float64), half.new_zeros(3), half.new_full((4,), 1, dtype=torch.float64)
     observer.stop()
     observer.unregister_callback()
-    found = counts(read(tmp_path / "et.json"))
+    trace = read(tmp_path / "et.json")
+    found = counts(trace)
     assert {op: found[0, op] for op in ("Concat", "MatMul", "Cast")} == {"Concat": 1, "MatMul": 1, "Cast": 1}
+    made = [
+        ("aten::zeros_like", ("float64",), 2),
+        ("aten::new_zeros", ("float16",), 2),
+        ("aten::new_full", ("float64",), 2),
+    ]
+    names = {name for name, *_ in made}
+    of = [(each.name, each.output_dtypes, each.calls) for each in trace.records if each.name in names]
+    assert of == made
 
 
 def node(id_: int, name: str, parent: int, *tensors: tuple[str, str], scope: int = 0) -> dict[str, Any]:

@@ -234,6 +234,32 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
     assert all(calls[name] == averages[name] for name in ("aten::conv2d", "aten::square", "aten::batch_norm"))
 
 
+def test_calls_on_the_same_tensors_may_make_and_compute_other_things(tmp_path: Path) -> None:
+    def like(start: float, dtype: str) -> dict[str, Any]:
+        types = ["float", "Scalar" if dtype else "", "", "", "Scalar", ""]
+        given = {"Input type": types, "Input Dims": [[2, 3], *[[]] * 5], "Concrete Inputs": ["", dtype, *[""] * 4]}
+        return op("aten::zeros_like", start, 1, **given)
+
+    def convolution(start: float, stride: int) -> dict[str, Any]:
+        values = ["", "", "", f"[{stride}, {stride}]", "[0, 0]", "[1, 1]", "1"]
+        dims = [[1, 1, 8, 8], [1, 1, 2, 2], *[[]] * 5]
+        return op(
+            "aten::conv2d",
+            start,
+            1,
+            **{
+                "Input type": ["float", "float", "", *["ScalarList"] * 3, "Scalar"],
+                "Input Dims": dims,
+                "Concrete Inputs": values,
+            },
+        )
+
+    trace = trace_of(tmp_path, like(0, ""), like(2, "7"), like(4, "7"), convolution(6, 1), convolution(8, 2))
+    profile = trace.profile()
+    assert [profile.stats(f"ConstantOfShape[{dtype}]").calls for dtype in ("float32", "float64")] == [(1,), (2,)]
+    assert profile.stats("Conv").flops == (2 * 4 * (49 + 16),)
+
+
 FILES = [
     ("hta_a100_rank0_shapes", 7747, 872, "NVIDIA A100-SXM4-80GB", [0], 6),
     ("hta_alexnet_2023", 98, 0, "NVIDIA A100-PG509-200", [0], 1),

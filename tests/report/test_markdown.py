@@ -58,6 +58,20 @@ def test_a_function_is_told_with_its_findings_ops_lines_and_command() -> None:
     assert "If this is meant: <code>pytest t.py::test_a --opprof-update</code>" in details
 
 
+def test_lines_that_ask_for_more_come_first() -> None:
+    test = record_of("t.py::test_a", *CAST)
+    old, grown, new = (SourceLine("model.py", number, "forward", f"line {number}") for number in (3, 5, 7))
+    sites = {"Cast": (SiteCalls(6, (old,)), SiteCalls(2, (grown,)), SiteCalls(1, (new,)))}
+    more = {"Cast": (GrownLine(grown, 1), GrownLine(new, 1, is_new=True))}
+    test.windows = [structs.replace(window, sites=sites, grown=more) for window in test.windows]
+    lines = [line for line in markdown(run(test)).splitlines() if line.startswith("- ")]
+    assert lines == [
+        "- <code>Cast</code>: +1 more from <code>model.py:5 in forward  line 5</code>",
+        "- <code>Cast</code>: +1 new line <code>model.py:7 in forward  line 7</code>",
+        "- <code>Cast</code>: 6 calls from <code>model.py:3 in forward  line 3</code>",
+    ]
+
+
 def test_a_broken_budget_is_met_in_its_mark() -> None:
     details = markdown(run(record_of("t.py::a", None, {"Cast": 3}, Cast=1))).partition("<details>")[2]
     assert "| <code>Cast</code> | 3 | 3 us | over budget |" in details

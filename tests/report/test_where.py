@@ -162,7 +162,21 @@ where they come from:
       Cast 1"""
     )
     assert text(failing, every_line=True).count("where ") == 4
-    assert "nets.py:5 in forward  `line 5`  (new)" in text(window(now, sites, {}, {}))
+
+
+def test_of_many_ops_the_lines_that_ask_for_more_say_how_many_more() -> None:
+    ops = ["Cast", "MatMul", "Softmax", "Mul"]
+    before = {op: (at(5),) for op in ops}
+    sites = {op: (at(5, 3),) for op in ops} | {"Cast": (at(5), at(7, 2))}
+    failing = window(dict.fromkeys(ops, 3), sites, dict.fromkeys(ops, 1), before)
+    assert text(failing) == (
+        """
+where they come from:
+  nets.py:5 in forward  `line 5`
+      MatMul +2, Mul +2, Softmax +2
+  nets.py:7 in forward  `line 7`  (new)
+      Cast +2"""
+    )
 
 
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:

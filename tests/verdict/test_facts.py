@@ -22,7 +22,7 @@ CALLS = {"Add": CallRange(1, 1)}
 
 
 def work(name: str, before: int, after: int) -> Work | None:
-    return dict(compared({name: Range(before, before)}, {name: Range(after, after)}, "the baseline")).get(name)
+    return dict(compared({name: Range(before, before)}, {name: Range(after, after)}, "in the baseline")).get(name)
 
 
 def diff(before: dict[str, Range], after: dict[str, Range]) -> Diff:
@@ -90,7 +90,7 @@ def test_what_varies_may_leave_its_range_by_as_much_as_that_is_wide(
     name: str, least: int, width: int, after: int
 ) -> None:
     varying = Range(least, least + width, varies=True)
-    changed = dict(compared({name: varying}, {name: Range(after, after)}, "the baseline"))
+    changed = dict(compared({name: varying}, {name: Range(after, after)}, "in the baseline"))
     if least - width <= after <= least + 2 * width:
         assert not changed
 
@@ -98,13 +98,13 @@ def test_what_varies_may_leave_its_range_by_as_much_as_that_is_wide(
 @given(st.dictionaries(NAMES, AMOUNTS), st.dictionaries(NAMES, AMOUNTS))
 def test_what_only_one_side_knows_is_not_compared(before: dict[str, int], after: dict[str, int]) -> None:
     ranges = [{name: Range(each, each) for name, each in side.items()} for side in (before, after)]
-    assert {name for name, _ in compared(*ranges, "the baseline")} <= before.keys() & after.keys()
+    assert {name for name, _ in compared(*ranges, "in the baseline")} <= before.keys() & after.keys()
 
 
 def test_rounds_are_judged_at_the_worst() -> None:
     before, after = {GRAD_NODES: Range(0, 5)}, {GRAD_NODES: Range(5, 5)}
-    assert not dict(compared(before, after, "the baseline"))
-    ((_, found),) = compared(before, {GRAD_NODES: Range(0, 6)}, "the baseline")
+    assert not dict(compared(before, after, "in the baseline"))
+    ((_, found),) = compared(before, {GRAD_NODES: Range(0, 6)}, "in the baseline")
     assert found.line == "ops recorded for backward: 0..6, 0..5 in the baseline"
 
 

@@ -24,6 +24,8 @@ from .mspti_records import KERNEL, NODE_API, Table, decode
 PATIENCE_S = 10.0
 """How long to wait for the record of a fence. A driver delivers every 20 ms, or when its buffer is full."""
 PAUSE_S = 0.002
+_LEAST_FLUSHES = 10
+"""A process that was not let run in the meantime has not waited yet."""
 _TAKEN = (
     "Another profiler may have taken the records (msprof, torch_npu's or MindSpore's profiler), or libmspti was loaded"
     " after the NPU was set up: start pytest with LD_PRELOAD=$ASCEND_HOME_PATH/lib64/libmspti.so"
@@ -136,9 +138,10 @@ class Session:
     def _drained(self, fences: int) -> Mapping[int, Table]:
         """Return all records up to that of the last of so many fences."""
         buffers: list[bytes] = []
-        seen, deadline = 0, time.monotonic() + PATIENCE_S
+        seen, flushes, deadline = 0, 0, time.monotonic() + PATIENCE_S
         while True:
             self._mspti.flush()
+            flushes += 1
             if self._mspti.overflowed:
                 raise BackendError(
                     f"MSPTI dropped records: more than fit into {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB, or into this"
@@ -149,7 +152,7 @@ class Session:
                 seen += int(self._is_fence(decode(found)[KERNEL]).sum())
             if seen >= fences:
                 break
-            if time.monotonic() > deadline:
+            if flushes >= _LEAST_FLUSHES and time.monotonic() > deadline:
                 what = "no fence" if not seen else f"{seen} of {fences} fences"
                 raise BackendError(f"MSPTI recorded {what} within {PATIENCE_S:g} s. {_TAKEN}")
             time.sleep(PAUSE_S)

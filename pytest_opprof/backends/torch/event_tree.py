@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...ops.formulas import HAVE_FLOPS, NEEDS_ATTRIBUTES
+from ...ops.formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
 from ...ops.names import Kind, meaning, stable
 from ...ops.pytorch_events import KINDS, WAITS, Role, logged, role, transfers
 from ...ops.pytorch_work import COPIES, Argument, Tensor, work
@@ -135,8 +135,7 @@ class TreeReader:
         is_move = kind is Kind.MOVE or raw in COPIES
         counts = kind not in _NEVER_COUNT or raw in COPIES
         looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
-        makes = raw.endswith("_like") or raw.startswith("aten::new_")
-        return _Raw(name, told, kind in _WORKERS, looked_at, makes, raw in NEEDS_ATTRIBUTES)
+        return _Raw(name, told, kind in _WORKERS, looked_at, raw in FACTORIES, raw in NEEDS_ATTRIBUTES)
 
     def _work(self, event: Any, raw: str, children: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
         """Return the name of an event with what it works on, its bytes and its FLOPs."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...ops.formulas import USE_ATTRIBUTES
-from ...ops.pytorch_work import Work, arguments_of, work
+from ...ops.pytorch_work import Work, recorded_work
 from ...ops.signature import UNKNOWN, Signature
 from ...profile import kernels
 from ...profile.columns import ABSENT
@@ -186,7 +186,7 @@ def _op(event: Any, category: str, works: dict[tuple[str, ...], Work]) -> Op:
     case = name, str(dtypes), str(shapes), str(attributes)
     done = works.get(case)
     if done is None:
-        done = works[case] = work(name, arguments_of(dtypes, shapes), attributes)
+        done = works[case] = recorded_work(name, dtypes, shapes, attributes)
     return Op(
         name,
         event.device_resource_id(),

@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...ops.dtypes import of_pytorch_event
+from ...ops.formulas import FACTORIES
 from ...ops.names import Meaning
 from ...ops.pytorch_events import Role, is_made_by, meaning_as, role
-from ...ops.pytorch_work import COPIES, Work, arguments_of, work
+from ...ops.pytorch_work import COPIES, Work, recorded_work
 from ...ops.signature import Shape
 from ...profile.op_key import CallSite
 
@@ -62,7 +63,13 @@ class Call:
 
     @property
     def inputs_and_outputs(self) -> Tensors:
-        """The shapes and dtypes that are known. The first argument of a copy is its output."""
+        """The shapes and dtypes that are known. The first argument of a copy is its output.
+
+        What a tensor is made like is none of them: it is not read.
+        """
+        if self.name in FACTORIES:
+            made = self.work.signature
+            return Tensors(made.input_shapes and (), made.input_shapes, (), made.input_dtypes or ())
         shapes, dtypes = zip(*self.tensors) if self.tensors else ((), ())
         ends = 1 if self.is_copy and len(shapes) > 1 else 0
         known = bool(self.types) and None not in shapes
@@ -76,8 +83,8 @@ class Call:
     @cached_property
     def work(self) -> Work:
         """What a call works on, and how much it does; nothing where shapes were not recorded."""
-        arguments = arguments_of(_list(self.types), _list(self.dims)) if self.types else []
-        return work(self.name, arguments, [*map(_value, _list(self.values))])
+        types = _list(self.types)
+        return recorded_work(self.name, types, _list(self.dims) if types else [], [*map(_value, _list(self.values))])
 
     @cached_property
     def annotates(self) -> bool:

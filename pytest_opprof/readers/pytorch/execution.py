@@ -20,6 +20,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
+from ...ops.formulas import FACTORIES
 from ...ops.names import Meaning, meaning, stable
 from ...ops.pytorch_events import STEP, Around, logged
 from ...profile.attribution import NOBODY, owners
@@ -67,7 +68,8 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     for node in nodes:
         index_of[node.id] = index_of.get(node.parent, NOBODY)
         category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
-        call = Call(node.name, category, *node.tensors(), node.sequence >= 0, log)
+        values = node.given() if node.name in FACTORIES else b""
+        call = Call(node.name, category, *node.tensors(), node.sequence >= 0, log, values)
         call = calls.setdefault(call, call)
         around = compiling.get(node.parent, Around.PROGRAM)
         if (inside := around.inside(call.role)) is not Around.PROGRAM:

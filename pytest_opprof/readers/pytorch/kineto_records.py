@@ -99,7 +99,8 @@ class Records:
             call = calls[event]
             owner = self._events.calls[tree.calls[tree.owners[event]]].meaning
             op = owner.op if owner else ""
-            key = tree.step, call.name, call.tensors, op, call.site
+            # Calls on the same tensors may do other work: a convolution with another stride.
+            key = tree.step, call.name, call.tensors, call.work, op, call.site
             row = self._rows.get(key)
             if row is None:
                 row = _Row(tree.step, call.name, stable(call.name), tree.first_ns[event], call, op)

@@ -10,12 +10,12 @@ from typing import Final
 from ...profile.site_calls import SiteCalls
 from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
-from ...results.test_id import command, is_file, split_id
+from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult
 from ...verdict.facts import FACTS, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from .. import ranks
-from ..causes import VERDICTS, by_op
+from ..causes import VERDICTS, accepting_all, by_op, rank_of
 from . import marks
 from .page import arrow, rendered
 
@@ -59,7 +59,7 @@ def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
         environments=_all_of(str(window.environment.environment) for test in run.tests for window in test.windows),
         machines=_all_of(window.machine for test in run.tests for window in test.windows),
         said=[*((text, ()) for text in remarks), *_said(tests)],
-        update=_update(run),
+        update=accepting_all(run),
     )
 
 
@@ -203,9 +203,9 @@ class _Test:
         steps = [("raise the limit in its op_budget mark", "")] if rules - VERDICTS else []
         records = bool(rules & VERDICTS) or self.result.status == "improved"
         if records and not self._against:
-            steps.append(("", command(self.result.id, "--opprof-update")))
+            steps.append(("", command(self.result.id, "--opprof-update", rank_of([self.result]))))
         if self.result.status == "no baseline" and not self._against:
-            steps.append(("", command(self.result.id, "--opprof-update-new")))
+            steps.append(("", command(self.result.id, "--opprof-update-new", rank_of([self.result]))))
         return steps
 
 
@@ -332,13 +332,3 @@ def _said(tests: Sequence[_Test]) -> list[tuple[str, Sequence[_Test]]]:
 
 def _all_of(values: Iterator[str]) -> list[str]:
     return sorted({*values} - {""})
-
-
-def _update(run: RunResult) -> str:
-    """Return the command that accepts all of it; nothing where it would record nothing."""
-    rules = {cause.rule for test in run.failing for window in test.windows for cause in window.causes}
-    if run.against or not rules & VERDICTS:
-        return ""
-    modules = sorted({split_id(test.id)[0] for test in run.failing})
-    asked = f" {' '.join(modules)}" if len(modules) <= 5 and all(map(is_file, modules)) else ""
-    return f"pytest --opprof-update{asked}"

@@ -1,0 +1,119 @@
+"""Looks at a test once more: whether what it does more is its own, and which lines ask for what fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from time import monotonic
+
+import pytest
+from msgspec import structs
+
+from ..baselines.entry import WindowBaseline
+from ..errors import BackendError
+from ..measure.plan import Settings
+from ..processes.pool import NO_FRESH, Answer, Pool
+from ..processes.this_run import say
+from ..profile.op_profile import OpProfile
+from ..results.judged_window import JudgedWindow
+from ..results.test_id import id_of
+from ..verdict.compare import changes, excuse
+from ..verdict.facts import named
+from ..verdict.tolerances import Tolerances
+from ..verdict.verdicts import Verdict
+
+CONFIRMING_S = 60
+"""What one run spends on confirming, at most: what does more after that fails as it is."""
+_AGAIN = "when it was looked at once more: "
+_VARY = "what varies from run to run is kept as a range: record it again"
+_OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
+
+
+class Looks:
+    """Looks of fresh processes, one for each test: for all that is asked of it."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, pool: Pool) -> None:
+        self._config = config
+        self._settings = settings
+        self._pool = pool
+        self.left_s: float = CONFIRMING_S
+        self._found: tuple[list[Answer], str] | None = None
+
+    def begin(self) -> None:
+        """Say that another test begins."""
+        self._found = None
+
+    def alone(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
+        """Return what a fresh process measures so many *times*, or why it does not; *why* it has to is said.
+
+        One process looks at a test, for all that is asked of it: the last time also tells lines.
+        """
+        if self._found is None:
+            self._found = self._measured(item, why, times)
+        return self._found
+
+    def _measured(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
+        if not self._settings.rank.is_alone:
+            return [], f"{NO_FRESH} of {self._settings.rank.size}"
+        if self.left_s < 0:
+            return [], f"this run has spent {CONFIRMING_S} s on that"
+        say(self._config, f"opprof: {id_of(item)} {why}")
+        begin = monotonic()
+        try:
+            return self._pool.alone(str(item.path), id_of(item), times), ""
+        except BackendError as error:
+            return [], str(error)
+        finally:
+            self.left_s -= monotonic() - begin
+
+
+def with_looks(
+    looks: Sequence[Answer], why: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
+) -> JudgedWindow:
+    """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
+    window = _with_remarks(window, looks)
+    found = [look.windows[window.name] for look in looks if window.name in look.windows]
+    seen = [(each.calls, each.facts) for each in found]
+    if len(seen) < len(looks) or not looks:
+        why = why or next((look.why for look in looks if look.why), "the window was not opened there")
+        return replace(window, looked=f"not confirmed in a fresh process: {why}")
+    was, now = (base.calls, base.facts), (window.numbers.calls, window.numbers.facts)
+    if excused := excuse(was, now, seen, tolerances):
+        return replace(window, excused=excused)
+    window = with_sites(window, looks[-1])
+    worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
+    there, calls = changes(now, seen[0], tolerances), seen[0][0]
+    varied = [
+        f"{named(op)} {calls.get(op, 0) if there[op] in _OF_CALLS else there[op].value}" for op in worse if op in there
+    ]
+    if not varied:
+        return replace(window, looked="the same alone in a fresh process")
+    return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
+
+
+def lacks_sites(window: JudgedWindow) -> bool:
+    """Tell whether a window fails for what it did, and nobody looked which lines did it."""
+    return bool(window.asked) and not window.numbers.sites and not window.sites_lost
+
+
+def is_alike(window: JudgedWindow, again: OpProfile) -> bool:
+    """Tell whether a window made the same calls *again*, and lines are known: a debugger here may be in the way."""
+    has_lines = any(key.site and key.site.frames for key in again.keys)
+    calls = {op: calls.most for op, calls in window.numbers.calls.items()}
+    return has_lines and calls == {stats.op: stats.most_calls for stats in again.ops}
+
+
+def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow:
+    """Return the report of a window with what backends said in further *looks* at it, and not in the first."""
+    before = window.numbers.remarks
+    new = [text for look in looks for text in look.remarks.get(window.name, ()) if text not in before]
+    said = dict.fromkeys([*before, *(f"{_AGAIN}{text}" for text in new)])
+    return replace(window, numbers=structs.replace(window.numbers, remarks=tuple(said)))
+
+
+def with_sites(window: JudgedWindow, look: Answer, why: str = "") -> JudgedWindow:
+    """Return the report of a window with the lines that a further *look* found; *why* there may be none."""
+    window, found = _with_remarks(window, [look]), look.sites.get(window.name)
+    if not found:
+        return replace(window, sites_lost=why) if why else window
+    return replace(window, numbers=structs.replace(window.numbers, sites=found))
