@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
 from ..errors import UsageError
@@ -43,6 +44,11 @@ class Commit:
     has_parents: bool
     """As far as this repository goes: the oldest of a shallow clone has none in it."""
     files: tuple[FileChange, ...]
+
+    @property
+    def day(self) -> str:
+        """When it was committed, as a date of UTC."""
+        return datetime.fromtimestamp(self.time_s, timezone.utc).strftime("%Y-%m-%d")
 
 
 def commits(folder: Path) -> list[Commit]:

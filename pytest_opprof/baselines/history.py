@@ -122,6 +122,11 @@ class History:
         """All that ever had a baseline."""
         return {change.test for change in self.changes}
 
+    def commits_of(self, environment: str, since: frozenset[str] | None = None) -> list[int]:
+        """Return the commits *since* a revision that changed baselines of an environment, by their numbers."""
+        numbers = self.by_environment[environment]
+        return [at for at in numbers if since is None or self.commits[at].name in since]
+
     def ops(
         self, environment: str, wants: Callable[[str], bool], since: frozenset[str] | None = None
     ) -> list[OpHistory]:

@@ -58,7 +58,9 @@ def chrome_trace(arguments: argparse.Namespace, found: formats.Found, saved: Sav
         return iter([own_format.chrome(saved)])
     reading.check_steps(arguments, found, timeline)
     spans = chrome.of_steps(timeline, saved.steps) if arguments.steps else timeline
-    return chrome.trace_of(spans, timeline.begin_ns, saved.source)
+    begin, end = timeline.extent(saved.steps) if arguments.steps else (timeline.begin_ns, timeline.end_ns)
+    memory = {device: each.between(begin, end) for device, each in timeline.memory.items()}
+    return chrome.trace_of(spans, memory, timeline.begin_ns, saved.source)
 
 
 def _gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:

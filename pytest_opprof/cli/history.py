@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ _WHAT = (
     "show what became of the calls in baselines, commit by commit, as git's log has them; changes that are not"
     " committed are not among them"
 )
+_TOP = 10
 _WIDTH = 40
 """Characters of a line of bars, each for one commit or more."""
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", "_.:-=+*#"
@@ -36,8 +36,9 @@ def add(commands: Any) -> None:
     add_argument("--since", metavar="REV", help="only commits after this revision")
     add_argument("--environment", metavar="DIR", help="only this folder of baselines")
     add_argument("--dir", type=Path, default=Path("baselines"), help="where baselines are (default: baselines)")
-    add_argument("-t", "--top", type=int, default=10, metavar="K", help="how many ops to show (default: 10)")
+    add_argument("-t", "--top", type=int, metavar="K", help="how many ops to show (default: 10)")
     add_argument("--format", choices=("table", "json"), default="table")
+    add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page to read in a browser instead")
     parser.set_defaults(run=_run)
 
 
@@ -46,6 +47,12 @@ def _run(arguments: argparse.Namespace) -> bool:
     from ..baselines import git_log
     from ..baselines.history import blobs, history
 
+    if arguments.output:
+        from ..report.html import history_page, page
+
+        page.check_name(arguments.output, "-o")
+        if arguments.format != "table" or arguments.top is not None:
+            raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
     folder: Path = arguments.dir
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}; name that of the baselines with --dir")
@@ -74,8 +81,12 @@ def _run(arguments: argparse.Namespace) -> bool:
         return False
     for line in said:
         print(clean(f"opprof history: {line}"), file=sys.stderr)
+    if arguments.output:
+        asked = ", ".join([*arguments.op, *arguments.tests, *([f"since {arguments.since}"] if arguments.since else ())])
+        page.write(arguments.output, history_page.html(found, ops, since, asked, said), "-o")
+        return False
     for number, (name, of) in enumerate(ops.items()):
-        print("\n" * bool(number) + "\n".join(_text(arguments, found, name, of, _shown(found, name, since))))
+        print("\n" * bool(number) + "\n".join(_text(arguments, found, name, of, found.commits_of(name, since))))
     return False
 
 
@@ -106,16 +117,10 @@ def _said(found: History, folder: Path, is_cut: bool) -> Iterator[str]:
     if is_cut:
         oldest = found.commits[0]
         yield (
-            f"this clone is shallow: what changed in {folder} before {oldest.name[:9]} of {_day(oldest)} is not in it"
+            f"this clone is shallow: what changed in {folder} before {oldest.name[:9]} of {oldest.day} is not in it"
             " (git fetch --unshallow brings it; actions/checkout needs fetch-depth: 0)"
         )
     yield from (f"{unread}; it counts as not changed" for unread in found.unread)
-
-
-def _shown(found: History, environment: str, since: frozenset[str] | None) -> list[int]:
-    """Return the commits of an environment that are looked at, by their numbers."""
-    numbers = found.by_environment[environment]
-    return [at for at in numbers if since is None or found.commits[at].name in since]
 
 
 def _text(
@@ -129,7 +134,7 @@ def _text(
     if not shown:
         yield f"{title}: no commit changed its baselines since {arguments.since}"
         return
-    days = list(dict.fromkeys([_day(found.commits[shown[0]]), _day(found.commits[shown[-1]])]))
+    days = list(dict.fromkeys([found.commits[shown[0]].day, found.commits[shown[-1]].day]))
     yield f"{title}: {plural(len(shown), 'commit')} of baselines, {' to '.join(days)}"
     if not ops:
         yield f"no commit after the first changed the calls{_of(arguments)}"
@@ -138,7 +143,8 @@ def _text(
     headers = ["op", "calls", plural(len(shown), "commit"), "biggest step"]
     headers += ["by tests that came or went"] if arrives else []
     rows = []
-    for op in ops[: arguments.top]:
+    top = _TOP if arguments.top is None else arguments.top
+    for op in ops[:top]:
         step = op.biggest
         rows.append(
             [
@@ -154,8 +160,8 @@ def _text(
     yield from tabulate(
         rows, headers=[*headers, "tests", "commit", "day", "subject"], disable_numparse=True, tablefmt="simple"
     ).splitlines()
-    if len(ops) > arguments.top:
-        yield f"... and {len(ops) - arguments.top} more ops (--top {len(ops)} shows them)"
+    if len(ops) > top:
+        yield f"... and {len(ops) - top} more ops (--top {len(ops)} shows them)"
     for op in ops if arguments.op else ():
         yield from ["", f"{clean(op.op)}, each commit:"]
         yield from tabulate(
@@ -172,7 +178,7 @@ def _of(arguments: argparse.Namespace) -> str:
 
 
 def _of_commit(commit: Commit) -> list[str]:
-    return [commit.name[:9], _day(commit), short(commit.subject)]
+    return [commit.name[:9], commit.day, short(commit.subject)]
 
 
 def _of_step(op: OpHistory, step: Step, commit: Commit) -> list[str]:
@@ -180,10 +186,6 @@ def _of_step(op: OpHistory, step: Step, commit: Commit) -> list[str]:
     changed = ", ".join(filter(None, [_signed(step.calls) if step.calls or not came else "", came]))
     first, others = clean(step.tests[0]), len(step.tests) - 1
     return [str(op.totals[step.at]), changed, *_of_commit(commit), first + (f" and {others} more" if others else "")]
-
-
-def _day(commit: Commit) -> str:
-    return datetime.fromtimestamp(commit.time_s, timezone.utc).strftime("%Y-%m-%d")
 
 
 def _signed(calls: int) -> str:

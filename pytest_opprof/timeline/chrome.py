@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 
 from .intervals import union
-from .spans import Kind, Lane, Span, Timeline
+from .spans import Kind, Lane, Memory, Span, Timeline
 
 _MOST_ROWS = 32
 """Rows of one lane, for what overlaps on it; later spans go onto the last one."""
@@ -25,12 +26,13 @@ def of_steps(timeline: Timeline, steps: Container[str]) -> Iterator[Span]:
             yield span
 
 
-def trace_of(spans: Iterable[Span], begin_ns: int, source: str) -> Iterator[str]:
+def trace_of(spans: Iterable[Span], memory: Mapping[str, Memory], begin_ns: int, source: str) -> Iterator[str]:
     """Yield the text of the trace, in pieces; times begin with *begin_ns*. They are us, with ns as decimals."""
+    processes: dict[str, int] = {}
     yield json.dumps({"displayTimeUnit": "ns", "otherData": {"source": source}})[:-1] + ', "traceEvents": ['
     written: list[str] = []
     between = ""
-    for event in _events(spans, begin_ns):
+    for event in chain(_events(spans, processes, begin_ns), _counters(memory, processes, begin_ns)):
         written.append(event)
         if len(written) == _PIECE:
             yield between + ",\n".join(written)
@@ -38,8 +40,7 @@ def trace_of(spans: Iterable[Span], begin_ns: int, source: str) -> Iterator[str]
     yield (between if written else "") + ",\n".join(written) + "]}\n"
 
 
-def _events(spans: Iterable[Span], begin_ns: int) -> Iterator[str]:
-    processes: dict[str, int] = {}
+def _events(spans: Iterable[Span], processes: dict[str, int], begin_ns: int) -> Iterator[str]:
     threads: dict[tuple[Lane, int], int] = {}
     names: dict[str, str] = {}
     on: Lane | None = None
@@ -48,10 +49,9 @@ def _events(spans: Iterable[Span], begin_ns: int) -> Iterator[str]:
             on, rows = span.lane, list[list[int]]()
         # A viewer drops what neither follows the bar before nor lies inside it: it gets a row of its own.
         row = _row(rows, span)
-        process = processes.get(span.lane.process)
-        if process is None:
-            process = processes[span.lane.process] = len(processes) + 1
-            yield _name("process_name", process, 0, span.lane.process)
+        if span.lane.process not in processes:
+            yield _process(processes, span.lane.process)
+        process = processes[span.lane.process]
         thread = threads.get((span.lane, row))
         if thread is None:
             thread = threads[span.lane, row] = len(threads) + 1
@@ -60,11 +60,26 @@ def _events(spans: Iterable[Span], begin_ns: int) -> Iterator[str]:
         name = names.get(called)
         if name is None:
             name = names[called] = json.dumps(called)
-        start, duration = (f"{ns // 1000}.{ns % 1000:03}" for ns in (span.start_ns - begin_ns, span.duration_ns))
+        start, duration = _us(span.start_ns - begin_ns), _us(span.duration_ns)
         yield (
             f'{{"ph":"X","pid":{process},"tid":{thread},"cat":"{span.kind.name.lower()}","name":{name},'
             f'"ts":{start},"dur":{duration}}}'
         )
+
+
+def _counters(memory: Mapping[str, Memory], processes: dict[str, int], begin_ns: int) -> Iterator[str]:
+    for device, (times, sizes) in memory.items():
+        if device not in processes:
+            yield _process(processes, device)
+        for time, size in zip(times, sizes):
+            yield (
+                f'{{"ph":"C","pid":{processes[device]},"name":"memory in use","ts":{_us(time - begin_ns)},'
+                f'"args":{{"bytes":{size}}}}}'
+            )
+
+
+def _us(ns: int) -> str:
+    return f"{ns // 1000}.{ns % 1000:03}"
 
 
 def _row(rows: list[list[int]], span: Span) -> int:
@@ -77,6 +92,11 @@ def _row(rows: list[list[int]], span: Span) -> int:
             return number
     rows.append([span.end_ns])
     return len(rows) - 1
+
+
+def _process(processes: dict[str, int], name: str) -> str:
+    processes[name] = len(processes) + 1
+    return _name("process_name", processes[name], 0, name)
 
 
 def _name(what: str, process: int, thread: int, name: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator
 from enum import IntEnum, auto
 from operator import add
 from typing import NamedTuple
@@ -67,10 +68,30 @@ class Span(NamedTuple):
         return self.start_ns + self.duration_ns
 
 
+class Memory(NamedTuple):
+    """How much memory of a device was in use, in columns and in the order of time."""
+
+    times_ns: array[int]
+    """When it changed."""
+    sizes: array[int]
+    """Bytes in use from then on."""
+
+    def between(self, begin_ns: int, end_ns: int) -> Memory:
+        """Return what it was between two times, with what it was at the first, where that is known."""
+        first, last = bisect_left(self.times_ns, begin_ns), bisect_right(self.times_ns, end_ns)
+        found = Memory(self.times_ns[first:last], self.sizes[first:last])
+        if first and (not found.times_ns or found.times_ns[0] > begin_ns):
+            found.times_ns.insert(0, begin_ns)
+            found.sizes.insert(0, self.sizes[first - 1])
+        return found
+
+
 class Timeline:
     """All that ran, in columns. Iterating gives the spans, one lane after the other, each in the order of time."""
 
     def __init__(self) -> None:
+        self.memory: dict[str, Memory] = {}
+        """By device, where the source tells it."""
         self._what: dict[tuple[Lane, str, Kind], int] = {}
         self._which = array("l")
         self._starts = array("q")
@@ -108,6 +129,11 @@ class Timeline:
     def end_ns(self) -> int:
         """When the last span ends; 0 for an empty timeline."""
         return max(map(add, self._starts, self._durations), default=0)
+
+    def extent(self, steps: Container[str]) -> tuple[int, int]:
+        """Return when the first of these *steps* begins and the last one ends; zeros where there is none of them."""
+        found = [span for span in self if span.kind is Kind.STEP and span.name in steps]
+        return min((span.start_ns for span in found), default=0), max((span.end_ns for span in found), default=0)
 
     def __iter__(self) -> Iterator[Span]:
         what = list(self._what)

@@ -10,6 +10,7 @@ import pytest
 from pytest_opprof.cli.main import main
 
 from ..git_history import HERE, Made, Tests, calls_file, git
+from ..report.html.read import Page
 
 pytestmark = pytest.mark.processes
 
@@ -164,12 +165,31 @@ def test_a_subject_does_not_move_the_cursor_and_a_plain_terminal_has_plain_bars(
     assert row.endswith(r"\x1b[2JTwo")
 
 
+def test_a_page_has_what_was_asked_for(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for cast in (1, 2, 5):
+        made.baselines(f"Now {cast}", {"test_a": {"Cast": cast, "Add": cast}, "test_b": {"Cast": 7 * cast}})
+    made.commit("Conflict", {f"baselines/{HERE}/tests/test_a.py.json": "<<<<<<< HEAD"})
+    made.done()
+    name = "tests/test_a.py::test_a"
+    assert main(["history", name, "--op=Cast", "--since=HEAD~2", "-o", "history.html"]) == 0
+    out, err = capsys.readouterr()
+    page = Page((tmp_path / "history.html").read_text(encoding="utf-8"))
+    assert page.text.startswith("+3 calls of Cast in “Now 5”")
+    assert f"the biggest step · Cast, {name}, since HEAD~2 · " in page.text
+    assert [cells[:2] for cells in page.tables["ops0"][1:]] == [["Cast", "2 → 5"]]
+    assert out == ""
+    assert err.endswith("; it counts as not changed\n")
+    assert "; it counts as not changed" in page.text
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["tests/test_b.py"], "unknown test 'tests/test_b.py': did you mean 'tests/test_a.py'?"),
         (["tests/test_a.py::test_stp"], "unknown test 'tests/test_a.py::test_stp': did you mean 'tests/test_a.py"),
         (["--op", "Csat"], "unknown op 'Csat': did you mean 'Cast'?"),
+        (["-o", "x.csv"], "-o x.csv: writes a page to read in a browser; name it x.html"),
+        (["-o", "x.html", "--top=3"], "-o x.html: the page has all ops: leave out --format and --top"),
         (["--environment", "torch-2"], f"unknown environment 'torch-2'. Known: {HERE}."),
         (["--since", "nope"], "--since: 'nope' is no revision of the repository of baselines; name a commit"),
         (["--dir", "nowhere"], "there is no folder nowhere; name that of the baselines with --dir"),

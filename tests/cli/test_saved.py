@@ -601,6 +601,18 @@ class TestConvert:
         )
         assert (len(every), one) == (5, ["step train 3"])
 
+    def test_the_chrome_trace_has_the_memory_in_use(self, run: Run) -> None:
+        path = DATA / "torch-cpu" / "train_step.pt.trace.json.gz"
+        run("convert", str(path), "-o", "b.trace.json")
+        events = json.loads(Path("b.trace.json").read_text())["traceEvents"]
+        sizes = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
+        ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
+        assert all(0 <= event["ts"] <= max(ends) for event in events if event["ph"] == "C")
+        told = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        totals = [event["args"]["Total Allocated"] for event in told if event["name"] == "[memory]"]
+        assert max(sizes) == max(totals)
+        assert len(sizes) > 0.9 * len(totals)  # those before the first op and after the last have no place on the axis
+
     def test_to_a_chrome_trace_of_sums_where_nobody_knows_when_anything_ran(self, run: Run) -> None:
         err = run("convert", "a.json", "-o", "b.trace.json")[2]
         assert "a.json: pytest-opprof profile does not tell when anything ran: a bar in the trace is the sum" in err

@@ -37,6 +37,37 @@ def worked(spans: list[Span], *kinds: Kind) -> list[Span]:
     return [span for span in spans if span.lane.on_device and span.kind in (kinds or tuple(Kind))]
 
 
+def test_kineto_tells_the_memory_of_each_device_on_the_time_axis_of_the_ops() -> None:
+    path = DATA / "torch-cpu" / "train_step.pt.trace.json.gz"
+    (found,) = formats.find(Place(path))
+    timeline = formats.timeline(found)
+    assert timeline is not None
+    (cpu,) = timeline.memory.values()
+    assert list(timeline.memory) == ["CPU"]
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    told = sorted((e["ts"], e["args"]["Total Allocated"]) for e in events if e["name"] == "[memory]")
+    first = min(e["ts"] for e in events if e.get("cat") == "cpu_op")
+    op = min(span.start_ns for span in timeline if span.kind is Kind.OP)
+    assert [round((ts - first) * 1000) + op for ts, _ in told] == pytest.approx(list(cpu.times_ns), abs=2)
+    assert sorted(cpu.sizes) == sorted(size for _, size in told)
+    assert max(cpu.sizes) == formats.read(found, False).peak_memory
+
+
+def test_without_totals_memory_is_what_was_allocated_since_the_file_began() -> None:
+    (found,) = formats.find(Place(shared("torch-cuda/kineto_resnet50_v100_2021.pt.trace.json.gz")))
+    timeline = formats.timeline(found)
+    assert timeline is not None
+    assert list(timeline.memory) == ["CPU", "device 0"]
+    device = timeline.memory["device 0"]
+    assert list(device.times_ns) == sorted(device.times_ns)
+    assert max(device.sizes) == formats.read(found, False).peak_memory
+    steps = [span for span in timeline if span.kind is Kind.STEP]
+    # Training frees what a step allocated: a peak in each.
+    peaks = [max(device.between(step.start_ns, step.end_ns).sizes) for step in steps]
+    assert len(peaks) == 6
+    assert min(peaks) > 0.9 * max(peaks)
+
+
 @pytest.mark.parametrize(
     "path",
     [

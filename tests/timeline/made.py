@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+
 from hypothesis import strategies as st
 
-from pytest_opprof.timeline.spans import Kind, Lane, Timeline
+from pytest_opprof.timeline.spans import Kind, Lane, Memory, Timeline
 
 HOST, OTHER = Lane("process 1", "thread 1"), Lane("process 1", "thread 2")
 STREAM, SECOND = Lane("device 0", "stream 7", True), Lane("device 0", "stream 8", True)
@@ -19,6 +21,11 @@ def timeline(*events: tuple[object, ...]) -> Timeline:
     for event in events:
         found.add(*event)  # type: ignore[arg-type]
     return found
+
+
+def in_use(*changes: tuple[int, int]) -> Memory:
+    """Return memory: when it changed, and the bytes from then on."""
+    return Memory(array("q", (time for time, _ in changes)), array("q", (size for _, size in changes)))
 
 
 def works(lanes: tuple[Lane, ...] = (STREAM, SECOND)) -> st.SearchStrategy[Event]:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pytest_opprof.timeline import chrome
 from pytest_opprof.timeline.spans import Kind, Timeline
 
-from .made import HOST, STREAM, Event, marks, timeline, works
+from .made import HOST, STREAM, Event, in_use, marks, timeline, works
 
 
 def written(made: Timeline) -> list[dict[str, Any]]:
-    document = json.loads("".join(chrome.trace_of(made, made.begin_ns, "made")))
+    document = json.loads("".join(chrome.trace_of(made, made.memory, made.begin_ns, "made")))
     assert document["otherData"] == {"source": "made"}
     events: list[dict[str, Any]] = document["traceEvents"]
     return events
@@ -54,6 +54,19 @@ def test_lanes_have_names_and_times_keep_their_ns() -> None:
     assert [(b["name"], b["cat"], b["ts"], b["dur"]) for b in bars] == [
         ("step 8", "step", 0, 5000.001), ('"<k>\x1b"', "op", 1, 0.007),
     ]  # fmt: skip
+
+
+def test_memory_is_a_counter_of_its_device() -> None:
+    made = timeline((HOST, "a", Kind.OP, 1_000, 10), (STREAM, "k", Kind.OP, 2_000, 5))
+    made.memory = {"device 0": in_use((1_500, 64), (2_001, 0)), "CPU": in_use((1_000, 8))}
+    events = written(made)
+    processes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
+    assert set(processes) == {"process 1", "device 0", "CPU"}
+    assert [(e["pid"], e["ts"], e["args"]) for e in events if e["ph"] == "C"] == [
+        (processes["device 0"], 0.5, {"bytes": 64}),
+        (processes["device 0"], 1.001, {"bytes": 0}),
+        (processes["CPU"], 0, {"bytes": 8}),
+    ]
 
 
 def test_a_step_has_what_ran_in_it_at_least_in_part() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.profile.nesting import nested
-from pytest_opprof.timeline.spans import Kind, Timeline
+from pytest_opprof.timeline.spans import Kind, Memory, Timeline
 
-from .made import HOST, OTHER, STREAM, TIMES, Event, marks, timeline, works
+from .made import HOST, OTHER, STREAM, TIMES, Event, in_use, marks, timeline, works
 
 
 @given(st.lists(works() | marks()))
@@ -46,3 +46,26 @@ def test_lanes_are_told_apart_and_what_starts_together_is_inside_the_longer() ->
 def test_a_time_beyond_64_bits_is_an_error() -> None:
     with pytest.raises(OverflowError):
         Timeline().add(STREAM, "k", Kind.OP, 1 << 63, 1)
+
+
+@given(st.lists(st.tuples(TIMES, st.integers(0, 9))), TIMES, TIMES)
+def test_memory_between_two_times_is_what_it_was_all_along(
+    changes: list[tuple[int, int]], begin: int, length: int
+) -> None:
+    changes.sort(key=lambda change: change[0])
+
+    def at(time: int, of: Memory) -> int | None:
+        return next((size for when, size in reversed([*zip(*of)]) if when <= time), None)
+
+    made, end = in_use(*changes), begin + length
+    part = made.between(begin, end)
+    assert [at(time, part) for time in range(begin, end + 1)] == [at(time, made) for time in range(begin, end + 1)]
+    assert all(begin <= time <= end for time in part.times_ns)
+    assert list(zip(*made)) == changes
+
+
+def test_steps_have_an_extent() -> None:
+    made = timeline((HOST, "1", Kind.STEP, 3, 4), (HOST, "2", Kind.STEP, 8, 4), (HOST, "2", Kind.OP, 20, 4))
+    assert made.extent(["1", "2"]) == (3, 12)
+    assert made.extent(["2"]) == (8, 12)
+    assert made.extent(["3"]) == (0, 0)

@@ -87,7 +87,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         if events.timeless:
             untimed.add(place, events.first_timeless, events.timeless, left_out=True)
         remarks += untimed.remarks()
-        if events.add_up_allocations():
+        if events.lacks_totals:
             remarks.append("the file has no totals of memory: its peak lacks what was allocated before the recording")
         if "schemaVersion" not in header:
             remarks.append(
@@ -141,6 +141,7 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
     launches = Launches(events, steps)
     on_device = bool(events.kernels) or launches.start_device_work() or (is_cut and bool(gpus))
     forest = _forest(events, steps.starts, launches)
+    peaks = {device: max(memory.sizes) for device, memory in events.memory().items()}
     records = Records(events, forest.trees.values(), on_device)
     if on_device:
         launches.link()
@@ -164,7 +165,8 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
         step_ns=steps.durations or None,
         kernels=kernels,
         launches=tuple(SavedOp(call, call, step=step, calls=n) for (step, call), n in sorted(launches.calls.items())),
-        peak_memory=events.peaks[max(events.peaks)] if events.peaks else None,
+        # Of the devices, not of the host, where both are told.
+        peak_memory=max(0, *(peak for (kind, _), peak in peaks.items() if kind == max(peaks)[0])) if peaks else None,
         untold=("Cast", "Copy") if shapeless else (),
         remarks=tuple(remarks),
     )

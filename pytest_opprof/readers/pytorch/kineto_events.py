@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from msgspec import field as named
 
 from ...ops.formulas import USE_ATTRIBUTES
 from ...ops.pytorch_events import STEP, logged
+from ...timeline.spans import Memory
 from .calls import Call
 from .rows import Rows
 
@@ -111,10 +113,9 @@ class Events:
         self.activities = Rows(5)
         """Work of the devices: correlation, start, duration, index of the kernel, bytes (-1: not known)."""
         self.kernels: list[Kernel] = []
-        self.peaks: dict[int, int] = {}
-        """The most bytes that were allocated at once, by type of the device (0 is the CPU)."""
-        self.allocations: defaultdict[tuple[int, int], Rows] = defaultdict(lambda: Rows(2))
-        """Time and bytes (negative: freed) by type and number of the device, for allocations without a total."""
+        self.allocations: defaultdict[tuple[int, int], Rows] = defaultdict(lambda: Rows(3))
+        """By type (0 is the CPU) and number of the device: absolute time, bytes (negative: freed), bytes in use from
+        then on (negative: not told)."""
         self.logged: set[str] = set()
         """The names of events that torch.compile wrote into its own log."""
         self.timeless = 0
@@ -224,24 +225,35 @@ class Events:
         return number
 
     def _allocated(self, time: float, args: Arguments) -> None:
-        if args.total >= 0:
-            self.peaks[args.device_type] = max(args.total, self.peaks.get(args.device_type, 0))
-        else:
-            self.allocations[args.device_type, args.device_id].add((round(time * 1000), args.allocated))
+        row = round(time * 1000), args.allocated, args.total
+        self.allocations[args.device_type, args.device_id].add(row)
 
     @property
     def thread_names(self) -> list[tuple[int | str, int | str]]:
         """The process and the thread of each of the *threads*."""
         return list(self._thread_numbers)
 
-    def add_up_allocations(self) -> bool:
-        """Find the peaks where the file has no totals (2021), from zero at its beginning; tell whether it has none."""
-        for (kind, _), rows in self.allocations.items():
-            times, sizes = rows.columns()
+    @property
+    def lacks_totals(self) -> bool:
+        """Whether allocations do not tell how much was in use (2021)."""
+        return any(min(rows.columns()[2]) < 0 for rows in self.allocations.values())
+
+    def memory(self) -> dict[tuple[int, int], Memory]:
+        """Return the memory in use by type (0 is the CPU) and number of the device.
+
+        Where the file has no totals, it is zero when the file begins. Raises OverflowError.
+        """
+        found, base_ns = {}, round((self._base or 0) * 1000)
+        for device, rows in self.allocations.items():
+            times, sizes, totals = rows.columns()
             in_order = sorted(range(len(times)), key=times.__getitem__)
-            peak = max(accumulate(map(sizes.__getitem__, in_order), initial=0))
-            self.peaks[kind] = max(peak, self.peaks.get(kind, 0))
-        return bool(self.allocations)
+            is_told = min(totals) >= 0
+            used = map((totals if is_told else sizes).__getitem__, in_order)
+            found[device] = Memory(
+                array("q", (times[index] - base_ns for index in in_order)),
+                array("q", used if is_told else accumulate(used)),
+            )
+        return found
 
     def busy_ns(self) -> int:
         """Return how long the devices worked: activities that overlap on several streams count once."""

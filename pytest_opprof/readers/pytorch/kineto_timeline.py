@@ -1,4 +1,4 @@
-"""The timeline of a Kineto trace: ops, ranges and calls of the driver by thread, what the devices did by stream."""
+"""The timeline of a Kineto trace: ops, ranges and calls of the driver by thread, work of devices by stream, memory."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def timeline_of(events: Events) -> Timeline:
     for correlation, start, duration, number, _ in zip(*events.activities.columns()):
         lane, kind = devices[number]
         found.add(lane, events.kernels[number].name, kind, start, duration, launched.get(correlation))
+    found.memory = {f"device {number}" if kind else "CPU": each for (kind, number), each in events.memory().items()}
     return found
 
 

@@ -1,4 +1,4 @@
-"""When everything ran, as a drawing: a lane for each stream and thread, with bars. It does not zoom.
+"""When everything ran, as a drawing: a lane for each stream and thread, with bars, and memory below. It does not zoom.
 
 However many events there are, a row has no more bars than columns: 20,000 events are some ten kB. What is wide enough
 to be told apart is a bar with its name; in the rest each column has the colour of what took most of it.
@@ -6,11 +6,11 @@ to be told apart is a bar with its name; in the rest each column has the colour 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...timeline.spans import WORK, Kind, Lane, Span
+from ...timeline.spans import WORK, Kind, Lane, Memory, Span
 from ...units import format_ns
 from . import marks
 
@@ -18,10 +18,13 @@ WIDTH: Final = 1240
 ROW: Final = 9
 LABEL: Final = 16
 """Height of what stands above the rows of a lane."""
+AREA: Final = 40
+"""Height of an area of memory."""
 _COLUMN: Final = 2
 _WIDE: Final = 2 * _COLUMN
 _ROWS: Final = 4
 _LANES: Final = 16
+_DEVICES: Final = 16
 _STEPS: Final = 100
 _NAME: Final = 80
 _DRAWN: Final = WORK | {Kind.CALL}
@@ -55,12 +58,30 @@ class DrawnLane:
     y: int = 0
 
 
+@dataclass(slots=True)
+class DrawnMemory:
+    """The memory of a device, as an area."""
+
+    device: str
+    peak: int
+    peak_ns: int
+    """When it was first so much, since the begin of the drawing."""
+    path: str
+    dot: tuple[float, float]
+    """Where the peak is."""
+    step: str = ""
+    """In which the peak is."""
+    y: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The drawing."""
 
     length_ns: int
     lanes: list[DrawnLane]
+    memory: list[DrawnMemory]
+    """Of devices; those with most."""
     left_out: int
     """Lanes that did less than those shown."""
     sorts: list[tuple[str, str]]
@@ -69,16 +90,28 @@ class Overview:
     height: int
 
 
-def overview(spans: Iterable[Span], begin_ns: int, end_ns: int) -> Overview | None:
-    """Return the drawing of *spans*, lane after lane and each in the order of time; None where nothing is to draw."""
+def overview(
+    spans: Iterable[Span], begin_ns: int, end_ns: int, memory: Mapping[str, Memory] | None = None
+) -> Overview | None:
+    """Return the drawing of *spans*, lane after lane and each in the order of time; None where nothing is to draw.
+
+    Below them the *memory* in use.
+    """
     if end_ns <= begin_ns:
         return None
+    told = {device: each.between(begin_ns, end_ns) for device, each in (memory or {}).items()}
+    areas = [_area(device, each, begin_ns, end_ns) for device, each in told.items() if each.sizes]
+    areas = sorted(areas, key=lambda area: -area.peak)[:_DEVICES]
     lanes: list[_Collected] = []
     steps: dict[str, int] = {}
     sorts: dict[tuple[str, Kind], marks.Sort] = {}
     for span in spans:
         if span.kind is Kind.STEP and len(steps) <= _STEPS and span.end_ns > begin_ns and span.start_ns < end_ns:
             steps[span.name] = min(span.start_ns, steps.get(span.name, span.start_ns))
+        if span.kind is Kind.STEP:
+            for area in areas:
+                if span.start_ns <= begin_ns + area.peak_ns < span.end_ns:
+                    area.step = span.name
         if span.kind not in _DRAWN or span.end_ns < begin_ns or span.start_ns > end_ns:
             continue
         sort = sorts.get((span.name, span.kind))
@@ -95,15 +128,50 @@ def overview(spans: Iterable[Span], begin_ns: int, end_ns: int) -> Overview | No
     for lane in drawn:
         lane.y = height
         height += LABEL + lane.rows * ROW + 4
+    for area in areas:
+        area.y = height
+        height += LABEL + AREA + 6
     fills = {fill for lane in drawn for fill in [*(bar.fill for bar in lane.bars), *(fill for fill, _ in lane.joined)]}
     return Overview(
         end_ns - begin_ns,
         drawn,
+        areas,
         len(lanes) - len(drawn),
         [each for each in marks.SORTS.values() if each[0] in fills],
         _placed(steps, begin_ns, end_ns) if len(steps) <= _STEPS else [],
         height,
     )
+
+
+def _area(device: str, memory: Memory, begin_ns: int, end_ns: int) -> DrawnMemory:
+    """Return the memory of a device: in each column the most that was in use in it."""
+    peak, low = max(memory.sizes), min(0, min(memory.sizes))
+    columns: dict[int, int] = {}
+    in_use = memory.sizes[0]
+    at = -1
+    for time, size in zip(*memory):
+        column = min(int((time - begin_ns) * WIDTH / (end_ns - begin_ns) / _COLUMN), WIDTH // _COLUMN - 1)
+        # What was in use before is so at the begin of a column, too.
+        columns[column] = max(size, columns[column] if column == at else in_use)
+        if column > at + 1 and at >= 0:
+            columns[at + 1] = in_use
+        in_use, at = size, column
+    if at + 1 < WIDTH // _COLUMN:
+        columns[at + 1] = in_use
+
+    def y(size: int) -> int:
+        return round(LABEL + AREA - (size - low) / ((peak - low) or 1) * AREA)
+
+    placed = sorted(columns.items())
+    path = f"M{placed[0][0] * _COLUMN} {LABEL + AREA}"
+    before = None
+    for column, size in placed:
+        if y(size) != before:
+            path += f"H{column * _COLUMN}V{y(size)}"
+        before = y(size)
+    peak_ns = memory.times_ns[memory.sizes.index(peak)] - begin_ns
+    dot = min(peak_ns * WIDTH / (end_ns - begin_ns), WIDTH - 3), y(peak)
+    return DrawnMemory(device, peak, peak_ns, f"{path}H{WIDTH}V{LABEL + AREA}z", dot)
 
 
 def _sort_of(span: Span) -> marks.Sort:

@@ -69,9 +69,7 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
     chosen = steps if is_chosen else None
     begin, end = timeline.begin_ns, timeline.end_ns
     if chosen is not None:
-        spans = [span for span in timeline if span.kind is Kind.STEP and span.name in chosen]
-        begin = min((span.start_ns for span in spans), default=0)
-        end = max((span.end_ns for span in spans), default=0)
+        begin, end = timeline.extent(chosen)
     # Where there are too many steps for records, the profile is shown as one.
     in_one = timeline if steps else (span for span in timeline if span.kind is not Kind.STEP)
     by_step = breakdown(in_one, steps)
@@ -84,7 +82,7 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
     has_causes = any(row.not_asked_ns is not None for row in rows)
     longest = max((row.total_ns for row in by_step), default=0)
     return Times(
-        drawn=overview(of_steps(timeline, chosen) if chosen else timeline, begin, end),
+        drawn=overview(of_steps(timeline, chosen) if chosen else timeline, begin, end, timeline.memory),
         rows=[Row(row, _bars(row, row.total_ns if row.step == "all" else longest)) for row in rows[:_ROWS]],
         rows_left_out=len(rows) - _ROWS,
         columns=[*PARTS, ("idle_ns", "idle", ""), *(CAUSES if has_causes else ()), ("overlapped_ns", "overlapped", "")],

@@ -14,20 +14,22 @@ import pytest
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.report.html import diff_page, profile_page, run_page, times
+from pytest_opprof.report.html import diff_page, history_page, profile_page, run_page, times
 from pytest_opprof.timeline.spans import Kind
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 
+from ...git_history import HERE
 from ...timeline.made import HOST, STREAM, timeline
 from ..made_runs import record_of, run
+from .test_history_page import HOSTILE, of
 
 pytestmark = pytest.mark.processes
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
-HOSTILE = "</script><img src=x onerror=alert(1)>"
+NAMES = ("run", "profile", "diff", "history")
 JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
 """The policy under which Jenkins serves what a job made."""
 
@@ -53,11 +55,15 @@ def pages() -> dict[str, str]:
     before, after = ({name: CallRange(n, n) for name in ("Conv", HOSTILE)} for n in (1, 2))
     measured = (Times(n, {"Conv": n - 100, HOSTILE: 100}) for n in (1000, 2000))
     diff = compare(before, after, TimingVerdict(Verdict.OK, "", *measured), STORED)
+    steps = of(
+        {HOSTILE: {"Cast": 1}}, {HOSTILE: {"Cast": 3}}, {HOSTILE: {"Cast": 2}, "u": {HOSTILE: 1}}, subject=HOSTILE
+    )
     side = diff_page.Compared(HOSTILE, "made", "cpu")
     return {
         "run": run_page.html(run(*tests, stale=[HOSTILE], errors=[HOSTILE])),
         "profile": profile_page.html(saved, HOSTILE, times.of(saved, ran, False)),
         "diff": diff_page.html(side, side, diff),
+        "history": history_page.html(steps, {HERE: steps.ops(HERE, lambda test: True)}, None, HOSTILE, [HOSTILE]),
     }
 
 
@@ -81,7 +87,7 @@ def browser() -> Iterator[Any]:
 def shown(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Return what shows a page: nothing may be asked of a network, no dialog opens, and nothing is complained about."""
     contexts, asked, said = [], [], []
-    files = {name: tmp_path / f"{name}.html" for name in ("run", "profile", "diff")}
+    files = {name: tmp_path / f"{name}.html" for name in NAMES}
     for name, text in pages().items():
         files[name].write_text(text, encoding="utf-8")
 
@@ -114,7 +120,7 @@ def shown(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["run", "profile", "diff"])
+@pytest.mark.parametrize("name", NAMES)
 def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: str, scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
@@ -128,7 +134,7 @@ def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: 
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 29)"}[scheme]
 
 
-@pytest.mark.parametrize("name", ["run", "profile", "diff"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_narrow_page_does_not_scroll_sideways(shown: Callable[..., Any], name: str) -> None:
     page = shown(name, viewport={"width": 400, "height": 800})
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -181,11 +187,11 @@ def test_without_scripts_all_can_be_read(shown: Callable[..., Any]) -> None:
     assert page.locator("#t3 table").first.is_visible()
 
 
-@pytest.mark.parametrize("name", ["run", "profile", "diff"])
+@pytest.mark.parametrize("name", NAMES)
 def test_under_the_policy_of_jenkins_all_can_be_read(shown: Callable[..., Any], name: str) -> None:
     page = shown(name, policy=JENKINS, offline=False)
     assert page.locator("h1").is_visible()
     assert page.locator("input").first.is_hidden()
-    bar = page.locator("table rect").first
+    bar = page.locator("table svg [fill^='#']").first
     assert bar.get_attribute("fill").startswith("#")  # type: ignore[union-attr]
     assert page.locator("table td").first.is_visible()

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.report.html import marks
-from pytest_opprof.report.html.overview import WIDTH, DrawnLane, overview
-from pytest_opprof.timeline.spans import Kind, Timeline
+from pytest_opprof.report.html.overview import AREA, LABEL, WIDTH, DrawnLane, DrawnMemory, overview
+from pytest_opprof.timeline.spans import Kind, Memory, Timeline
 
-from ...timeline.made import HOST, OTHER, SECOND, STREAM, steps, timeline, works
+from ...timeline.made import HOST, OTHER, SECOND, STREAM, in_use, steps, timeline, works
 from ...timeline.made import marks as host_marks
 
 
@@ -93,3 +93,54 @@ def test_all_bars_are_inside_of_the_drawing(events: list[tuple[object, ...]], be
         assert 0 <= lane.share <= 1
         assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH for bar in lane.bars)
         assert all(x >= 0 and x + width <= WIDTH for _, x, width in columns(lane))
+
+
+def area(memory: Memory, length: int) -> DrawnMemory:
+    found = overview(timeline((STREAM, "k", Kind.OP, 100, length)), 100, 100 + length, {"device 0": memory})
+    assert found is not None
+    (drawn,) = found.memory
+    return drawn
+
+
+def test_memory_is_an_area_below_the_lanes_and_its_peak_is_named_with_time_and_step() -> None:
+    ran = timeline(
+        (HOST, "1", Kind.STEP, 0, 50), (HOST, "2", Kind.STEP, 50, 50), (STREAM, "k", Kind.OP, 0, 124)
+    )  # fmt: skip
+    memory = {"CPU": in_use((0, 5)), "device 0": in_use((0, 10), (62, 40), (93, 0)), "device 1": in_use()}
+    found = overview(ran, 0, 124, memory)
+    assert found is not None
+    device, cpu = found.memory
+    assert (device.device, device.peak, device.peak_ns, device.step) == ("device 0", 40, 62, "2")
+    bottom, quarter = LABEL + AREA, LABEL + AREA * 3 // 4
+    assert device.path == f"M0 {bottom}H0V{quarter}H620V{LABEL}H932V{bottom}H1240V{bottom}z"
+    assert (device.dot, cpu.step) == ((620, LABEL), "1")
+    assert found.lanes[-1].y < device.y < cpu.y < found.height
+
+
+@given(st.lists(st.tuples(st.integers(0, 1240), st.integers(-3, 9)), min_size=1))
+def test_a_column_of_memory_has_the_most_that_was_in_use_in_it(changes: list[tuple[int, int]]) -> None:
+    changes = sorted(((100 + time, size) for time, size in changes), key=lambda change: change[0])
+    drawn = area(in_use(*changes), WIDTH)
+    steps = [(int(x), int(y)) for x, y in re.findall(r"H(\d+)V(\d+)", drawn.path)][:-1]
+    first = min((changes[0][0] - 100) // 2, WIDTH // 2 - 1)
+    assert steps[0][0] == 2 * first
+    low = min(0, *(size for _, size in changes))
+    for column in range(first, WIDTH // 2):
+        begin, end = 100 + 2 * column, 102 + 2 * column if column < WIDTH // 2 - 1 else 9999
+        before = [size for time, size in changes if time < begin][-1:]
+        most = max(before + [size for time, size in changes if begin <= time < end])
+        y = round(LABEL + AREA - (most - low) / ((drawn.peak - low) or 1) * AREA)
+        assert [at for x, at in steps if x <= 2 * column][-1] == y
+
+
+def test_of_any_number_of_changes_of_memory_a_column_has_one() -> None:
+    changes = [(100 + time, time * 7919 % 1000) for time in range(100_000)]
+    drawn = area(in_use(*changes), 100_000)
+    assert len(drawn.path) < WIDTH // 2 * 12
+    assert drawn.peak == 999
+
+
+def test_of_chosen_steps_memory_begins_with_what_was_in_use() -> None:
+    drawn = area(in_use((3, 80), (90, 20), (105, 40)), 10)
+    assert (drawn.peak, drawn.peak_ns) == (40, 5)
+    assert drawn.path.startswith(f"M0 {LABEL + AREA}H0V{LABEL + AREA // 2}H620V{LABEL}")
