@@ -10,7 +10,7 @@ from typing import Final
 from ..errors import UsageError
 from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command, is_file, split_id
-from ..results.window_result import BODY, RowResult, WindowResult, titled
+from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from ..verdict.facts import named
 from .causes import VERDICTS, Failing, OpChange, by_function, by_op
@@ -191,6 +191,8 @@ def _window(window: WindowResult) -> Iterator[str]:
             yield f"- {_code(named(op))}: {plural(site.calls, 'call')} from {_code(str(line).replace('`', ''))}"
         if len(sites) > _LINES:
             yield f"- {_code(named(op))}: ... and {len(sites) - _LINES} more lines"
+    if window.trace:
+        yield f"- when it ran: {_code(open_trace(window.trace))}"
     yield ""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Container, Iterable, Iterator
 from .intervals import union
 from .spans import Kind, Lane, Span, Timeline
 
+BEGINNING = '{"displayTimeUnit": "ns", "otherData": {"source": '
+"""Of each trace that opprof writes: by this it knows them."""
 _MOST_ROWS = 32
 """Rows of one lane, for what overlaps on it; later spans go onto the last one."""
 _PIECE = 1 << 10
@@ -27,7 +29,7 @@ def of_steps(timeline: Timeline, steps: Container[str]) -> Iterator[Span]:
 
 def trace_of(spans: Iterable[Span], begin_ns: int, source: str) -> Iterator[str]:
     """Yield the text of the trace, in pieces; times begin with *begin_ns*. They are us, with ns as decimals."""
-    yield json.dumps({"displayTimeUnit": "ns", "otherData": {"source": source}})[:-1] + ', "traceEvents": ['
+    yield f'{BEGINNING}{json.dumps(source)}}}, "traceEvents": ['
     written: list[str] = []
     between = ""
     for event in _events(spans, begin_ns):

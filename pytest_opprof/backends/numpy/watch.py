@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import local
+from threading import current_thread, local
 from typing import Any
 
 from ...ops.numpy_work import NO_ATTRIBUTES, Attributes, work
@@ -14,8 +14,8 @@ from ...profile.event_log import EventLog
 from ...sites.stack import here
 from .arguments import dtype_name
 
-CASE, DURATION = 0, 1
-"""Where a row has what was done, and its time."""
+CASE, DURATION, AROUND = 0, 1, 2
+"""Where a row has what was done, its time, and the row around it."""
 _HIDDEN: Any = object()
 _NOT_THE_PROGRAM = (f"{__package__}.", "numpy.")
 
@@ -46,12 +46,14 @@ class Watch:
         self._rows: list[list[Any]] = []
         self._cases: dict[Any, Any] = {}
         self._sites: dict[int, int] = {}
+        self._began: dict[int, tuple[int, str]] | None = None
+        """When each row began, and in which thread; None where nobody asks."""
 
     @contextmanager
-    def reporting(self, log: EventLog, everything: bool) -> Iterator[None]:
-        """Fill *log*; it is complete when the context ends."""
+    def reporting(self, log: EventLog, everything: bool, moments: bool) -> Iterator[None]:
+        """Fill *log*; it is complete when the context ends. *moments*: also say when everything ran."""
         self.log, self.everything, self._rows, self._cases, self.ended = log, everything, [], {}, {}
-        self._sites = {}
+        self._sites, self._began = {}, {} if moments else None
         try:
             yield
         finally:
@@ -70,6 +72,9 @@ class Watch:
                 log.computed(event, done[2])
             if self._sites:
                 log.asked_at(event, self._sites[id(row)])
+            if self._began and (began := self._began.get(id(row))):
+                log.ran(event, began[0], began[0] + duration_ns, began[1])
+        self._began = None
 
     def record(
         self,
@@ -79,11 +84,13 @@ class Watch:
         returned: tuple[Any, ...] = (),
         attributes: Any = None,
         around: Any = None,
+        begin_ns: int = 0,
     ) -> list[Any]:
         """Record an op, if a window is open, and return its row. *key* holds the arguments of `EventLog.name`.
 
         *given* and *returned* are those of `tensors_in`; *attributes* are all other arguments, of the ops in
-        `NEEDS_ATTRIBUTES`. Threads may do so at once: an append is atomic.
+        `NEEDS_ATTRIBUTES`. *begin_ns* is when it began, where that is known now. Threads may do so at once: an append
+        is atomic.
         """
         log = self.log
         around = _here.around if around is None else around
@@ -95,7 +102,14 @@ class Watch:
             self._rows.append(row)
             if log.chains is not None:
                 self._sites[id(row)] = here(log.chains, sys._getframe(1))
+            if begin_ns:
+                self.began(row, begin_ns)
         return row
+
+    def began(self, row: list[Any], begin_ns: int) -> None:
+        """Say when the op of *row* began, in this thread."""
+        if self._began is not None and row[AROUND] is not _HIDDEN:
+            self._began[id(row)] = begin_ns, current_thread().name
 
     def ends(self, function: str) -> None:
         """Say that the watch ended: what *function* did with a watched array, and what it returned, is not seen."""
