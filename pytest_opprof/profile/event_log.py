@@ -252,9 +252,14 @@ class EventLog:
         process = " + ".join(f"{name} {version}".strip() for name, version in self.environment.frameworks) or "ranges"
         found = self.on_device
         streams = {} if found is None else dict(zip(found.event.tolist(), zip(*found.place[:2].tolist())))
+        told = dict(self._ran)
+        for event, (parent, duration_ns) in enumerate(zip(self._parent, self._duration_ns)):
+            if duration_ns == ABSENT and event not in told and parent in told:
+                begin, _, thread = told[parent]  # a part without a time of its own, as in a fused kernel
+                told[event] = begin, begin, thread
         own_ns = marked_ns if self.marked_ns is None else self.marked_ns
         later_ns = moments.later_ns(own_ns, marked_ns, self.range_marks)
-        return moments.of_events(self._ran, columns, process, streams, later_ns)
+        return moments.of_events(told, columns, process, streams, later_ns)
 
     def _keyed(
         self, raws: Sequence[str], ops: Sequence[str], owner: NDArray[np.int64]

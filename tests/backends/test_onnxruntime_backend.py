@@ -82,7 +82,7 @@ def test_it_keeps_the_contract(capsys: pytest.CaptureFixture[str], ort: ModuleTy
     work = backend().selfcheck_work()
     assert check_backend(backend(), work) == []
     assert not main.main(["selfcheck", "--backend", "onnxruntime"])
-    assert "opprof: 14 ok" in capsys.readouterr().out
+    assert "opprof: 15 ok" in capsys.readouterr().out
 
 
 def test_it_can_run(capsys: pytest.CaptureFixture[str]) -> None:
