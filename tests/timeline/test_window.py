@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -80,13 +81,17 @@ def test_ranges_and_threads_have_lanes_of_their_own() -> None:
         with op("my_norm"):
             np.linalg.norm(array)
         array.astype(np.float32)
+        thread = Thread(target=lambda: array * 2, name="other")
+        thread.start()
+        thread.join()
     whole, spans = measured.spans()
     assert [(span.lane.process.partition(" ")[0], span.lane.thread, span.name) for span in spans] == [
-        ("numpy", "MainThread", "ReduceL2 (numpy.linalg.norm)"),
-        ("numpy", "MainThread", "Cast (ndarray.astype)"),
+        ("numpy", "thread of the test", "ReduceL2 (numpy.linalg.norm)"),
+        ("numpy", "thread of the test", "Cast (ndarray.astype)"),
+        ("numpy", "other", "Mul (numpy.multiply)"),
         ("ranges", "opprof.op", "my_norm"),
     ]
-    norm, cast, around = spans
+    norm, cast, _, around = spans
     assert whole.start_ns < around.start_ns < norm.start_ns < norm.end_ns < around.end_ns < cast.start_ns
     assert cast.end_ns < whole.end_ns
 

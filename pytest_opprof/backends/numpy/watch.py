@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, local
+from threading import current_thread, get_ident, local
 from typing import Any
 
 from ...ops.numpy_work import NO_ATTRIBUTES, Attributes, work
@@ -14,8 +14,8 @@ from ...profile.event_log import EventLog
 from ...sites.stack import here
 from .arguments import dtype_name
 
-CASE, DURATION, AROUND = 0, 1, 2
-"""Where a row has what was done, its time, and the row around it."""
+CASE, DURATION = 0, 1
+"""Where a row has what was done, and its time."""
 _HIDDEN: Any = object()
 _NOT_THE_PROGRAM = (f"{__package__}.", "numpy.")
 
@@ -46,14 +46,15 @@ class Watch:
         self._rows: list[list[Any]] = []
         self._cases: dict[Any, Any] = {}
         self._sites: dict[int, int] = {}
-        self._began: dict[int, tuple[int, str]] | None = None
-        """When each row began, and in which thread; None where nobody asks."""
+        self._moments = False
+        """Whether rows have when they began, too, and the thread where it is another than that of the window."""
+        self._thread = 0
 
     @contextmanager
     def reporting(self, log: EventLog, everything: bool, moments: bool) -> Iterator[None]:
         """Fill *log*; it is complete when the context ends. *moments*: also say when everything ran."""
         self.log, self.everything, self._rows, self._cases, self.ended = log, everything, [], {}, {}
-        self._sites, self._began = {}, {} if moments else None
+        self._sites, self._moments, self._thread = {}, moments, get_ident()
         try:
             yield
         finally:
@@ -63,7 +64,7 @@ class Watch:
         index = {id(row): number for number, row in enumerate(rows)}
         works: dict[Any, tuple[int, int, int | None]] = {}
         for row in rows:
-            case, duration_ns, around, interval = row
+            case, duration_ns, around, interval, *began = row
             done = works.get(case)
             if done is None:
                 done = works[case] = _work(log, *case)
@@ -72,9 +73,8 @@ class Watch:
                 log.computed(event, done[2])
             if self._sites:
                 log.asked_at(event, self._sites[id(row)])
-            if self._began and (began := self._began.get(id(row))):
-                log.ran(event, began[0], began[0] + duration_ns, began[1])
-        self._began = None
+            if began:
+                log.ran(event, began[0], began[0] + duration_ns, *began[1:])
 
     def record(
         self,
@@ -108,8 +108,10 @@ class Watch:
 
     def began(self, row: list[Any], begin_ns: int) -> None:
         """Say when the op of *row* began, in this thread."""
-        if self._began is not None and row[AROUND] is not _HIDDEN:
-            self._began[id(row)] = begin_ns, current_thread().name
+        if self._moments:
+            row.append(begin_ns)
+            if get_ident() != self._thread:
+                row.append(current_thread().name)
 
     def ends(self, function: str) -> None:
         """Say that the watch ended: what *function* did with a watched array, and what it returned, is not seen."""
