@@ -62,6 +62,7 @@ _FLAGS = (
         "FILE",
         "write everything measured in this run to FILE; of several ranks rank 0 does, or each its own with {rank}",
     ),
+    ("traces", "DIR", "write when everything ran in each window that fails its test, a trace of its fastest round"),
 )
 
 
@@ -154,7 +155,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_active(config.option, config):
         idle = [
             flag
-            for flag in ("all", "strict", "json", "summary", "memory", "sites")
+            for flag in ("all", "strict", "json", "summary", "memory", "sites", "traces")
             if getattr(config.option, f"opprof_{flag}")
         ]
         if idle:

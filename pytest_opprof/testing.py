@@ -171,6 +171,26 @@ def _steps(subject: _Subject) -> str:
     return ""
 
 
+def _moments(subject: _Subject) -> str:
+    window = Window("check")
+    recorder = Recorder([subject.backend], Options(moments=True), explicit=True)
+    with recorder.open(window), recorder.step(window):
+        subject.run()
+    profile, moments = window.profile, window.profile.moments
+    if wrong := subject.wrong(profile, 1):
+        return wrong
+    if moments is None:
+        raise _LeftOutError("its log does not say when ops ran (EventLog.ran)")
+    begin, end = profile.ran_ns[0]
+    for start, stop, lane in zip(*(each.tolist() for each in (moments.start_ns, moments.end_ns, moments.lane))):
+        # A device may work on after the step; no thread of a CPU does, where results are waited for.
+        is_late = profile.environment.device == "cpu" and stop > end + CLOCK_NS
+        if start < begin - CLOCK_NS or stop < start or is_late:
+            ran = f"{start - begin:,} to {stop - begin:,} ns after the begin of a step of {end - begin:,} ns"
+            return f"something ran {ran}, on {' '.join(moments.lanes[lane][:2])}: does marked_ns have the same clock?"
+    return ""
+
+
 def _dropped_results(subject: _Subject) -> str:
     wrong = subject.wrong(subject.measured(lambda: subject.run(5)), 5)
     gc.collect()
@@ -331,6 +351,7 @@ _PROMISES: Mapping[str, Callable[[_Subject], str]] = {
     "empty window": _empty_window,
     "many windows": _many_windows,
     "steps": _steps,
+    "moments": _moments,
     "dropped results": _dropped_results,
     "exception in the body": _exception,
     "another profiler around": _profiler_around,

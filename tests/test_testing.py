@@ -52,6 +52,7 @@ def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
     ("backend", "found"),
     [
         (toy_backend.NeverSettles, {"counts": "expected 2 Cast, 1 Relu; found nothing"}),
+        (toy_backend.HasAnotherClock, {"moments": "on toy 1 thread "}),
         (toy_backend.SettlesInMarks, {"steps": "settle() has to wait until they are done"}),
         (toy_backend.AddsOne, {"counts": "found 2 Cast, 1 Copy, 1 Relu", "empty window": "nothing; found 1 Copy"}),
         (toy_backend.LosesOne, {"many windows": "of 20: expected"}),
@@ -79,6 +80,12 @@ def test_each_broken_promise_is_found(
         work = replace(work, first_use="")  # it takes half a second
     broken = {each.name: each.broken for each in promises(backend(), work) if each.broken}
     assert {name: said in broken[name] for name, said in found.items()} == dict.fromkeys(found, True)
+
+
+def test_a_backend_need_not_say_when_ops_ran() -> None:
+    work = replace(ToyBackend().selfcheck_work(), first_use="")
+    left_out = check_backend(toy_backend.SaysNoMoments(), work)
+    assert "moments: its log does not say when ops ran (EventLog.ran)" in left_out
 
 
 def test_work_that_is_dropped_before_it_is_done_is_not_in_the_next_window() -> None:
@@ -182,7 +189,7 @@ def selfcheck(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 @pytest.mark.processes
 def test_the_command_says_of_each_promise_whether_it_is_kept(selfcheck: Command) -> None:
     code, lines = selfcheck("ToyBackend")
-    assert (code, lines[0], lines[-1]) == (0, "opprof selfcheck of backend toy", "opprof: 14 ok")
+    assert (code, lines[0], lines[-1]) == (0, "opprof selfcheck of backend toy", "opprof: 15 ok")
     assert lines[1] == "  ok           counts"
     code, lines = selfcheck("SeesOneThread")
     assert (code, lines[-1]) == (1, "opprof: 12 ok, 2 FAILED")
@@ -195,7 +202,7 @@ def test_the_command_says_what_is_left_out_and_where_there_is_no_work(
     assert main.main(["selfcheck", "--backend", "fake"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "  left out     another profiler around      the work names no other profiler" in lines
-    assert lines[-1] == "opprof: 10 ok, 4 left out"
+    assert lines[-1] == "opprof: 11 ok, 4 left out"
     monkeypatch.setattr(ToyBackend, "selfcheck_work", lambda self: None)
     code, lines = selfcheck("ToyBackend")
     assert (code, lines) == (

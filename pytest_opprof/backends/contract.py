@@ -29,6 +29,8 @@ class Options:
     """Which arrays of NumPy: those of `opprof.array()` and results of their ops, or also all that a window makes."""
     chains: Chains | None = None
     """Where a log is to say, event by event, which line asked for it (`EventLog.asked_at`); None: nobody asks."""
+    moments: bool = False
+    """Whether a log is to say when its events ran (`EventLog.ran`): a trace may be written."""
 
 
 @dataclass(frozen=True, slots=True)

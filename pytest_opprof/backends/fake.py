@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter_ns
 
 from ..errors import BackendError
 from ..profile.columns import ABSENT
@@ -31,6 +32,8 @@ class FakeBackend(Backend):
         self.device = "fake"
         self.version = "1"
         self.log: EventLog | None = None
+        self.done_ns: dict[int, int] | None = None
+        """When the device is done with what was launched inside each op, -1: at all; None where nobody asks."""
 
     def in_use(self) -> bool:
         """Return True: it is only asked if it was chosen."""
@@ -43,6 +46,7 @@ class FakeBackend(Backend):
             raise BackendError("the fake backend is recording already; it cannot be nested")
         self.log = EventLog(Environment((("fake", self.version),), self.device, timing=options.timing))
         self.log.knows_flops, self.log.knows_memory = True, bool(options.memory)
+        self.done_ns = {} if options.moments else None
         try:
             yield self.log
         finally:
@@ -85,6 +89,11 @@ def launch(
     if log is None:
         return -1
     event = log.add(log.name(name, dtypes), device_ns, inside, nbytes=nbytes)
+    if (done := _BACKEND.done_ns) is not None and device_ns != ABSENT:
+        # The device does one thing after the other: it begins when it is done with what was launched before.
+        begin = done[inside] if inside in done and inside >= 0 else max(perf_counter_ns(), done.get(-1, 0))
+        done[event], done[inside] = begin, begin + device_ns
+        log.ran(event, begin, begin + device_ns)
     if flops is not None:
         log.computed(event, flops)
     return event

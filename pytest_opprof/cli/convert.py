@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..machine.atomic_write import write_atomically
+from ..machine.atomic_write import gzipped, write_atomically
 from ..profile.saved import SavedProfile
 from ..readers import formats, own_format
 from ..timeline import chrome
@@ -41,7 +40,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     pieces = chrome_trace(arguments, found, saved) if as_chrome else iter([own_format.dump(saved)])
     content = (piece.encode() for piece in pieces)
     try:
-        write_atomically(output, content if plain_name == arguments.output.name else _gzipped(content))
+        write_atomically(output, content if plain_name == arguments.output.name else gzipped(content))
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
     what = "a Chrome trace" if as_chrome else f"{len(saved.records)} records in opprof's own format"
@@ -61,11 +60,3 @@ def chrome_trace(arguments: argparse.Namespace, found: formats.Found, saved: Sav
     begin, end = timeline.extent(saved.steps) if arguments.steps else (timeline.begin_ns, timeline.end_ns)
     memory = {device: each.between(begin, end) for device, each in timeline.memory.items()}
     return chrome.trace_of(spans, memory, timeline.begin_ns, saved.source)
-
-
-def _gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the pieces compressed, without the time: the same profile gives the same file."""
-    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    for piece in pieces:
-        yield packer.compress(piece)
-    yield packer.flush()

@@ -20,6 +20,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..readers import formats
+from ..readers.shared.place import Place
+from ..timeline.chrome import BEGINNING
 from . import convert, reading
 
 _HOST, _PORT = "127.0.0.1", 9001
@@ -32,11 +34,11 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser(
         "open",
-        help="look at a profile on its time axis, in Perfetto's viewer",
+        help="look at a profile, or a trace of a failing test, on its time axis, in Perfetto's viewer",
         description="Opens the browser, and ends when the viewer has the trace. The data stays on this machine: the"
         f" viewer is a page of {_UI} that reads it from here.",
     )
-    parser.add_argument("file", type=Path, help="a profile, or a folder with one")
+    parser.add_argument("file", type=Path, help="a profile, a folder with one, or a trace that opprof wrote")
     reading.add_source(parser)
     parser.add_argument(
         "--port",
@@ -50,13 +52,16 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     """Serve the profile until the viewer has it."""
     with _listening(arguments.port) as server, TemporaryDirectory(prefix="opprof-") as folder:
-        found, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "open")
-        path = found.place.path
-        in_part = found.place.is_folder or arguments.steps or arguments.partial
-        if in_part or found.format not in _CHROME_TRACES:
-            path = Path(folder, "trace.json")
-            with path.open("w", encoding="utf-8") as file:
-                file.writelines(convert.chrome_trace(arguments, found, saved))
+        found, path = formats.Found("", Place(arguments.file)), arguments.file
+        given = arguments.source or arguments.rank or arguments.steps or arguments.partial or arguments.model
+        if given or not found.place.head.startswith(BEGINNING.encode()):
+            found, saved = reading.find_one(arguments, path, arguments.rank, arguments.steps, "open")
+            path = found.place.path
+            in_part = found.place.is_folder or arguments.steps or arguments.partial
+            if in_part or found.format not in _CHROME_TRACES:
+                path = Path(folder, "trace.json")
+                with path.open("w", encoding="utf-8") as file:
+                    file.writelines(convert.chrome_trace(arguments, found, saved))
         server.serve_trace(path, found)
         trace = f"http://{_HOST}:{server.server_port}{server.path}"
         url = f"{_UI}/#!/?url={trace}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from errno import EISDIR
 from pathlib import Path
 
@@ -21,3 +22,11 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces compressed, without the time: the same content gives the same file."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()

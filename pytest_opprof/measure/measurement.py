@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from ..backends.contract import Backend
 from ..backends.registry import threads_limited
@@ -38,7 +39,9 @@ class Measurement:
         self.backends = backends
         self.aliases = aliases
         self._shown = shown
-        self.recorder = Recorder(backends, plan.options, aliases, explicit=plan.backends is not None)
+        # What no run judges does not fail for what it spends, and has no trace.
+        options = replace(plan.options, moments=plan.options.moments and judges)
+        self.recorder = Recorder(backends, options, aliases, explicit=plan.backends is not None)
         if not judges:
             self.recorder.memory = bool(plan.options.memory)
         self.windows: list[Window] = []

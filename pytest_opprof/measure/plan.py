@@ -52,6 +52,8 @@ class Settings:
     """What a summary in Markdown is appended to."""
     html: Path | None
     """The page of the run."""
+    traces: Path | None
+    """The folder for traces of what fails."""
     aliases: Mapping[str, str]
     ranks: Ranks
     """Whether all ranks have to make the same calls."""

@@ -30,6 +30,8 @@ class Ranges:
     def __init__(self) -> None:
         self._entered: list[tuple[str, int]] = []
         """Name and first interval of each."""
+        self._left: dict[int, int] = {}
+        """The interval that each began with its end."""
         self._open: list[int] = []
         self._innermost: list[int] = []
         """Of each interval that is over: the index of a range."""
@@ -52,9 +54,10 @@ class Ranges:
                 return index
         return None
 
-    def leave(self, index: int) -> None:
-        """Close the range that `find` found."""
+    def leave(self, index: int, interval: int) -> None:
+        """Close the range that `find` found, in a new *interval*."""
         self._open.remove(index)
+        self._left[index] = interval
 
     def interval_ends(self, wall_ns: int) -> None:
         """Say that an interval is over, and how long it took."""
@@ -62,12 +65,17 @@ class Ranges:
         self._wall_ns.append(wall_ns)
 
     def profile(
-        self, recorded: Sequence[OpProfile], inside_ops: Collection[int], aliases: Mapping[str, str] | None
+        self,
+        recorded: Sequence[OpProfile],
+        inside_ops: Collection[int],
+        aliases: Mapping[str, str] | None,
+        marks_ns: Sequence[int] = (),
     ) -> OpProfile | None:
         """Return the profile of the ranges, beside those that the backends *recorded*; None if there was no range.
 
         *inside_ops* are intervals that began inside an op: their time is that op's. An accelerator's time is all in its
-        ops; there ranges have none. Raises UsageError where a range has the name of an op that ran.
+        ops; there ranges have none. *marks_ns* is when each interval but the first began, where that is asked. Raises
+        UsageError where a range has the name of an op that ran.
         """
         if not self._entered:
             return None
@@ -80,8 +88,10 @@ class Ranges:
         log.knows_flops = log.knows_memory = True
         on_cpu = all(profile.environment.device == "cpu" for profile in recorded if not profile.is_empty)
         for (name, interval), own_ns in zip(self._entered, self._own_ns(recorded, inside_ops).tolist()):
-            log.add(log.name(name), own_ns if on_cpu else ABSENT, interval=interval)
-        return log.freeze(aliases)
+            event = log.add(log.name(name), own_ns if on_cpu else ABSENT, interval=interval)
+            if marks_ns and event in self._left:
+                log.ran(event, marks_ns[interval - 1], marks_ns[self._left[event] - 1], "opprof.op")
+        return log.freeze(aliases, marks_ns)
 
     def _own_ns(self, recorded: Iterable[OpProfile], inside_ops: Collection[int]) -> NDArray[np.int64]:
         left = np.array(self._wall_ns, np.int64)

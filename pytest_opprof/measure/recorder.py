@@ -59,6 +59,8 @@ class Recorder:
         self._live: ExitStack | None = None
         self._recording: list[tuple[Backend, EventLog]] = []
         self._intervals: list[dict[Window, int]] = []
+        self._marks_ns: list[int] = []
+        """When each interval but the first began, where that is asked."""
         self._ranges = Ranges()
         self._range_names: set[str] = set()
         self._thread = 0
@@ -102,7 +104,9 @@ class Recorder:
         self._stop()
         if self._open:
             self._start()
-        window._profile = assemble(window._parts, window._host_ns, window._wait_ns, window._yardstick_ns)
+        window._profile = assemble(
+            window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns
+        )
         window.unfinished = ""
         window._parts.clear()
 
@@ -117,13 +121,16 @@ class Recorder:
             self._yardstick_ns = self.core.yardstick_ns() if self.core else yardstick_ns()
         self._active[window] = len(window._host_ns)
         self._mark()
+        began_ns = self._marks_ns[-1:]
         waited = self._waited_ns()
         begin, paused = self._clock_ns(), self._paused()
         try:
             yield
             self._check_no_range_is_open(window, "ends")
             self._settle()
-            window._host_ns.append(self._clock_ns() - begin - (self._paused() - paused))
+            end = self._clock_ns()
+            window._host_ns.append(end - begin - (self._paused() - paused))
+            window._ran_ns += [(ns, end) for ns in began_ns]
             if waited is not None:
                 # A thread that ended took what it had waited along.
                 window._wait_ns.append(max((self._waited_ns() or 0) - waited, 0))
@@ -163,7 +170,7 @@ class Recorder:
         """End the range, if it is open: it may have begun before the window, or in another thread."""
         if get_ident() == self._thread and (found := self._ranges.find(name)) is not None:
             self._mark(of_range=True)
-            self._ranges.leave(found)
+            self._ranges.leave(found, len(self._intervals) - 1)
 
     def _check_no_range_is_open(self, window: Window, what_it_does: str) -> None:
         __tracebackhide__ = True
@@ -174,6 +181,8 @@ class Recorder:
 
     def _mark(self, of_range: bool = False) -> None:
         self._ranges.interval_ends(self._clock_ns() - self._marked_ns - (self._paused() - self._marked_paused_ns))
+        if self._options.moments:
+            self._marks_ns.append(self._clock_ns())  # before the marks of the logs: all that follows these is later
         try:  # costs nothing, and ranges may be many
             for backend, log in self._recording:  # noqa: B007  # the last one is blamed
                 log.mark(of_range)
@@ -197,7 +206,7 @@ class Recorder:
                 log = stack.enter_context(entered(backend, partial(backend.collect, options)))
                 self._recording.append((backend, _checked(backend, log)))
             self._live = stack.pop_all()
-        self._intervals, self._ranges, self._thread = [{}], Ranges(), get_ident()
+        self._intervals, self._marks_ns, self._ranges, self._thread = [{}], [], Ranges(), get_ident()
         self._around, user_ops.recording = user_ops.recording, self
         self._mark()
         self._paused_ns += self._clock_ns() - begin
@@ -221,9 +230,9 @@ class Recorder:
         profiles = []
         for backend, log in self._recording:
             with failures_of(backend):  # its events may be inside of none that there is
-                profiles.append(log.freeze(self._aliases))
+                profiles.append(log.freeze(self._aliases, self._marks_ns))
         inside_ops = set[int]().union(*(log.inside_ops for _, log in self._recording))
-        ranges = self._ranges.profile(profiles, inside_ops, self._aliases)
+        ranges = self._ranges.profile(profiles, inside_ops, self._aliases, self._marks_ns)
         return [*profiles, *([ranges] if ranges else [])]
 
     def abandon(self) -> None:

@@ -24,6 +24,7 @@ class Window:
         self._host_ns: list[int] = []
         self._wait_ns: list[int] = []
         self._yardstick_ns: list[int] = []
+        self._ran_ns: list[tuple[int, int]] = []
         self._profile: OpProfile | None = None
         self.unfinished = OPEN
         """Why it has no numbers; empty once it has."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sites.shown import Shown
+from . import moments as when
 from .columns import Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, together
@@ -27,6 +28,7 @@ class Part(NamedTuple):
     """Those that are alike may be in it more than once."""
     columns: Columns
     on_device: Kernels | None = None
+    moments: when.Moments | None = None
 
 
 def built(environment: Environment, host_ns: Iterable[int], *parts: Part) -> OpProfile:
@@ -39,7 +41,8 @@ def built(environment: Environment, host_ns: Iterable[int], *parts: Part) -> OpP
     new = [numbers[end - len(part.keys) : end] for part, end in zip(parts, ends)]
     columns = [replace(part.columns, key=of_key[part.columns.key]) for part, of_key in zip(parts, new)]
     on_device = together([part.on_device for part in parts], new)
-    return OpProfile(environment, keys, Columns.joined(columns), tuple(host_ns), on_device=on_device)
+    moments = when.together([part.moments for part in parts], new)
+    return OpProfile(environment, keys, Columns.joined(columns), tuple(host_ns), on_device=on_device, moments=moments)
 
 
 def assemble(
@@ -47,13 +50,14 @@ def assemble(
     host_ns: Sequence[int],
     wait_ns: Sequence[int] = (),
     yardstick_ns: Sequence[int] = (),
+    ran_ns: Sequence[tuple[int, int]] = (),
 ) -> OpProfile:
     """Put a window together from what was recorded while it was open.
 
     Each part is a profile whose steps are intervals and a map from interval to the window's step; intervals that the
     map lacks are not the window's. *host_ns* is the wall time of each of its steps; a step beyond it was cut short.
     *wait_ns* is how long each of them waited for a CPU, *yardstick_ns* how long a fixed piece of work took before it,
-    where that is known.
+    where that is known; *ran_ns* is when each began and ended, where it was asked when events ran.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
     by_frameworks = [profile for profile in kept if profile.environment.frameworks] or kept
@@ -61,7 +65,7 @@ def assemble(
     profile = built(
         Environment.together(profile.environment for profile in recorded),
         host_ns,
-        *(Part(profile.keys, profile.columns, profile.on_device) for profile in kept),
+        *(Part(profile.keys, profile.columns, profile.on_device, profile.moments) for profile in kept),
     )
     if profile.columns.flops is not None and any(part.columns.flops is None for part in recorded):
         # Known only if every backend that recorded knows it: half a sum would pass a limit.
@@ -80,6 +84,8 @@ def assemble(
         ),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
+        ran_ns=tuple(ran_ns),
+        untold=_untold(kept) if ran_ns else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
         disturbed=tuple(dict.fromkeys(what for profile in kept for what in profile.disturbed)),
         unmeasured={op: why for profile in kept for op, why in profile.unmeasured.items()},
@@ -119,12 +125,14 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
 def joined(profiles: Sequence[OpProfile]) -> OpProfile:
     """Return the profile whose steps are those of all *profiles*, in order."""
     parts, host_ns, wait_ns, yardstick_ns = [], list[int](), list[int](), list[int]()
+    ran_ns: list[tuple[int, int]] = []
     for profile in profiles:
         parts.append((profile, {step: step + len(host_ns) for step in range(profile.steps)}))
         host_ns.extend(profile.host_ns)
         wait_ns.extend(profile.wait_ns)
         yardstick_ns.extend(profile.yardstick_ns)
-    return assemble(parts, host_ns, wait_ns, yardstick_ns)
+        ran_ns.extend(profile.ran_ns)
+    return assemble(parts, host_ns, wait_ns, yardstick_ns, ran_ns)
 
 
 def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) -> OpProfile:
@@ -136,6 +144,7 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         profile,
         columns=columns,
         on_device=profile.on_device and profile.on_device.in_steps(numbers, number_of_steps),
+        moments=profile.moments and profile.moments.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
         fact_sites=tuple(
             (fact, int(numbers[interval]), site)
@@ -153,6 +162,12 @@ def _remarks_of(
             yield ALWAYS, text
         elif 0 <= numbers[interval] < number_of_steps:
             yield int(numbers[interval]), text
+
+
+def _untold(recorded: Iterable[OpProfile]) -> tuple[str, ...]:
+    """Return the frameworks of what was recorded without saying when it ran."""
+    silent = [each for each in recorded if each.moments is None and not each.is_empty]
+    return tuple(dict.fromkeys([name for each in silent for name, _ in each.environment.frameworks]))
 
 
 def _sums_by_step(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..ops import names
 from ..ops.signature import UNKNOWN, Signature
 from ..sites.chains import Chains
+from . import moments
 from .assembly import Part, built
 from .attribution import NOBODY, owners
 from .columns import ABSENT, Columns, numbered
@@ -82,6 +83,8 @@ class EventLog:
         """By op, why calls of it are not recorded here: a limit on it is an error."""
         self.unseen: list[str] = []
         """Where the program went on unseen: functions, each with the module and line that called it."""
+        self.marked_ns: Sequence[int] | None = None
+        """When each interval but the first began, by the clock of `ran`; None where that is `time.perf_counter_ns`."""
         self._on_mark = on_mark
         self._names: dict[_Name, int] = {}
         self._name: list[int] = []
@@ -95,6 +98,7 @@ class EventLog:
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
         self._remarks: list[tuple[int, str]] = []
+        self._ran: dict[int, moments.Told] = {}
 
     def __len__(self) -> int:
         return len(self._name)
@@ -172,6 +176,13 @@ class EventLog:
         """Say that *ns* of *event* went into compiling or waiting for other ranks, which is work of no op."""
         self._compiling.append((event, ns))
 
+    def ran(self, event: int, start_ns: int, end_ns: int, thread: str = "") -> None:
+        """Say when *event* began and ended, where `Options.moments` asks for that; see `marked_ns`.
+
+        *thread* names that of the host; empty for the one that opened the window. What is in `on_device` ran there.
+        """
+        self._ran[event] = start_ns, end_ns, thread
+
     def allocated(self, size: int | None, interval: int | None = None) -> None:
         """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
@@ -184,8 +195,11 @@ class EventLog:
         """Say something that the user should know: of an interval where it is one of several rounds, or of all."""
         self._remarks.append((interval, text))
 
-    def freeze(self, aliases: Mapping[str, str] | None = None) -> OpProfile:
-        """Return the profile, its steps being the intervals; *aliases* add to the vocabulary."""
+    def freeze(self, aliases: Mapping[str, str] | None = None, marked_ns: Sequence[int] = ()) -> OpProfile:
+        """Return the profile, its steps being the intervals; *aliases* add to the vocabulary.
+
+        *marked_ns* is when each interval but the first began, by the clock that times steps.
+        """
         raws = [names.stable(name.raw) for name in self._names]
         meanings = [_meaning(raw, name, aliases) for raw, name in zip(raws, self._names)]
         event = np.arange(len(self))
@@ -211,7 +225,11 @@ class EventLog:
         )
         on_device = None if self.on_device is None else of_events(self.on_device, columns.step, key)
         return replace(
-            built(self.environment, (0,) * (self.interval + 1), Part(keys, columns, on_device)),
+            built(
+                self.environment,
+                (0,) * (self.interval + 1),
+                Part(keys, columns, on_device, self._moments(columns, marked_ns)),
+            ),
             memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
             busy_ns=self._by_interval(self.busy_ns),
@@ -227,6 +245,21 @@ class EventLog:
             unmeasured=self.unmeasured,
             unseen=tuple(self.unseen),
         )
+
+    def _moments(self, columns: Columns, marked_ns: Sequence[int]) -> moments.Moments | None:
+        if not self._ran or not marked_ns:
+            return None
+        process = " + ".join(f"{name} {version}".strip() for name, version in self.environment.frameworks) or "ranges"
+        found = self.on_device
+        streams = {} if found is None else dict(zip(found.event.tolist(), zip(*found.place[:2].tolist())))
+        told = dict(self._ran)
+        for event, (parent, duration_ns) in enumerate(zip(self._parent, self._duration_ns)):
+            if duration_ns == ABSENT and event not in told and parent in told:
+                begin, _, thread = told[parent]  # a part without a time of its own, as in a fused kernel
+                told[event] = begin, begin, thread
+        own_ns = marked_ns if self.marked_ns is None else self.marked_ns
+        later_ns = moments.later_ns(own_ns, marked_ns, self.range_marks)
+        return moments.of_events(told, columns, process, streams, later_ns)
 
     def _keyed(
         self, raws: Sequence[str], ops: Sequence[str], owner: NDArray[np.int64]

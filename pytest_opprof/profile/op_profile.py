@@ -20,6 +20,7 @@ from ..ops.signature import Signature
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
+from .moments import Moments
 from .op_key import CallSite, OpKey
 
 ALWAYS = -1
@@ -130,6 +131,12 @@ class OpProfile:
     """By op, why calls of it were not recorded."""
     unseen: tuple[str, ...] = ()
     """Where the program went on unseen: functions, each with the module and line that called it."""
+    moments: Moments | None = None
+    """When events ran; None where nobody asked, or nothing tells."""
+    ran_ns: tuple[tuple[int, int], ...] = ()
+    """When each step began and ended, on the clock of `moments`; empty where nobody asked."""
+    untold: tuple[str, ...] = ()
+    """The frameworks that do not tell when their events ran, where somebody asked."""
 
     @property
     def steps(self) -> int:

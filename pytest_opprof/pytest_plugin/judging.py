@@ -95,7 +95,7 @@ class Judging:
 
         Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
         """
-        plan, others = plan_of(item), _profiles(again)
+        plan, others = plan_of(item), profiles_of(again)
 
         def with_other_times(window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
             other = others.get(window.name)
@@ -108,7 +108,7 @@ class Judging:
 
     def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
-        plan, profiles = plan_of(item), _profiles(measurement.windows)  # a fixture may have added marks
+        plan, profiles = plan_of(item), profiles_of(measurement.windows)  # a fixture may have added marks
         profiles = of_this_rank(profiles, self._settings.rank, measurement.backends)
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
@@ -226,7 +226,7 @@ class Judging:
         if self._apart or not any(window.asked for window in windows):
             return windows
         if again is not None and any(map(lacks_sites, windows)):
-            plan, others = plan_of(item), _profiles(again())
+            plan, others = plan_of(item), profiles_of(again())
             # A later round may do less than one before it: then a process looks where nothing ran before.
             alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
             found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
@@ -323,7 +323,7 @@ def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, tim
     return replace(window, diff=diff)
 
 
-def _profiles(windows: Iterable[Window]) -> dict[str, OpProfile]:
+def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:
     """Return what was measured in windows of each name, those without an end left out."""
     by_name: dict[str, list[OpProfile]] = {}
     for window in windows:

@@ -86,6 +86,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
             timing,
             memory=budget.needs_memory or memory,
             numpy=checked_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
+            moments=settings.traces is not None,
         ),
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
         threads=checked_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,

@@ -32,6 +32,7 @@ from .marks import plan_of
 from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
+from .traces import traced
 
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
@@ -180,6 +181,8 @@ class Measuring:
         broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
         if not windows and not broken:
             return
+        if self._settings.traces:
+            windows = traced(item, windows, measurement.windows, self._settings, self._summary.errors)
         verbosity = getattr(self._config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
         record, failure, cause = concluded(
             id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel

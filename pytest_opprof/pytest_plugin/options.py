@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..backends.registry import find, learn_names
 from ..errors import UsageError
 from ..machine.ranks import Rank, rank_of
 from ..measure.plan import Noise, Ranks, Settings
+from ..processes.parent import VARIABLE
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
 
@@ -57,6 +59,7 @@ def _settings(config: pytest.Config) -> Settings:
         summary=_of_rank(files["summary"], config, rank),
         html=_of_rank(files["html"], config, rank),
         together=frozenset(what for what, given in files.items() if given and _RANK not in given and not rank.is_alone),
+        traces=_traces(config),
         ranks=checked_ranks(_value(config, "ranks") or "any", "--opprof-ranks"),
         rank=rank,
         aliases=_aliases(config.getini("opprof_aliases")),
@@ -164,6 +167,18 @@ def _html(config: pytest.Config) -> str:
     return given or ""
 
 
+def _traces(config: pytest.Config) -> Path | None:
+    given = _value(config, "traces")
+    if given == "":
+        raise UsageError("--opprof-traces is empty; write a folder, such as --opprof-traces=traces")
+    if given is None or VARIABLE in os.environ:
+        return None  # the run that started this one writes them
+    folder = Path(config.invocation_params.dir, given)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--opprof-traces: {folder} is a file; name a folder")
+    return folder
+
+
 def _against(config: pytest.Config) -> str:
     """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
     options = config.option
@@ -177,6 +192,7 @@ def _against(config: pytest.Config) -> str:
         "--opprof-update": options.opprof_update or options.opprof_update_new,
         "-n": getattr(options, "numprocesses", None) or hasattr(config, "workerinput"),
         "--opprof-processes": _value(config, "processes"),
+        "--opprof-traces": options.opprof_traces,
     }
     for flag, given in others.items():
         if given:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from ..timeline.chrome import BEGINNING
 from .shared.events import head
 from .shared.place import Place
 
@@ -47,6 +48,8 @@ def explained(place: Place) -> str:
     for magic, what in _BY_MAGIC:
         if start.startswith(magic):
             return what.format(name=name)
+    if start.startswith(BEGINNING.encode()):
+        return f"is a trace that opprof wrote for a viewer: opprof open {name}"
     if start.startswith(b"PK\x03\x04"):
         return _zipped(b" ".join(_ZIPPED.findall(start)).decode("ascii"), name)
     if start[257:262] == b"ustar":

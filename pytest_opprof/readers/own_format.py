@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 from ..errors import TraceError
 from ..profile.environment_json import EnvironmentJson
 from ..profile.saved import SavedKernel, SavedOp, SavedProfile, op_of
+from ..timeline.chrome import BEGINNING
 from .shared.options import Options
 from .shared.place import Place
 
@@ -128,7 +129,7 @@ def chrome(saved: SavedProfile) -> str:
         starts = accumulate((record.device_ns or 0.0 for record in records), initial=0.0)
         events.append({"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": {"name": f"step {step}"}})
         events += [_bar(record, start, number) for record, start in zip(records, starts)]
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"source": saved.source}})
+    return f'{BEGINNING}{json.dumps(saved.source)}}}, "traceEvents": {json.dumps(events)}}}'
 
 
 def _bar(record: SavedOp, start_ns: float, row: int) -> dict[str, Any]:

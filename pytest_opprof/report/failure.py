@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
-from ..results.window_result import titled
+from ..results.window_result import open_trace, titled
 from .op_table import ranks_table, table
 from .where import where
 
@@ -41,6 +41,11 @@ def failure(
     for window in broken:
         lines += ["", *ranks_table(window.ranks_differ, style)] if window.ranks_differ else []
         lines += ["", *table(window, top, every_op, style, more), *where(window, every_op, more)]
+        lacks = f" (not in it: {window.trace_lacks})" if window.trace_lacks else ""
+        if window.trace:
+            lines += ["", f"when it ran: {open_trace(window.trace)}{lacks}"]
+        elif lacks:
+            lines += ["", f"no trace: {window.trace_lacks}"]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []

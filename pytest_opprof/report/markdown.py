@@ -10,7 +10,7 @@ from typing import Final
 from ..errors import UsageError
 from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
-from ..results.window_result import BODY, RowResult, WindowResult, titled
+from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from ..verdict.facts import named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
@@ -198,6 +198,8 @@ def _window(window: WindowResult) -> Iterator[str]:
             yield f"- {_code(named(op))}: {what} {_code(str(line).replace('`', ''))}"
         if len(asked) > _LINES:
             yield f"- {_code(named(op))}: ... and {plural(len(asked) - _LINES, 'more line')}"
+    if window.trace:
+        yield f"- when it ran: {_code(open_trace(window.trace))}"
     yield ""
 
 

@@ -52,6 +52,10 @@ class JudgedWindow:
     """Why it is not, where that was looked for."""
     sites_lost: str = ""
     """Why it is not known which lines asked for ops, where that was to be found out."""
+    trace: str = ""
+    """The file with a trace of one of its rounds; empty where none was written."""
+    trace_lacks: str = ""
+    """What of it is in no trace, and why, where one was asked for."""
 
     @property
     def name(self) -> str:
@@ -169,6 +173,7 @@ class JudgedWindow:
             untimed=self.diff.times if self.diff else "",
             no_baseline=self.no_baseline,
             processes=() if parallel else self.processes,
+            trace=self.trace,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
@@ -267,6 +268,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         tuple[ProcessTimes, ...],
         Meta(description="What each process timed, this one first; none where tests ran in parallel."),
     ] = ()
+    trace: Annotated[
+        str,
+        Meta(description="The file with when everything ran in one of its rounds, a Chrome trace; empty without one."),
+    ] = ""
     rank: Annotated[int | None, Meta(description="Of several ranks in one run, the one whose numbers these are.")] = (
         None
     )
@@ -291,6 +296,11 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield f"{what} has not a number for each of {self.rounds} rounds"
             elif column is not None and min(column) < 0:
                 yield f"{what} has a negative number"
+
+
+def open_trace(path: str) -> str:
+    """Return the command that shows a trace."""
+    return f"opprof open {shlex.quote(path)}"
 
 
 def titled(test: str, window: str) -> str:

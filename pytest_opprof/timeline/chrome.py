@@ -10,6 +10,8 @@ from itertools import chain
 from .intervals import union
 from .spans import Kind, Lane, Memory, Span, Timeline
 
+BEGINNING = '{"displayTimeUnit": "ns", "otherData": {"source": '
+"""Of each trace that opprof writes: by this it knows them."""
 _MOST_ROWS = 32
 """Rows of one lane, for what overlaps on it; later spans go onto the last one."""
 _PIECE = 1 << 10
@@ -29,7 +31,7 @@ def of_steps(timeline: Timeline, steps: Container[str]) -> Iterator[Span]:
 def trace_of(spans: Iterable[Span], memory: Mapping[str, Memory], begin_ns: int, source: str) -> Iterator[str]:
     """Yield the text of the trace, in pieces; times begin with *begin_ns*. They are us, with ns as decimals."""
     processes: dict[str, int] = {}
-    yield json.dumps({"displayTimeUnit": "ns", "otherData": {"source": source}})[:-1] + ', "traceEvents": ['
+    yield f'{BEGINNING}{json.dumps(source)}}}, "traceEvents": ['
     written: list[str] = []
     between = ""
     for event in chain(_events(spans, processes, begin_ns), _counters(memory, processes, begin_ns)):

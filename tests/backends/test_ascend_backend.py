@@ -21,6 +21,7 @@ from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.timeline.window import timeline_of
 
 from .ascend_stand_in import Npu, TorchNpu, binary, compiled, forget, install, mindspore
 
@@ -131,6 +132,20 @@ def test_stopping_as_the_monitor_of_mspti_does_would_lose_all_of_it(
     records = session.decode(subscription.taken())
     assert len(records[session.KERNEL]["name"]) == 0
     assert len(records[session.NODE_API]["name"]) == 37
+
+
+def test_kernels_ran_on_their_streams_by_the_clock_of_the_npu(npu: Npu, measure: Measure) -> None:
+    def body() -> None:
+        npu.launch("MatMulV2", 5000)
+        npu.launch("Cast", 700)
+
+    whole, *spans = timeline_of(measure(body, body, options=Options(moments=True)), 1)
+    assert [(str(span.lane), span.name, span.duration_ns) for span in spans] == [
+        ("device 0 stream 3", f"MatMul ({binary('MatMulV2')})", 5000),
+        ("device 0 stream 3", f"Cast ({binary('Cast')})", 700),
+    ]
+    assert whole.name == "round 2 of 2"
+    assert whole.start_ns <= spans[0].start_ns < spans[0].end_ns <= spans[1].start_ns
 
 
 def test_what_ran_before_a_window_or_between_rounds_is_in_none(

@@ -38,6 +38,7 @@ from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
 from pytest_opprof.profile.op_profile import MemoryUse, OpProfile
 from pytest_opprof.profile.timings import ProcessTimes, run_of
+from pytest_opprof.timeline.window import timeline_of
 
 from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool
 from .nvml_stand_in import Nvml
@@ -169,6 +170,27 @@ def test_a_kernel_belongs_to_the_step_that_launched_it_however_late_it_runs(gpu:
     assert profile.stats("late").calls == (1, 2, 3)
     assert profile.stats("Synchronize").calls == (1, 1, 1)
     assert profile.launches == (1, 2, 3)
+
+
+def test_kernels_ran_on_their_streams_and_calls_in_their_threads(gpu: Gpu, backend: CudaBackend) -> None:
+    recorder, window = Recorder([backend], Options(moments=True), explicit=True), Window("w")
+    with recorder.open(window), recorder.step(window):
+        gpu.launch("my_kernel", 2_000, stream=13)
+        gpu.launch("late", late_ns=10**9, stream=17, device=1)
+        gpu.call("cuStreamSynchronize")
+    whole, *spans = timeline_of(window.profile, 0)
+    by_lane: dict[tuple[str, str], list[str]] = {}
+    for span in spans:
+        by_lane.setdefault((span.lane.process, span.lane.thread.partition(" ")[0]), []).append(span.name)
+    host = next(process for process, thread in by_lane if thread == "thread")
+    assert by_lane == {
+        (host, "thread"): ["cudaLaunchKernel", "cudaLaunchKernel", "Synchronize (cuStreamSynchronize)"],
+        ("device 0", "stream"): ["my_kernel"],
+        ("device 1", "stream"): ["late"],
+    }
+    my_kernel, late = spans[-2:]
+    assert my_kernel.duration_ns == 2_000
+    assert whole.start_ns < my_kernel.start_ns < whole.end_ns < late.start_ns
 
 
 def test_a_kernel_without_a_launch_stays_visible(gpu: Gpu, watch: Watch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.jax import backend as module
 from pytest_opprof.backends.jax.backend import JaxBackend, backend
 from pytest_opprof.errors import BackendError
+from pytest_opprof.measure.recorder import Recorder
+from pytest_opprof.measure.window import Window
 from pytest_opprof.testing import check_backend
+from pytest_opprof.timeline.window import timeline_of
 
 from .jax_measured import DEVICES, calls, measured, opcodes, start
 
@@ -66,6 +70,27 @@ def test_what_is_dropped_on_any_device_is_in_its_own_step(product: Callable[[Any
         assert [opcodes(profile, step).get("dot", 0) for step in range(3)] == [3, 0, 3]
         assert [opcodes(profile, step).get("all-reduce", 0) for step in range(3)] == [8, 0, 8]
         assert profile.stats("jax::program").calls == (5, 0, 5)
+
+
+def test_kernels_ran_in_their_threads_inside_of_the_round_and_hold_the_ops_that_they_are_fused_of() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    fused = jax.jit(lambda x: jnp.tanh(x * 2 + 1))
+    x = jnp.ones((8, 8))
+    fused(x)
+    recorder, window = Recorder([backend()], Options(moments=True), explicit=True), Window("w")
+    with recorder.open(window), recorder.step(window):
+        fused(x)
+    whole, *spans = timeline_of(window.profile, 0)
+    parts = [span for span in spans if not span.duration_ns]
+    (kernel,) = (span for span in spans if "fusion" in span.name)
+    assert Counter(span.name.partition(" (")[0] for span in parts) >= Counter(["Tanh", "Add", "Mul"])
+    assert {(span.lane, span.start_ns, span.depth) for span in parts} == {
+        (kernel.lane, kernel.start_ns, kernel.depth + 1)
+    }
+    assert {span.name for span in spans} - {span.name for span in parts} == {kernel.name, "jax::program"}
+    assert all(whole.start_ns <= span.start_ns <= span.end_ns <= whole.end_ns for span in spans)
 
 
 def test_other_threads_are_recorded(product: Callable[[Any], Any], large: Any) -> None:

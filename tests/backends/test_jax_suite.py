@@ -229,4 +229,4 @@ def test_the_commands_know_it() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
 
     assert any(line.split()[:1] == ["jax"] for line in opprof("backends"))
-    assert opprof("selfcheck", "--backend", "jax")[-1] == "opprof: 14 ok"
+    assert opprof("selfcheck", "--backend", "jax")[-1] == "opprof: 15 ok"

@@ -27,6 +27,7 @@ from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.assembly import assemble, told_apart
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.testing import check_backend
+from pytest_opprof.timeline.window import timeline_of
 
 from . import onnx_models as models
 from .onnx_models import BATCH, CPU, MODELS, PICTURES
@@ -82,7 +83,7 @@ def test_it_keeps_the_contract(capsys: pytest.CaptureFixture[str], ort: ModuleTy
     work = backend().selfcheck_work()
     assert check_backend(backend(), work) == []
     assert not main.main(["selfcheck", "--backend", "onnxruntime"])
-    assert "opprof: 14 ok" in capsys.readouterr().out
+    assert "opprof: 15 ok" in capsys.readouterr().out
 
 
 def test_it_can_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,6 +112,23 @@ def test_counts_are_those_of_the_graph_that_was_saved(ort: Any, tmp_path: Path, 
     session = ort.InferenceSession(content, options, providers=CPU)
     profile = measure(lambda: [session.run(None, {"x": batch_of(name)}) for _ in range(3)])
     assert raw_calls(profile) == Counter({op: 3 * n for op, n in saved(ort, content, level, tmp_path / "m").items()})
+
+
+def test_nodes_ran_inside_of_the_round_one_after_the_other(ort: Any) -> None:
+    name = sorted(MODELS)[0]
+    session = ort.InferenceSession(content_of(name), providers=CPU)
+    recorder, window = Recorder([backend()], Options(moments=True), explicit=True), Window("w")
+    with recorder.open(window):
+        for times in (1, 2):
+            with recorder.step(window):
+                for _ in range(times):
+                    session.run(None, {session.get_inputs()[0].name: batch_of(name)})
+    whole, *spans = timeline_of(window.profile, 1)
+    assert Counter(span.name.partition(" (")[0] for span in spans) == {
+        stats.op: stats.calls[1] for stats in window.profile.ops
+    }
+    assert all(whole.start_ns <= span.start_ns <= span.end_ns <= whole.end_ns for span in spans)
+    assert {span.depth for span in spans} == {0}
 
 
 def test_what_a_loop_runs_is_counted_each_time(ort: Any) -> None:

@@ -40,6 +40,7 @@ from pytest_opprof.readers.pytorch import kineto as reader
 from pytest_opprof.readers.shared.options import Options as ReadOptions
 from pytest_opprof.readers.shared.place import Place
 from pytest_opprof.sites.chains import Chains
+from pytest_opprof.timeline.window import timeline_of
 from pytest_opprof.verdict.budgets import Budget
 
 from ..conftest import shared
@@ -350,6 +351,25 @@ def test_a_kernel_belongs_to_the_round_that_launched_it() -> None:
     assert profile.stats("MatMul").calls == (0, 1, 1, 0)
     assert profile.stats("MatMul").device_ns == (0, 3, 4, 0)
     assert profile.launches == (0, 1, 1, 0)
+
+
+def test_host_ops_calls_and_kernels_ran_each_in_their_thread_or_stream() -> None:
+    log = EventLog(Environment((("torch", "2"),)))
+    log.mark()
+    log.marked_ns = [5]
+    ops = [op("aten::linear", 10, 80), op("aten::mm", 20, 60), op("aten::relu", 15, 5, thread=2)]
+    session = Recorded(ops, [call(1, 30)], [done(1, 40, start=900)._replace(stream=7)])
+    torch_cuda.fill(log, session, log.marked_ns, moments=True)
+    profile = assemble([(log.freeze(None, [1_005]), {1: 0})], [100], ran_ns=[(1_005, 1_105)])
+    spans = timeline_of(profile, 0)
+    assert [(span.lane.thread, span.depth, span.name, span.start_ns, span.duration_ns) for span in spans] == [
+        ("rounds", 0, "round 1 of 1", 1_005, 100),
+        ("thread 1", 0, "MatMul (aten::linear)", 1_010, 80),
+        ("thread 1", 1, "aten::mm", 1_020, 60),
+        ("thread 1", 2, "cudaLaunchKernel", 1_030, 1),
+        ("thread 2", 0, "Relu (aten::relu)", 1_015, 5),
+        ("stream 7", 0, "MatMul (gemm)", 1_900, 40),
+    ]
 
 
 def test_sync_timing_takes_an_op_from_before_its_launches_to_after_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:

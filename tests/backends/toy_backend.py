@@ -6,6 +6,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from threading import main_thread
 from time import perf_counter_ns
 from typing import Any, ClassVar
@@ -50,7 +51,9 @@ class ToyBackend(Backend):
             toy.listener = None
         for name, thread, start, ns in done:
             if self.sees(thread):
-                log.add(log.name(name), ns, interval=bisect_right(marks, start))
+                event = log.add(log.name(name), ns, interval=bisect_right(marks, start))
+                if options.moments:
+                    log.ran(event, start, start + ns, f"thread {thread}")
 
     def sees(self, thread: int) -> bool:
         return True
@@ -84,6 +87,23 @@ class SettlesInMarks(NeverSettles):
     def mark(self, marks: list[int]) -> None:
         _toy().wait()
         super().mark(marks)
+
+
+class HasAnotherClock(ToyBackend):
+    """Says when ops ran by a clock of its own, and not what time it was there at the marks."""
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        with super().collect(options) as log:
+            yield log
+        log._ran = {event: (start - 10**9, end - 10**9, thread) for event, (start, end, thread) in log._ran.items()}
+
+
+class SaysNoMoments(ToyBackend):
+    """Does not say when ops ran."""
+
+    def collect(self, options: Options) -> AbstractContextManager[EventLog]:
+        return super().collect(replace(options, moments=False))
 
 
 class AddsOne(ToyBackend):

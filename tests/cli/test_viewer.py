@@ -16,6 +16,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from pytest_opprof.cli.main import main
+
 from ..conftest import HERE, shared
 
 pytestmark = pytest.mark.processes
@@ -81,6 +83,18 @@ def test_what_is_no_chrome_trace_is_made_one(open_: Open, tmp_path: Path) -> Non
     assert (code, len(bars) > 5, min(bar["ts"] for bar in bars)) == (0, True, 0)
     code, _, err = ended(open_(str(shared("megengine/resnet18.json")), "--port", "0"))
     assert (code, "does not tell when anything ran" in err) == (0, True)
+
+
+def test_a_trace_that_opprof_wrote_is_served_as_it_is_and_is_no_profile(open_: Open, tmp_path: Path) -> None:
+    for source, name in ((TRAIN, "x.trace.json.gz"), (shared("megengine/resnet18.json"), "sums.trace.json")):
+        assert main(["convert", str(source), "-o", str(tmp_path / name)]) == 0
+        code, out, err = ended(open_(name, "--port", "0"))
+        assert (code, err, out.splitlines()[0].endswith(f"/{name}")) == (0, "", True)
+        assert (tmp_path / "fetched").read_bytes() == (tmp_path / name).read_bytes()
+    code, _, err = ended(open_("x.trace.json.gz", "--steps", "1"))
+    assert (code, err) == (
+        2, "opprof: x.trace.json.gz: is a trace that opprof wrote for a viewer: opprof open x.trace.json.gz\n"
+    )  # fmt: skip
 
 
 def test_no_other_page_and_no_other_path_gets_it(open_: Open, tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ def own_times(
         if name:
             ranges.enter(name, ("", "a", "b").index(name))
         ranges.interval_ends(100)
-    for name in ("b", "a"):
+    for interval, name in enumerate(("b", "a"), start=3):
         index = ranges.find(name)
         assert index is not None
-        ranges.leave(index)
+        ranges.leave(index, interval)
         ranges.interval_ends(100)
     profile = ranges.profile(profiles, inside_ops, None)
     assert profile is not None

@@ -94,7 +94,7 @@ class AscendBackend(Backend):
         finally:
             self._collecting = False
             session.leave()
-        events.fill(log, recorded, mspti)
+        events.fill(log, recorded, mspti, options.moments)
         if options.timing == "sync":
             events.check_alone(recorded)
         else:

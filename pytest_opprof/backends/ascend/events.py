@@ -31,8 +31,11 @@ def is_known(name: str, names_launches: bool) -> bool:
     return (names_launches and name.startswith("aclnn")) or name in UNSEEN
 
 
-def fill(log: EventLog, recorded: Recorded, mspti: Mspti) -> None:
-    """Append to *log* what was launched in the window. Raises BackendError for a kernel without its times."""
+def fill(log: EventLog, recorded: Recorded, mspti: Mspti, moments: bool = False) -> None:
+    """Append to *log* what was launched in the window; *moments*: also say when kernels ran.
+
+    Raises BackendError for a kernel without its times.
+    """
     work = recorded.records[KERNEL]
     if len(wrong := np.flatnonzero((work["start"] == 0) | (work["end"] < work["start"]))):
         raise BackendError(
@@ -50,6 +53,10 @@ def fill(log: EventLog, recorded: Recorded, mspti: Mspti) -> None:
     first = len(log)
     absent = np.full(len(inside), ABSENT)
     log.extend(numbers[name], duration, parents, interval, absent)
+    if moments:
+        log.marked_ns = recorded.mark_start.tolist()
+        for event, start, end in zip(range(first, len(log)), work["start"].tolist(), work["end"].tolist()):
+            log.ran(event, start, end)
     moved = _moves(log, recorded)
     log.on_device = kernels.Events(
         np.arange(first, len(log)),

@@ -36,6 +36,7 @@ class Calls:
     """Whether any thread captured a CUDA graph then: the call may start nothing, also in another thread."""
     loaded: NDArray[np.uint64]
     """When code was loaded inside calls that do something else, as launches do."""
+    thread: NDArray[np.int64]
 
     @cached_property
     def by_correlation(self) -> NDArray[np.int64]:
@@ -101,6 +102,7 @@ def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) 
         columns["result"] != 0,
         captured,
         overhead["start"][np.isin(overhead["what"], LOADING)],
+        columns["thread"].astype(np.int64),
     )
 
 

@@ -115,7 +115,8 @@ class CudaBackend(Backend):
             check_last_call(calls, span)
         if options.timing == "async":
             log.busy_ns = busy_ns(calls, work, span)
-        if used := devices(work, fill(log, calls, work, span, sites=sites)):
+        log.marked_ns = marks
+        if used := devices(work, fill(log, calls, work, span, sites=sites, moments=options.moments)):
             log.environment = _environment(driver, used, options)
             nvml.tell(log, before, after, used)
         if memory:

@@ -63,12 +63,13 @@ def fill(
     parents: NDArray[np.int64] | None = None,
     cause: str = _TAKEN,
     sites: NDArray[np.int64] | None = None,
+    moments: bool = False,
 ) -> NDArray[np.bool_]:
     """Append to *log* what the program asked for in *span*; return which of the *work* that is.
 
-    *parents* are the events of the log that the calls are in, *sites* the lines of the calls. Raises BackendError, with
-    the likely *cause*, if a kernel was launched and is not in *work*, or if nothing tells when some of the work was
-    done.
+    *parents* are the events of the log that the calls are in, *sites* the lines of the calls; *moments*: also say when
+    all that ran. Raises BackendError, with the likely *cause*, if a kernel was launched and is not in *work*, or if
+    nothing tells when some of the work was done.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = _asked(calls, work)
@@ -104,9 +105,21 @@ def fill(
         for event, site in enumerate(np.append(sites, UNKNOWN)[asking].tolist(), first):
             if site != UNKNOWN:
                 log.asked_at(event, site)
+    if moments:
+        for event, start, end, thread in zip(
+            event_of_call[host].tolist(), *(column[host].tolist() for column in (calls.start, calls.end, calls.thread))
+        ):
+            log.ran(event, start, end, f"thread {thread}")
+        for event, start, took in zip(range(len(log) - len(done), len(log)), *_times(work, done)):
+            if took != ABSENT:
+                log.ran(event, start, start + took)
     for interval in sorted(loads(calls, span)):
         log.remark(_LOADED, interval)
     return inside
+
+
+def _times(work: Work, rows: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    return work.start[rows].tolist(), work.device_ns[rows].tolist()
 
 
 def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -92,7 +92,7 @@ class JaxBackend(Backend):
             if self._fence:
                 recording = Recording.of(data)
                 recording.check(log.interval, self._fence)
-                fill(log, recording, self._programs, compiled)
+                fill(log, recording, self._programs, compiled, options.moments)
 
     def rank(self) -> tuple[int, int] | None:
         """Return what jax.distributed says once it is initialised."""

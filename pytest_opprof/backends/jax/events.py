@@ -58,8 +58,10 @@ class _Rows(NamedTuple):
     """Row and where the program asked for it, of those rows of which that is known."""
 
 
-def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[Compiled]) -> None:
-    """Add the events of a checked *recording* to *log*, and what was *compiled*.
+def fill(
+    log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[Compiled], moments: bool = False
+) -> None:
+    """Add the events of a checked *recording* to *log*, and what was *compiled*; *moments*: also say when they ran.
 
     Raises BackendError for a program that is not known any more, and for one whose ops cannot be counted.
     """
@@ -67,7 +69,9 @@ def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iter
     called, compiles = _marker(log, PROGRAM), log.name(COMPILE, kind=Kind.WRAPPER, signature=_NOTHING)
     for call in recording.calls:
         if not recording.is_in_fence(call):
-            log.add(called, ABSENT, -1, bisect_right(recording.marks, call.start), nbytes=0)
+            event = log.add(called, ABSENT, -1, bisect_right(recording.marks, call.start), nbytes=0)
+            if moments:
+                log.ran(event, call.start, call.end, f"thread {call.thread}")
     for interval, ns, function in compiled:
         # It counts by its name, and is no op of the program: which test is the first to use a function depends on the
         # tests before it.
@@ -83,7 +87,8 @@ def fill(log: EventLog, recording: Recording, programs: Programs, compiled: Iter
         for name in names[program]:
             found = _kernel(log, module, name, names[program])
             rows[program, name] = found and _rows(log, found, module.name, is_all=len(names[program]) == 1)
-    _append(log, _calls(ran, modules), rows, recording.marks)
+    log.marked_ns = recording.marks
+    _append(log, _calls(ran, modules), rows, recording.marks, moments)
 
 
 def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kernel | None:
@@ -136,7 +141,11 @@ def _name(log: EventLog, op: Op, is_part: bool) -> int:
 
 
 def _append(
-    log: EventLog, ran: Sequence[Ran], rows: Mapping[tuple[Program, str], _Rows | None], marks: Sequence[int]
+    log: EventLog,
+    ran: Sequence[Ran],
+    rows: Mapping[tuple[Program, str], _Rows | None],
+    marks: Sequence[int],
+    moments: bool,
 ) -> None:
     """Append the rows of all that *ran*, each with its time, its interval and its place in the log."""
     name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
@@ -153,6 +162,8 @@ def _append(
         interval += [bisect_right(marks, each.start)] * (2 + inside)
         flops += [(base + row, number) for row, number in found.flops]
         sites += [(base + row, node) for row, node in found.sites]
+        if moments:
+            log.ran(base + 1, each.start, each.end, f"thread {each.thread}")
     log.extend(*(np.array(column, np.int64) for column in (name, duration, parent, interval, nbytes)))
     for event, number in flops:
         log.computed(event, number)
@@ -182,5 +193,5 @@ def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran
         size = max(len(pieces) // calls, 1)
         for index in range(0, len(pieces), size):
             together = pieces[index : index + size]
-            others.append(together[0]._replace(ns=sum(each.ns for each in together)))
+            others.append(together[0]._replace(ns=sum(each.ns for each in together), end=together[-1].end))
     return sorted(others)

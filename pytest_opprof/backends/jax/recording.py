@@ -54,6 +54,9 @@ class Ran(NamedTuple):
     name: str
     """Of an instruction of the program."""
     execution: Execution
+    end: int = 0
+    thread: int = 0
+    """Where it began."""
 
 
 class Span(NamedTuple):
@@ -169,7 +172,7 @@ class Recording:
         by_thread: dict[int, list[_Kernel]] = {}
         for each in sorted(self._kernels):
             by_thread.setdefault(each.span.thread, []).append(each)
-        for (start, handed_over, _), name, execution, token in self._kernels:
+        for (start, handed_over, began_in), name, execution, token in self._kernels:
             done, _, thread = self._ends.get(token, Span(handed_over, handed_over, 0))
             # The thread that finished it ran what depends on it before it said so.
             others, until = 0, handed_over
@@ -181,7 +184,8 @@ class Recording:
                     if each.execution == execution and until <= each.span.start and each.span.end <= done:
                         others += each.span.end - each.span.start
                         until = each.span.end
-            yield Ran(start, max(done, handed_over) - start - others, name, execution)
+            end = max(done, handed_over)
+            yield Ran(start, end - start - others, name, execution, end, began_in)
 
     def _executes(self, name: str, span: Span, devices: int) -> None:
         if _DONE.fullmatch(name):

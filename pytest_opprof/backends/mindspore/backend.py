@@ -117,7 +117,8 @@ class MindSporeBackend(Backend):
         with recorded() as calls:
             with dispatched(options.chains) as ops:
                 yield log
-        self._add(calls, ops, marks, log)
+        log.marked_ns = marks
+        self._add(calls, ops, marks, log, options.moments)
         if reason := self.blind():
             log.remark(reason)
 
@@ -142,7 +143,14 @@ class MindSporeBackend(Backend):
 
         return KnownWork(run, {"MatMul": 1, "Cast": 1}, another, first_use="import mindspore")
 
-    def _add(self, calls: Sequence[Call], ops: list[Dispatched] | None, marks: Sequence[int], log: EventLog) -> None:
+    def _add(
+        self,
+        calls: Sequence[Call],
+        ops: list[Dispatched] | None,
+        marks: Sequence[int],
+        log: EventLog,
+        moments: bool,
+    ) -> None:
         compiled = self._graphs.kernels_of(calls)
         eager = paired({index: call for index, call in enumerate(calls) if index not in compiled}, ops or [])
         names: dict[tuple[str, Signature], tuple[int, int]] = {}
@@ -157,6 +165,8 @@ class MindSporeBackend(Backend):
                 names[raw, signature] = log.name(raw, signature=signature), _nbytes(raw, signature)
             name, nbytes = names[raw, signature]
             event = log.add(name, call.duration_ns, interval=bisect_right(marks, call.start), nbytes=nbytes)
+            if moments:  # on which of MindSpore's threads is not told
+                log.ran(event, call.start, call.start + call.duration_ns, "threads of MindSpore")
             if log.chains and index in compiled:
                 log.asked_at(event, log.chains.of_lines(compiled[index].lines))
             elif log.chains and ops and index in eager:

@@ -198,7 +198,8 @@ def run(
         return result
     if watch is not None and watch.log is not None and not (may_be_view and is_view(result, plain_args)):
         attributes = attributes_of(plain_args, plain_kwargs) if name in NEEDS_ATTRIBUTES else None
-        row = watch.record((name, dtypes), duration_ns, tensors_in(plain_args), tensors_in((result,)), attributes)
+        used, made = tensors_in(plain_args), tensors_in((result,))
+        row = watch.record((name, dtypes), duration_ns, used, made, attributes, begin_ns=begin)
         if "dtype" in plain_kwargs and not name.endswith("_like"):
             dtype = plain_kwargs["dtype"]
             for array in arrays_in(plain_args) if dtype is not None else ():
@@ -235,6 +236,7 @@ def call(watch: Watch, name: str, function: Callable[..., Any], args: tuple[Any,
             result = function(*args, **kwargs)
         finally:
             row[DURATION] = perf_counter_ns() - begin
+            watch.began(row, begin)
     row[CASE] = (name,), tensors_in(args), tensors_in((result,)), None
     return watched(result, watch)
 

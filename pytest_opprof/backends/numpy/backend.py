@@ -66,7 +66,7 @@ class NumpyBackend(Backend):
         everything = options.numpy == "all"
         environment = Environment((("numpy", np.__version__ + ("+all" if everything else "")),))
         log = EventLog(environment, chains=options.chains)
-        with self._watch.reporting(log, everything), modules.replaced(self._watch):
+        with self._watch.reporting(log, everything, options.moments), modules.replaced(self._watch):
             yield log
         if self._watch.ended:
             log.unseen.extend(self._watch.ended)

@@ -131,7 +131,7 @@ def _making(name: str, function: Callable[..., Any], converts: bool = False) -> 
             return watched_view(result, watch) if is_plain else given[0]
         key = _conversion(name, used[0], result) if converts and used else (name,)
         if key:
-            watch.record(key, duration_ns, tensors_in(used), tensors_in((result,)))
+            watch.record(key, duration_ns, tensors_in(used), tensors_in((result,)), begin_ns=begin)
         if type(result) is np.ndarray:
             watch.has_arrays = True
             back = given_back(result, given, used, watch)

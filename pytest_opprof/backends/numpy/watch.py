@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import local
+from threading import current_thread, get_ident, local
 from typing import Any
 
 from ...ops.numpy_work import NO_ATTRIBUTES, Attributes, work
@@ -46,12 +46,15 @@ class Watch:
         self._rows: list[list[Any]] = []
         self._cases: dict[Any, Any] = {}
         self._sites: dict[int, int] = {}
+        self._moments = False
+        """Whether rows have when they began, too, and the thread where it is another than that of the window."""
+        self._thread = 0
 
     @contextmanager
-    def reporting(self, log: EventLog, everything: bool) -> Iterator[None]:
-        """Fill *log*; it is complete when the context ends."""
+    def reporting(self, log: EventLog, everything: bool, moments: bool) -> Iterator[None]:
+        """Fill *log*; it is complete when the context ends. *moments*: also say when everything ran."""
         self.log, self.everything, self._rows, self._cases, self.ended = log, everything, [], {}, {}
-        self._sites = {}
+        self._sites, self._moments, self._thread = {}, moments, get_ident()
         try:
             yield
         finally:
@@ -61,7 +64,7 @@ class Watch:
         index = {id(row): number for number, row in enumerate(rows)}
         works: dict[Any, tuple[int, int, int | None]] = {}
         for row in rows:
-            case, duration_ns, around, interval = row
+            case, duration_ns, around, interval, *began = row
             done = works.get(case)
             if done is None:
                 done = works[case] = _work(log, *case)
@@ -70,6 +73,8 @@ class Watch:
                 log.computed(event, done[2])
             if self._sites:
                 log.asked_at(event, self._sites[id(row)])
+            if began:
+                log.ran(event, began[0], began[0] + duration_ns, *began[1:])
 
     def record(
         self,
@@ -79,11 +84,13 @@ class Watch:
         returned: tuple[Any, ...] = (),
         attributes: Any = None,
         around: Any = None,
+        begin_ns: int = 0,
     ) -> list[Any]:
         """Record an op, if a window is open, and return its row. *key* holds the arguments of `EventLog.name`.
 
         *given* and *returned* are those of `tensors_in`; *attributes* are all other arguments, of the ops in
-        `NEEDS_ATTRIBUTES`. Threads may do so at once: an append is atomic.
+        `NEEDS_ATTRIBUTES`. *begin_ns* is when it began, where that is known now. Threads may do so at once: an append
+        is atomic.
         """
         log = self.log
         around = _here.around if around is None else around
@@ -95,7 +102,16 @@ class Watch:
             self._rows.append(row)
             if log.chains is not None:
                 self._sites[id(row)] = here(log.chains, sys._getframe(1))
+            if begin_ns:
+                self.began(row, begin_ns)
         return row
+
+    def began(self, row: list[Any], begin_ns: int) -> None:
+        """Say when the op of *row* began, in this thread."""
+        if self._moments:
+            row.append(begin_ns)
+            if get_ident() != self._thread:
+                row.append(current_thread().name)
 
     def ends(self, function: str) -> None:
         """Say that the watch ended: what *function* did with a watched array, and what it returned, is not seen."""

@@ -93,7 +93,7 @@ class OnnxRuntimeBackend(Backend):
         finally:
             self._runs = None
             runs.drop()
-        providers = fill(log, recordings, marks)
+        providers = fill(log, recordings, marks, options.moments)
         launching = providers & ASYNCHRONOUS
         timing = options.timing if launching else ""
         log.environment = replace(log.environment, device=device(providers), timing=timing)

@@ -73,12 +73,13 @@ class _Node(NamedTuple):
 class Recordings:
     """Adds the events of recordings to a log."""
 
-    def __init__(self, log: EventLog, marks: Sequence[int]) -> None:
-        """*marks* is what time it was at each mark, in ns since 1970."""
+    def __init__(self, log: EventLog, marks: Sequence[int], moments: bool = False) -> None:
+        """*marks* is what time it was at each mark, in ns since 1970; *moments*: also say when nodes ran."""
         self.providers: set[str] = set()
         """What the nodes ran on."""
         self._log = log
         self._marks = marks
+        self._moments = moments
         self._nodes: dict[tuple[object, ...], _Node] = {}
 
     def add(self, recording: Recording) -> None:
@@ -111,6 +112,8 @@ class Recordings:
             index = self._log.add(node.name, ns, interval=interval, nbytes=node.nbytes)
             if node.flops is not None:
                 self._log.computed(index, node.flops)
+            if self._moments and at_ns is not None:
+                self._log.ran(index, at_ns, at_ns + round(event.dur * 1000), f"thread {event.tid}")
             if (asked := recording.asked) and self._log.chains is not None:
                 called = recording.call
                 caller = called.site if called else asked.caller(at_ns or 0, event.tid)
@@ -166,9 +169,10 @@ def _decoded(recording: Recording) -> list[Event]:
         ) from None
 
 
-def fill(log: EventLog, recordings: Iterable[Recording], marks: Sequence[int]) -> set[str]:
+def fill(log: EventLog, recordings: Iterable[Recording], marks: Sequence[int], moments: bool = False) -> set[str]:
     """Add all *recordings* to *log*; return the providers that their nodes ran on. Raises BackendError."""
-    reader = Recordings(log, marks)
+    log.marked_ns = marks
+    reader = Recordings(log, marks, moments)
     for recording in recordings:
         reader.add(recording)
     return reader.providers

@@ -321,5 +321,6 @@ def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int] 
     if log.range_marks and len(reader.marks) != log.interval:
         reader.find_marks_inside_ops(tree)
     check_all(len(reader.marks), log.interval)
+    log.marked_ns = reader.marks
     reader.walk(tree)
     log.knows_flops, log.knows_memory = True, bool(options.memory)

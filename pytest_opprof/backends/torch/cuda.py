@@ -73,7 +73,8 @@ def read(
     begin, *marks, end = marks
     if contexts:
         check_waited(session, end)
-    used = fill(log, session.between(begin, end), marks, options.timing == "sync")
+    log.marked_ns = marks
+    used = fill(log, session.between(begin, end), marks, options.timing == "sync", options.moments)
     if used:
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
@@ -90,11 +91,13 @@ def check_waited(session: Recorded, end: int) -> None:
         raise BackendError(_NOT_RECORDED)
 
 
-def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: bool = False) -> list[int]:
+def fill(
+    log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: bool = False, moments: bool = False
+) -> list[int]:
     """Append what was recorded to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
 
-    *blocking*: launches block, and times are those of sync timing. Raises BackendError if a kernel was launched and
-    not recorded, or if launches should block and did not.
+    *blocking*: launches block, and times are those of sync timing. *moments*: also say when all that ran. Raises
+    BackendError if a kernel was launched and not recorded, or if launches should block and did not.
     """
     span = Span(0, _NEVER, marks)
     host = HostOps(session.ops, session.calls)
@@ -131,9 +134,9 @@ def fill(log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: 
         host.ops = _until_done(host, activities, homes)
     elif on_device:
         log.busy_ns = cuda_events.busy_ns(calls, work, span)
-    first = host.append_to(log, marks, on_device and not blocking)
+    first = host.append_to(log, marks, on_device and not blocking, moments)
     parents = np.where(ops == NOBODY, NOBODY, ops + first)
-    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST)
+    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, moments=moments)
     if alone := np.count_nonzero(caller == NOBODY):
         log.remark(_UNLINKED.format(alone))
     for allocation in session.allocations:

@@ -86,6 +86,7 @@ class TreeReader:
         """Append every op to the log in the order of time, an op before the ops inside it."""
         log, with_memory = self.log, self.options.memory
         sites = None if self.options.chains is None else Sites(log)
+        with_moments = self.options.moments
         raws: dict[str, _Raw] = {}
         stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
         while stack:
@@ -123,6 +124,8 @@ class TreeReader:
                 index = log.add(known.name, event.duration_time_ns, parent, interval)
             if sites is not None and index != parent:
                 sites.asked(index)
+            if with_moments and index != parent:
+                log.ran(index, event.start_time_ns, event.end_time_ns)
             if children:
                 stack.extend([(child, index, interval, place) for child in reversed(children)])
 

@@ -127,8 +127,11 @@ class HostOps:
                 self._does[home] = _MEMCPY
             home = NOBODY if home == owner else self.parents[home]
 
-    def append_to(self, log: EventLog, marks: Sequence[int], on_device: bool) -> int:
-        """Append the ops to *log*, with their device time if *on_device*; return the index of the first."""
+    def append_to(self, log: EventLog, marks: Sequence[int], on_device: bool, moments: bool = False) -> int:
+        """Append the ops to *log*, with their device time if *on_device*; return the index of the first.
+
+        *moments*: also say when they ran.
+        """
         first, intervals = len(log), list[int]()
         sites = [] if log.chains is None else sites_of(self.ops, self.parents, self._marks)
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
@@ -145,6 +148,8 @@ class HostOps:
                 log.computed(event, op.flops)
             if sites:
                 log.asked_at(event, *sites[index])
+            if moments:
+                log.ran(event, op.start, op.end, f"thread {op.thread}")
         for around, compiled in self.compiled if not on_device else ():
             if around != NOBODY:
                 log.compiling(first + around, compiled.duration_ns)

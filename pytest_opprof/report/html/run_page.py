@@ -11,7 +11,7 @@ from ...profile.site_calls import SiteCalls
 from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
 from ...results.test_id import command, split_id
-from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult
+from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
 from ...verdict.facts import FACTS, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from .. import ranks
@@ -100,6 +100,10 @@ class _Window:
     @property
     def findings(self) -> list[str]:
         return [finding.strip() for finding in self.result.findings]
+
+    @property
+    def open_trace(self) -> str:
+        return open_trace(self.result.trace)
 
     @property
     def widest_ns(self) -> int:
