@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
@@ -70,21 +71,7 @@ class Block(torch.nn.Module):
         return x + self.down(h)
 
 
-def tiny_ops() -> Body:
-    x = torch.ones(16)
-
-    def loop() -> None:
-        y = x
-        for _ in range(300):
-            y = y + 1
-            y = y * 0.5
-
-    return loop
-
-
-def numpy_loop(numpy: Backend) -> Body:
-    x = numpy.watch(np.ones(16))
-
+def tiny_ops(x: Any) -> Body:
     def loop() -> None:
         y = x
         for _ in range(300):
@@ -146,8 +133,8 @@ def main() -> None:
     of_torch, numpy = torch_backend(), numpy_backend()
     cases = {
         "PyTorch, a training step of a transformer": (of_torch, training_step(), 1.2),
-        "PyTorch, a loop of 600 tiny ops": (of_torch, tiny_ops(), None),
-        "NumPy, a loop of 600 tiny ops": (numpy, numpy_loop(numpy), None),
+        "PyTorch, a loop of 600 tiny ops": (of_torch, tiny_ops(torch.ones(16)), None),
+        "NumPy, a loop of 600 tiny ops": (numpy, tiny_ops(numpy.watch(np.ones(16))), None),
         "NumPy, a pipeline of features, 64 x 64": (numpy, numpy_features(numpy), None),
     }
     print(f"with lines / without, medians of {ROUNDS} pairs")

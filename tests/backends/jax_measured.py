@@ -6,11 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Callable
 
-from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.jax.backend import backend
-from pytest_opprof.measure.recorder import Recorder
-from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.op_profile import OpProfile
+
+from .measured import measured as by_backend
 
 DEVICES = 4
 
@@ -24,13 +23,8 @@ def start() -> None:
 
 
 def measured(*bodies: Callable[[], object]) -> OpProfile:
-    """Return the profile of a window with a step for each body; the results are dropped."""
-    recorder, window = Recorder([backend()], Options(), explicit=True), Window("w")
-    with recorder.open(window):
-        for body in bodies:
-            with recorder.step(window):
-                body()
-    return window.profile
+    """Return the profile of a window with a step for each body."""
+    return by_backend(backend(), *bodies)
 
 
 def opcodes(profile: OpProfile, step: int = 0) -> Counter[str]:

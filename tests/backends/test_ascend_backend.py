@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -24,6 +25,7 @@ from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.timeline.window import timeline_of
 
 from .ascend_stand_in import Npu, TorchNpu, binary, compiled, forget, install, mindspore
+from .measured import measured
 
 LATE = [0, 1, 3, 5, 15]
 """How many flushes a record comes late. With one delivery in 20 ms these are up to 300 ms."""
@@ -61,15 +63,7 @@ def backend(installed: tuple[Npu, AscendBackend]) -> AscendBackend:
 
 @pytest.fixture
 def measure(backend: AscendBackend) -> Callable[..., OpProfile]:
-    def measured(*rounds: Callable[[], object], options: Options | None = None) -> OpProfile:
-        recorder, window = Recorder([backend], options or Options(), explicit=True), Window("test")
-        with recorder.open(window):
-            for body in rounds:
-                with recorder.step(window):
-                    body()
-        return window.profile
-
-    return measured
+    return partial(measured, backend)
 
 
 def counts(profile: OpProfile) -> dict[str, tuple[int, ...]]:

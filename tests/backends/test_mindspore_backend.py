@@ -34,6 +34,7 @@ from pytest_opprof.testing import check_backend
 
 from . import ascend_stand_in
 from .cuda_stand_in import Gpu
+from .measured import measured
 from .test_cuda_backend import install as install_cuda
 
 pytestmark = pytest.mark.mindspore
@@ -93,13 +94,7 @@ def graph(ms: ModuleType) -> Iterator[None]:
 
 
 def measure(*bodies: Body) -> OpProfile:
-    """Return the profile of a window with a step for each body."""
-    recorder, window = Recorder([backend()], Options(), explicit=True), Window("w")
-    with recorder.open(window):
-        for body in bodies:
-            with recorder.step(window):
-                body()
-    return window.profile
+    return measured(backend(), *bodies)
 
 
 def raws(profile: OpProfile) -> dict[str, int]:
@@ -297,8 +292,8 @@ def test_a_window_changes_no_result(mode: str, ms: ModuleType, nets: ModuleType)
         run(step)
         return [parameter.asnumpy() for parameter in net.trainable_params()]
 
-    for plain, measured in zip(trained(lambda body: body()), trained(measure), strict=True):
-        assert np.array_equal(plain, measured)
+    for plain, seen in zip(trained(lambda body: body()), trained(measure), strict=True):
+        assert np.array_equal(plain, seen)
 
 
 def test_ops_belong_to_the_step_that_called_them(mode: str, nets: ModuleType) -> None:

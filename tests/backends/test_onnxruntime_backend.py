@@ -30,6 +30,7 @@ from pytest_opprof.testing import check_backend
 from pytest_opprof.timeline.window import timeline_of
 
 from . import onnx_models as models
+from .measured import measured
 from .onnx_models import BATCH, CPU, MODELS, PICTURES
 
 pytestmark = pytest.mark.onnxruntime
@@ -50,10 +51,7 @@ def _no_file_is_left() -> Iterator[None]:
 
 
 def measure(body: Callable[[], object], subject: OnnxRuntimeBackend | None = None) -> OpProfile:
-    recorder, window = Recorder([subject or backend()], Options(), explicit=True), Window("test")
-    with recorder.open(window), recorder.step(window):
-        body()
-    return window.profile
+    return measured(subject or backend(), body)
 
 
 def calls(profile: OpProfile) -> dict[str, int]:

@@ -18,6 +18,7 @@ from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.op_profile import OpProfile
 
 from ..conftest import HAS_TORCH
+from .measured import measured
 
 pytestmark = pytest.mark.torch
 if not HAS_TORCH:
@@ -31,18 +32,12 @@ X = torch.randn(64, 64)
 BYTES = 4 * X.numel()
 
 
-def measured(body: Callable[[], object], rounds: int = 1, memory: bool | None = True) -> OpProfile:
-    window = Window("body")
-    recorder = Recorder([backend()], Options(memory=memory), {}, explicit=True)
-    with recorder.open(window):
-        for _ in range(rounds):
-            with recorder.step(window):
-                body()
-    return window.profile
+def measure(body: Callable[[], object], rounds: int = 1, memory: bool | None = True) -> OpProfile:
+    return measured(backend(), *[body] * rounds, options=Options(memory=memory))
 
 
 def nodes(body: Callable[[], object]) -> int | None:
-    profile = measured(body)
+    profile = measure(body)
     assert len(profile.grad_nodes or (0,)) == 1
     return profile.grad_nodes[0] if profile.grad_nodes else None
 
@@ -121,7 +116,7 @@ def test_nodes_of_another_thread_are_not_seen_as_its_ops_are_not(weight: torch.T
         thread.start()
         thread.join()
 
-    profile = measured(body)
+    profile = measure(body)
     assert profile.op_names == ()
     assert profile.grad_nodes == (0,)
 
@@ -156,9 +151,9 @@ def test_a_step_that_compiles_does_not_know_its_nodes_and_those_after_it_do(weig
     def step() -> None:
         compiled(X).sum().backward()
 
-    assert measured(step, rounds=2).grad_nodes is None
+    assert measure(step, rounds=2).grad_nodes is None
     assert [nodes(step) for _ in range(3)] == [3, 3, 3]
-    profile = measured(step, rounds=3)
+    profile = measure(step, rounds=3)
     assert profile.grad_nodes == (3, 3, 3)
 
 
@@ -196,7 +191,7 @@ def test_an_op_in_place_that_became_one_out_of_place_is_more_memory() -> None:
         y = y.relu()
         y = y.abs()
 
-    before, after = measured(in_place), measured(out_of_place)
+    before, after = measure(in_place), measure(out_of_place)
     assert (before.allocations, before.peak_memory) == ((1,), (BYTES,))
     assert (after.allocations, after.peak_memory) == ((3,), (2 * BYTES,))
     assert before.held_memory == after.held_memory == (0,)
@@ -204,9 +199,9 @@ def test_an_op_in_place_that_became_one_out_of_place_is_more_memory() -> None:
 
 def test_what_a_round_leaves_behind_is_held_and_what_it_frees_is_not_less_than_nothing() -> None:
     kept = []
-    profile = measured(lambda: kept.append(X.abs()), rounds=2)
+    profile = measure(lambda: kept.append(X.abs()), rounds=2)
     assert profile.held_memory == (BYTES, BYTES)
-    assert measured(kept.clear).held_memory == (0,)
+    assert measure(kept.clear).held_memory == (0,)
 
 
 def test_a_graph_that_is_kept_holds_what_it_saved(weight: torch.Tensor) -> None:
@@ -216,14 +211,14 @@ def test_a_graph_that_is_kept_holds_what_it_saved(weight: torch.Tensor) -> None:
         loss = (X @ weight).exp().sum()
         losses.append(loss if keep else loss.item())
 
-    assert measured(lambda: step(False)).held_memory == (0,)
-    held = measured(lambda: step(True)).held_memory
+    assert measure(lambda: step(False)).held_memory == (0,)
+    held = measure(lambda: step(True)).held_memory
     assert held is not None
     assert held[0] >= BYTES
 
 
 def test_memory_is_not_known_where_it_was_not_asked_for_and_is_on_a_cpu_where_nobody_said() -> None:
-    off, asked, either = (measured(X.abs, memory=memory) for memory in (False, True, None))
+    off, asked, either = (measure(X.abs, memory=memory) for memory in (False, True, None))
     assert (off.held_memory, off.peak_memory, off.allocations) == (None, None, None)
     assert asked.peak_memory == either.peak_memory == (BYTES,)
     assert off.grad_nodes == asked.grad_nodes == (0,)

@@ -23,6 +23,7 @@ from pytest_opprof.readers.shared.place import Place
 from pytest_opprof.sites.shown import Shown
 
 from ..protobuf_messages import field, varint
+from .counted import counts
 
 DATA = Path(__file__).parents[1] / "data" / "onnxruntime-cpu"
 
@@ -33,13 +34,6 @@ def profile(name: str) -> SavedProfile:
 
 def model(path: Path) -> SavedProfile:
     return onnx_model.read(Place(path), Options())
-
-
-def counts(trace: SavedProfile) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for record in trace.records:
-        total[record.type] += record.calls
-    return dict(total)
 
 
 Write = Callable[["bytes | list[object]"], Place]

@@ -22,19 +22,14 @@ from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
 from pytest_opprof.readers.xla import hlo, jax, stablehlo
 
+from .counted import counts
+
 DATA = Path(__file__).parents[1] / "data" / "jax-cpu"
 COUNTS = json.loads((DATA / "op_counts.json").read_bytes())
 
 
 def content(name: str) -> bytes:
     return gzip.decompress((DATA / name).read_bytes())
-
-
-def counts(trace: SavedProfile) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for record in trace.records:
-        total[record.type] += record.calls
-    return dict(total)
 
 
 Write = Callable[["bytes | str"], Place]
