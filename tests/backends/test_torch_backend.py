@@ -538,6 +538,18 @@ def test_a_window_inside_an_op_is_an_error_whether_or_not_there_are_ranges() -> 
     assert counts(lambda: X + X) == {"Add": 1}
 
 
+def test_of_stderr_only_what_is_said_of_older_memory_is_kept_away(capfd: pytest.CaptureFixture[str]) -> None:
+    from pytest_opprof.backends.torch import backend as module
+
+    class Block:
+        def __del__(self) -> None:
+            os.write(2, b"of a thread\n[W1 CPUAllocator.cpp:245] " + module._UNKNOWN_SIZE + b", ...\nmore\n")
+
+    blocks = [Block()]
+    module._free_unheard(blocks)
+    assert (blocks, capfd.readouterr().err) == ([], "of a thread\nmore\n")
+
+
 def test_what_an_op_makes_has_its_own_dtype_not_that_of_what_it_is_like() -> None:
     profile = measure(lambda: (torch.zeros_like(X, dtype=torch.float64), torch.randn_like(X, dtype=torch.float64)))
     assert profile.stats("*[float64]").calls == (2,)

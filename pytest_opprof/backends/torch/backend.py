@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -48,6 +49,7 @@ _MOST_SPARED = 1000
 """The most kernels to launch before a window: 5 ms. What is lost beyond that is an error."""
 _LOSES_FROM, _LOSES_UNTIL = 24, 130100
 """The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0."""
+_UNKNOWN_SIZE = b"Memory block of unknown size was allocated before the profiling started"
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
@@ -65,6 +67,8 @@ class TorchBackend(Backend):
 
     def __init__(self) -> None:
         self._sessions = 0
+        self._has_freed = False
+        """Whether `_free_unheard` was called in this process."""
         """How many sessions of this process were to record a GPU, whether CUDA was initialised or not."""
 
     def unavailable(self) -> str | None:
@@ -124,9 +128,13 @@ class TorchBackend(Backend):
         if on_gpu:
             _wait()
         looks = [_look()] if on_gpu else []
+        older = [torch.empty(1)] if options.memory and not self._has_freed else []
         _start(session)
         contexts = 0
         try:
+            if older:
+                self._has_freed = True
+                _free_unheard(older)
             if on_gpu:
                 self._spare_the_head()
                 mark()
@@ -260,6 +268,30 @@ def _start(session: Any) -> None:
         # PyTorch 2.11 warns in the first session of a process that a second cycle would drop the events of the first.
         warnings.filterwarnings("ignore", "Warning: Profiler clears events at the end of each cycle")
         session.start()
+
+
+def _free_unheard(blocks: list[Any]) -> None:
+    """Free *blocks* of memory that are older than the session, and keep away what PyTorch says of them on stderr.
+
+    That their size is not known, of the first of each thousand in a process: it changes no number of ours, and would
+    stand in the output of a test that is none of it. It is written by C++, so nothing but the file can be replaced.
+    """
+    try:
+        with tempfile.TemporaryFile() as written:
+            stderr = os.dup(2)
+            try:
+                os.dup2(written.fileno(), 2)
+                blocks.clear()
+            finally:
+                os.dup2(stderr, 2)
+                os.close(stderr)
+            written.seek(0)
+            # Other threads may have written meanwhile.
+            for line in written:
+                if _UNKNOWN_SIZE not in line:
+                    os.write(2, line)
+    except OSError:
+        return  # there is no stderr, or no room for a file: then it is said
 
 
 def _stop(session: Any) -> None:
