@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -37,6 +37,10 @@ class _Range:
     name: str
     start: int
     end: int
+    around: _Range | None
+    """The innermost range around it, with no op between."""
+    is_again: bool
+    """Whether one of these ranges has its name: then that has its ops, too."""
     ops: int = 0
     op_ns: int = 0
 
@@ -50,10 +54,12 @@ def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[R
     windows: list[Interval] = []
     around: list[tuple[int, _Range | None]] = []
     """The ranges and ops (None) that run on the thread, with their ends."""
+    names: list[Counter[str]] = [Counter()]
+    """How often each name is among the ranges that run: outside of all ops, and inside of each op that runs."""
     on: Lane | None = None
     for span in spans:
         if span.lane != on:
-            on, around = span.lane, []
+            on, around, names = span.lane, [], [Counter()]
         if span.lane.on_device and span.kind in WORK:
             busy.append((span.start_ns, span.end_ns))
         if span.launched_ns is not None:
@@ -63,15 +69,25 @@ def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[R
         if span.kind not in (Kind.RANGE, Kind.OP):
             continue
         while around and (span.start_ns >= around[-1][0] or span.end_ns > around[-1][0]):
-            around.pop()
+            if (over := around.pop()[1]) is None:
+                names.pop()
+            else:
+                names[-1][over.name] -= 1
+        inside = around[-1][1] if around else None
         if span.kind is Kind.RANGE:
-            begun.append(_Range(span.name, span.start_ns, span.end_ns))
+            begun.append(_Range(span.name, span.start_ns, span.end_ns, inside, names[-1][span.name] > 0))
+            names[-1][span.name] += 1
             around.append((span.end_ns, begun[-1]))
             continue
-        for inside in {each.name: each for each in _up_to_an_op(around)}.values():
+        if inside is not None:
             inside.ops += 1
             inside.op_ns += span.duration_ns
+        names.append(Counter())
         around.append((span.end_ns, None))
+    for each in reversed(begun):  # from the innermost on, so that a file of ranges in ranges takes no longer
+        if each.around is not None:
+            each.around.ops += each.ops
+            each.around.op_ns += each.op_ns
     if steps is not None:
         chosen = union(windows)
         begun = [each for each in begun if within(chosen, each.start, each.start + 1)]
@@ -90,18 +106,10 @@ def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[R
             name,
             calls=len(each),
             total_ns=length(ran),
-            ops=sum(one.ops for one in each),
-            op_ns=sum(one.op_ns for one in each),
+            ops=sum(one.ops for one in each if not one.is_again),
+            op_ns=sum(one.op_ns for one in each if not one.is_again),
             device_ns=asked if launched else None,
             idle_ns=sum(end - start - length(within(working, start, end)) for start, end in ran) if working else None,
         )
 
     return sorted((times(name, each) for name, each in by_name.items()), key=lambda row: (-row.total_ns, row.name))
-
-
-def _up_to_an_op(around: Sequence[tuple[int, _Range | None]]) -> Iterator[_Range]:
-    """Yield the ranges around an op that have no other op between, the innermost first."""
-    for _, each in reversed(around):
-        if each is None:
-            return
-        yield each

@@ -93,7 +93,7 @@ class Timeline:
         self.memory: dict[str, Memory] = {}
         """By device, where the source tells it."""
         self._what: dict[tuple[Lane, str, Kind], int] = {}
-        self._which = array("l")
+        self._which = array("i")
         self._starts = array("q")
         self._durations = array("q")
         self._launched = array("q")
@@ -139,7 +139,7 @@ class Timeline:
         what = list(self._what)
         numbers = {lane: number for number, lane in enumerate(self.lanes)}
         lane_of = [numbers[lane] for lane, _, _ in what]
-        members = [array("l") for _ in numbers]
+        members = [array("i") for _ in numbers]
         for index, which in enumerate(self._which):
             members[lane_of[which]].append(index)
         for indices in members:

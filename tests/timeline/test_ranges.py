@@ -85,3 +85,11 @@ def test_only_ranges_that_begin_in_the_steps_that_are_asked_for() -> None:
     assert [(row.calls, row.total_ns) for row in ranges(made, {"2"})] == [(1, 3)]
     assert [(row.calls, row.total_ns) for row in ranges(made)] == [(2, 4)]
     assert ranges(made, {"3"}) == []
+
+
+def test_a_file_of_ranges_in_ranges_takes_no_longer_than_one_of_as_many_events() -> None:
+    """By comparing each op with each range it would be minutes."""
+    deep = 30_000
+    nested = [(HOST, f"{number}", Kind.RANGE, number, 9 * deep - 2 * number) for number in range(deep)]
+    rows = ranges(timeline(*nested, *((HOST, "relu", Kind.OP, 2 * deep + number, 1) for number in range(deep))))
+    assert (len(rows), {row.ops for row in rows}) == (deep, {deep})
