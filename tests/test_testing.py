@@ -192,7 +192,7 @@ def test_the_command_says_of_each_promise_whether_it_is_kept(selfcheck: Command)
     assert (code, lines[0], lines[-1]) == (0, "opprof selfcheck of backend toy", "opprof: 15 ok")
     assert lines[1] == "  ok           counts"
     code, lines = selfcheck("SeesOneThread")
-    assert (code, lines[-1]) == (1, "opprof: 12 ok, 2 FAILED")
+    assert (code, lines[-1]) == (1, "opprof: 13 ok, 2 FAILED")
     assert "  FAILED       threads inside               expected 40 Cast, 20 Relu; found nothing" in lines
 
 

@@ -254,7 +254,7 @@ class EventLog:
         streams = {} if found is None else dict(zip(found.event.tolist(), zip(*found.place[:2].tolist())))
         told = dict(self._ran)
         for event, (parent, duration_ns) in enumerate(zip(self._parent, self._duration_ns)):
-            if duration_ns == ABSENT and event not in told and parent in told:
+            if duration_ns == ABSENT and parent in told and event not in told and event not in streams:
                 begin, _, thread = told[parent]  # a part without a time of its own, as in a fused kernel
                 told[event] = begin, begin, thread
         own_ns = marked_ns if self.marked_ns is None else self.marked_ns

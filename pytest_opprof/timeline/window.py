@@ -31,12 +31,8 @@ def timeline_of(profile: OpProfile, step: int) -> Timeline:
     for number, counted, start, stop, lane in zip(*(column[chosen].tolist() for column in columns)):
         key, where = profile.keys[number], lanes[lane]
         named = (counted or where.on_device) and key.op != key.raw
-        kind = (
-            _ON_DEVICE.get(names.meaning(key.raw).kind, Kind.OP)
-            if where.on_device
-            else Kind.OP
-            if counted
-            else Kind.CALL
-        )
+        kind = Kind.OP if counted else Kind.CALL
+        if where.on_device:
+            kind = _ON_DEVICE.get(names.meaning(key.raw).kind, Kind.OP)
         found.add(where, f"{key.op} ({key.raw})" if named else key.raw, kind, start, stop - start)
     return found

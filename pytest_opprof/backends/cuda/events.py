@@ -106,20 +106,16 @@ def fill(
             if site != UNKNOWN:
                 log.asked_at(event, site)
     if moments:
-        for event, start, end, thread in zip(
-            event_of_call[host].tolist(), *(column[host].tolist() for column in (calls.start, calls.end, calls.thread))
-        ):
+        called = event_of_call[host], calls.start[host], calls.end[host], calls.thread[host]
+        for event, start, end, thread in zip(*(column.tolist() for column in called)):
             log.ran(event, start, end, f"thread {thread}")
-        for event, start, took in zip(range(len(log) - len(done), len(log)), *_times(work, done)):
+        times = zip(range(len(log) - len(done), len(log)), work.start[done].tolist(), work.device_ns[done].tolist())
+        for event, start, took in times:
             if took != ABSENT:
                 log.ran(event, start, start + took)
     for interval in sorted(loads(calls, span)):
         log.remark(_LOADED, interval)
     return inside
-
-
-def _times(work: Work, rows: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    return work.start[rows].tolist(), work.device_ns[rows].tolist()
 
 
 def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
