@@ -6,6 +6,7 @@ has one of them. Kinds of ops have four others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -56,8 +57,11 @@ SORTS: Final[Mapping[Sort, tuple[str, str]]] = {
     "unknown": ("#d5d8dc", "op not known"),
 }
 """The colour of each sort of ops, and what it is, in all drawings of a profile."""
-_COMPUTES = ("matmul", "gemm", "conv", "attention", "linear", "einsum", "lstm", "gru", "rnn", "dot", "aten::mm", "bmm")
-_MOVES = ("memcpy", "memset", "cast", "copy", "transdata", "transpose", "synchronize")
+# FBGEMM is a library of more than products; XLA's convert is no convolution, and bilinear is no product.
+_COMPUTES = re.compile(r"matmul|(?<!fb)gemm|conv(?!ert)|attention|(?<!i)linear|einsum|lstm|gru|rnn|dot|aten::mm|bmm")
+_MOVES = re.compile(r"memcpy|memset|(?<!broad)cast|convert|copy|transdata|transpose|synchronize|bitcast")
+_FUSED = re.compile(r"fusion\w*?(?:_|$)|_|wrapped_")
+"""Between the names of what a compiler made one op of: ``convert_copy_fusion``, ``FusionOp_ReluGradV2_Cast``."""
 
 
 def sort_of(op: str, communicates: bool = False) -> Sort:
@@ -65,12 +69,17 @@ def sort_of(op: str, communicates: bool = False) -> Sort:
 
     >>> sort_of("Cast"), sort_of("BatchMatMul"), sort_of("ReLU"), sort_of("(unlinked)")
     ('moves', 'computes', 'other', 'unknown')
+    >>> sort_of("convert_copy_fusion"), sort_of("convert_add_fusion"), sort_of("aten::conv_transpose2d")
+    ('moves', 'other', 'computes')
     """
     name = op.lower()
-    if communicates or "nccl" in name or name.startswith("hcom"):
+    if communicates or "nccl" in name or name.startswith(("hcom", "c10d::")):
         return "communicates"
     if op.startswith("("):
         return "unknown"
-    if op in DATA_MOVEMENT or op in VIEWS or op == COPY or any(word in name for word in _MOVES):
+    if op in DATA_MOVEMENT or op in VIEWS or op == COPY:
         return "moves"
-    return "computes" if op in COMPILED or any(word in name for word in _COMPUTES) else "other"
+    if op in COMPILED or _COMPUTES.search(name):
+        return "computes"
+    parts = list(filter(None, _FUSED.split(name))) if "fusion" in name else [name]
+    return "moves" if parts and all(map(_MOVES.search, parts)) else "other"

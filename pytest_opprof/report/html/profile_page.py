@@ -8,6 +8,7 @@ from typing import Final
 
 import squarify
 
+from ...ops.vocabulary import COMMUNICATION
 from ...profile.saved import SavedProfile, communicates, op_of
 from ...units import format_bytes, format_ns, plural
 from ...verdict import query
@@ -23,6 +24,8 @@ _LEAST_SHARE: Final = 0.002
 _KERNELS: Final = 100
 _STEPS: Final = 200
 _TYPES: Final = 6
+_LEAST_NAME: Final = 5
+_BROAD: Final = frozenset("ABCDEFGHJKLNOPQRSTUVXYZw_<>=+#")
 
 
 def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
@@ -31,7 +34,10 @@ def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
     total = query.total(saved, side)
     ops = _ops(saved, side)
     kernels = query.kernels(saved)
-    steps = _steps(saved)
+    # What the devices did in each step tells the same, and more.
+    steps = [] if when and when.has_steps else _steps(saved)
+    tiles = _tiles([op for op in ops if (op.line.share or 0) > _LEAST_SHARE])
+    casts = query.answer(saved, Question(side=side, types=("Cast",), aggregate_by="dtype"))
     return rendered(
         "profile.html.j2",
         saved=saved,
@@ -42,13 +48,13 @@ def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
         cards=_cards(saved, side, total),
         remarks=[*saved.remarks, *query.untimed(saved)],
         ops=ops,
-        tiles=_tiles([op for op in ops if (op.line.share or 0) > _LEAST_SHARE]),
+        tiles=tiles,
         width=WIDTH,
         height=HEIGHT,
-        sorts=[marks.SORTS[sort] for sort in marks.SORTS if any(op.sort == sort for op in ops)],
+        sorts=[marks.SORTS[sort] for sort in marks.SORTS if any(tile.op.sort == sort for tile in tiles)],
         kernels=[(kernel, marks.SORTS[marks.sort_of(kernel.name)][0]) for kernel in kernels[:_KERNELS]],
         kernels_left_out=len(kernels) - _KERNELS,
-        casts=query.answer(saved, Question(side=side, types=("Cast",), aggregate_by="dtype")),
+        casts=casts if any(line.op != "Cast" for line in casts) else [],
         steps=steps[:_STEPS],
         longest=max((wall or in_ops or 0 for _, wall, in_ops in steps), default=0),
         steps_left_out=len(steps) - _STEPS,
@@ -86,7 +92,7 @@ def _ops(saved: SavedProfile, side: Side) -> list[_Op]:
         raw = [each for each in types.get(name, ()) if each != name]
         more = f" and {len(raw) - _TYPES} more" if len(raw) > _TYPES else ""
         cumulative = line.cumulative_ns / total if line.cumulative_ns is not None and total else None
-        sort = marks.sort_of(name, line.communication)
+        sort = marks.sort_of(name, line.communication or name in COMMUNICATION)
         ops.append(_Op(line, name, ", ".join(raw[:_TYPES]) + more, cumulative, sort))
     return ops
 
@@ -100,6 +106,25 @@ class _Tile:
     y: float
     width: float
     height: float
+
+    @property
+    def label(self) -> tuple[str, int]:
+        """The name as far as it fits, and the size of its font; "" where too little of it would."""
+        room = self.width - 12
+        for size in (13, 11):
+            if _width(self.op.name) * size <= room:
+                return self.op.name, size
+        kept = len(self.op.name)
+        while kept and (_width(self.op.name[:kept]) + 1) * 11 > room:
+            kept -= 1
+        return (f"{self.op.name[:kept]}…", 11) if kept >= _LEAST_NAME else ("", 11)
+
+
+def _width(text: str) -> float:
+    """Return about how wide a text is in bold, in sizes of its font: that of DejaVu Sans, one of the widest."""
+    return sum(
+        0.44 if c in "ijlrtI.,:;|()[]/' " else 1.05 if c in "MWm@%" else 0.77 if c in _BROAD else 0.67 for c in text
+    )
 
 
 def _tiles(ops: Sequence[_Op]) -> list[_Tile]:
@@ -140,12 +165,11 @@ def _cards(saved: SavedProfile, side: Side, total: float | None) -> list[tuple[s
 
 
 def _steps(saved: SavedProfile) -> list[tuple[str, float | None, float | None]]:
-    """Return each step with its wall time and the device time of its ops; nothing where there is one alone."""
-    if len(saved.steps) < 2:
-        return []
+    """Return each step with its wall time and the device time of its ops; nothing of one alone, or without times."""
     in_ops: list[float | None] = [None] * len(saved.steps)
     for record in saved.records:
         if record.device_ns is not None and not communicates(record):
             in_ops[record.step] = (in_ops[record.step] or 0.0) + record.device_ns
     wall = [*(saved.step_ns or ()), *[None] * len(saved.steps)]
-    return [(label or str(index), wall[index], in_ops[index]) for index, label in enumerate(saved.steps)]
+    rows = [(label or str(index), wall[index], in_ops[index]) for index, label in enumerate(saved.steps)]
+    return rows if len(rows) > 1 and any(row[1:] != (None, None) for row in rows) else []

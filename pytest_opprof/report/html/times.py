@@ -61,6 +61,11 @@ class Times:
     has_launched: bool
     has_idle: bool
 
+    @property
+    def drawn_columns(self) -> list[tuple[str, str, str]]:
+        """The columns that are part of some bar."""
+        return [each for each in self.columns if each[2] and any(getattr(row.times, each[0]) for row in self.rows)]
+
 
 def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
     """Return what *timeline* tells of a profile; where *is_chosen*, only of the steps that the profile has."""

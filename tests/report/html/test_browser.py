@@ -156,6 +156,17 @@ def test_a_heading_sorts_by_click_and_by_key(shown: Callable[..., Any]) -> None:
     assert page.locator("#ops th[aria-sort]").count() == 1
 
 
+def test_names_in_the_treemap_stay_inside_of_their_areas(shown: Callable[..., Any]) -> None:
+    page = shown("profile")
+    over = """groups => groups.map(group => {
+        const end = each => each.getBBox().x + each.getBBox().width, area = group.querySelector("rect");
+        return [...group.querySelectorAll("text")].map(text => end(text) - end(area));
+    }).flat()"""
+    ends = page.locator("svg[viewBox] g:has(> title)").evaluate_all(over)
+    assert len(ends) == 6
+    assert max(ends) <= 0
+
+
 def test_words_and_statuses_choose_tests(shown: Callable[..., Any]) -> None:
     page = shown("run")
     tests = page.locator("details.test")

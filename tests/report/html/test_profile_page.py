@@ -4,8 +4,10 @@ from typing import Any
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.report.html import profile_page
+from pytest_opprof.report.html import profile_page, times
+from pytest_opprof.timeline.spans import Kind
 
+from ...timeline.made import HOST, STREAM, timeline
 from .read import Page, row
 
 HERE = Environment((("made", "1"),), "cpu", "")
@@ -47,6 +49,36 @@ def test_the_areas_of_the_treemap_are_the_shares() -> None:
     areas = [float(each["width"] or 0) * float(each["height"] or 0) for each in tiles]
     assert len(areas) == 3
     assert 0.77 < areas[0] / sum(areas) < 0.83
+
+
+def test_a_name_in_the_treemap_is_whole_or_says_that_it_is_cut() -> None:
+    (op,) = profile_page._ops(SavedProfile("", HERE, (SavedOp("a", "BatchNormalization", device_ns=1.0),)), "device")
+    labels = [profile_page._Tile(op, 0, 0, width, 50).label for width in (40, 60, 100, 140, 160)]
+    assert labels == [
+        ("", 11),  # too little of it would be left
+        ("Batch…", 11),
+        ("BatchNorma…", 11),
+        ("BatchNormalization", 11),
+        ("BatchNormalization", 13),
+    ]
+
+
+def test_sections_that_would_say_nothing_are_left_out() -> None:
+    page = page_of(SavedOp("a", "Cast", device_ns=5.0), SavedOp("b", "Cast", step=1, device_ns=5.0))
+    assert "casts" not in page.tables  # nobody knows from what to what
+    assert "steps" in page.tables
+    counted = page_of(SavedOp("a", "Cast", input_dtypes=("f32",), output_dtypes=("f16",)), SavedOp("b", "Mul", step=1))
+    assert counted.tables["casts"] == [["cast", "calls"], ["Cast[float32->float16]", "1"]]
+    assert "steps" not in counted.tables
+
+
+def test_where_the_time_of_devices_is_told_by_step_steps_stand_once() -> None:
+    ran = timeline((STREAM, "k", Kind.OP, 0, 5), (HOST, "1", Kind.STEP, 0, 9), (HOST, "2", Kind.STEP, 9, 9))
+    saved = SavedProfile("made", HERE, OPS, steps=("1", "2"), step_ns=(9, 9))
+    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, False)))
+    assert [cells[0] for cells in page.tables["breakdown"]] == ["step", "all", "1", "2"]
+    assert "steps" not in page.tables
+    assert "computing" in page.text.partition("What the device did")[2].partition("Ops")[0]
 
 
 def test_a_profile_without_times_is_a_table_of_calls() -> None:
