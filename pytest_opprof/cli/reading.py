@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import mmap
+import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -42,9 +43,14 @@ _WITH_TIMES = """. These do:
   cpu_op_execute_timestamp_*.txt of MindSpore on a CPU
   an Nsight Systems file exported with nsys export --type sqlite"""
 PARALLEL = 50_000_000
-"""Bytes of profiles: to read less takes about as long as to start processes for it."""
+"""Bytes: to read less takes about as long as to start processes for it."""
+_INFLATES = 10
+"""How many bytes of a trace one byte of gzip holds, about."""
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
+
+_How = tuple[bool, bool, "Path | None"]
+"""Whether in part, whether with sites, and the model."""
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +81,11 @@ def read(
     learn_names()  # of backends that are installed: what they mean is the same live and saved
     with _guarded(path), _Progress(path) as progress:
         found = _chosen(formats.find(Place(path, progress), arguments.source), path, rank)
-        how = (arguments.partial, sites, arguments.model)
-        in_turn = usable_cores() == 1 or len(found) == 1 or sum(map(_size, found)) < PARALLEL
-        read = [formats.read(each, *how) for each in found] if in_turn else []
-    read = read or read_in_parallel(found, how)
+        how = arguments.partial, sites, arguments.model
+        in_turn = len(found) == 1 or usable_cores() == 1 or _size(found) < PARALLEL
+        read = [formats.read(each, *how) for each in found] if in_turn else None
+    if read is None:
+        read = _read_in_parallel(found, how)
     for each, saved in zip(found, read):
         if not saved.records:
             raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
@@ -87,64 +94,68 @@ def read(
     return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in zip(found, read)]
 
 
-def read_in_parallel(found: Sequence[formats.Found], how: tuple[bool, bool, Path | None]) -> list[SavedProfile]:
-    """Read profiles in a process for each core, *how* as `formats.read` takes it; a terminal sees how many were read.
+def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedProfile]:
+    """Read profiles in a process for each core; say on a terminal how many were read.
 
     What comes back is small: of 10**6 events 0.4 MB, pickled and unpickled in 20 ms where reading takes 1.9 s.
-
-    Raises TraceError for the first that cannot be read.
     """
     # Imported here: 20 ms for those who read several large profiles.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    # Spawned, so that a process has no more memory than its own rank takes.
-    context, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
+    # Spawned, so that a process has no more memory than the profile takes that it reads.
+    context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
+    read: list[SavedProfile] = []
     with ProcessPoolExecutor(min(len(found), usable_cores()), context) as pool:
         try:
-            # Ctrl-C is for this process alone, which ends the others: theirs would be a trace each.
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            try:
+            with _ctrl_c_ignored():
                 futures = [
                     pool.submit(_read_one, each.format, each.place.path, each.place.begin, each.rank, how)
                     for each in found
                 ]
-            finally:
-                signal.signal(signal.SIGINT, before)
-            for number, future in enumerate(as_completed(futures), 1):
-                future.result()
+            for future in futures:  # in order, so that of several damaged ranks the first one is named
+                read.append(future.result())
                 if sys.stderr.isatty():
-                    print(f"\ropprof: read {number} of {len(found)} profiles", end="", file=sys.stderr, flush=True)
-            return [future.result() for future in futures]
+                    print(f"\ropprof: read {len(read)} of {len(found)} profiles", end="", file=sys.stderr, flush=True)
         except BrokenProcessPool:
             raise TraceError(
-                "a process that read one of these profiles was killed, perhaps for lack of memory. Give one rank of"
-                f" several:{_names(found)}"
+                "a process that read one of these profiles was killed, perhaps for lack of memory. Read one at a"
+                f" time:{_names(found)}"
             ) from None
         except BaseException:
-            # One that cannot be read, or Ctrl-C: the others are ended.
-            for child in multiprocessing.active_children():
-                if child not in others:
-                    child.terminate()
+            # One that cannot be read, or Ctrl-C: the others are ended, and the pool waits until they are.
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
             raise
         finally:
-            if sys.stderr.isatty():
+            if read and sys.stderr.isatty():
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return read
 
 
-def _read_one(
-    format_: str, path: Path, begin: int, rank: int | None, how: tuple[bool, bool, Path | None]
-) -> SavedProfile:
+def _read_one(format_: str, path: Path, begin: int, rank: int | None, how: _How) -> SavedProfile:
     """Read a profile in a process of its own."""
     learn_names()
     with _guarded(path):
         return formats.read(formats.Found(format_, Place(path, begin=begin), rank), *how)
 
 
-def _size(found: formats.Found) -> int:
-    path = found.place.path
-    return sum(each.stat().st_size for each in (path.rglob("*") if path.is_dir() else [path]) if each.is_file())
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """Let processes that are started in here ignore Ctrl-C: this process alone answers it, and ends them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _size(found: Sequence[formats.Found]) -> int:
+    """Return about how many bytes there are to read."""
+    # Ranks may share a folder.
+    paths = {each.place.path for each in found}
+    files = [each for path in paths for each in (path.rglob("*") if path.is_dir() else [path]) if each.is_file()]
+    return sum(each.stat().st_size * (_INFLATES if each.suffix == ".gz" else 1) for each in files)
 
 
 def timeline(arguments: argparse.Namespace, found: formats.Found) -> Timeline:
