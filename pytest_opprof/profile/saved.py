@@ -104,6 +104,17 @@ class SavedKernel(NamedTuple):
     place: str = ""
 
 
+class Collective(NamedTuple):
+    """What ranks do together, none of which is done before the last one has come."""
+
+    op: str
+    """``AllReduce``, ``AllGather``, ``ReduceScatter``, ``AllToAll`` or ``Barrier``."""
+    group: str | None
+    """Which ranks do it together, the same text on all of them; None where the source does not tell."""
+    step: int = 0
+    duration_ns: float = 0
+
+
 @dataclass(frozen=True)
 class SavedProfile:
     """A saved profile of one process (one rank)."""
@@ -121,6 +132,8 @@ class SavedProfile:
     """None where the source has no kernels beside its ops."""
     launches: tuple[SavedOp, ...] = ()
     """Calls of the driver that start device work, where they are no records: without times, which are in the ops'."""
+    collectives: tuple[Collective, ...] = ()
+    """In the order in which they began; where they are records as well, only those that a record does not tell."""
     peak_memory: int | None = None
     """Bytes allocated at the worst moment."""
     untold: tuple[str, ...] = ()

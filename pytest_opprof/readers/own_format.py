@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from ..errors import TraceError
 from ..profile.environment_json import EnvironmentJson
-from ..profile.saved import SavedKernel, SavedOp, SavedProfile, op_of
+from ..profile.saved import Collective, SavedKernel, SavedOp, SavedProfile, op_of
 from ..timeline.chrome import BEGINNING
 from .shared.options import Options
 from .shared.place import Place
@@ -65,6 +65,10 @@ class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
         tuple[SavedOp, ...],
         Meta(description="Calls of the driver that start device work, where they are no records."),
     ] = ()
+    collectives: Annotated[
+        tuple[Collective, ...],
+        Meta(description="What ranks did together: op, group of ranks (null is unknown), step, ns."),
+    ] = ()
     records: tuple[SavedOp, ...]
 
 
@@ -80,7 +84,9 @@ def dump(saved: SavedProfile) -> str:
     values |= {_MARK: VERSION, "fields": kept, "kernel_fields": _KERNEL_FIELDS}
     values |= {name: tuple(record[: len(kept)] for record in values[name]) for name in ("records", "launches")}
     values["environment"] = msgspec.to_builtins(EnvironmentJson.of(saved.environment))
-    return "{" + ",\n ".join(f'"{name}": {_line(values[name])}' for name in ProfileFile.__struct_fields__) + "}\n"
+    # Without collectives, and without lines, older versions read it.
+    names = [name for name in ProfileFile.__struct_fields__ if name != "collectives" or saved.collectives]
+    return "{" + ",\n ".join(f'"{name}": {_line(values[name])}' for name in names) + "}\n"
 
 
 def _line(value: Any) -> str:
@@ -113,6 +119,8 @@ def read(place: Place, options: Options) -> SavedProfile:
             raise ValueError(f"fields that differ: {', '.join(differ) or 'their order'}")
         file = msgspec.json.decode(content, type=ProfileFile)
         rows: list[SavedOp | SavedKernel] = [*file.records, *file.launches, *(file.kernels or ())]
+        if wrong := next((each for each in file.collectives if not 0 <= each.step < len(file.steps)), None):
+            raise ValueError(f"{wrong.op} is in step {wrong.step} of {len(file.steps)}")
         if lost := next((row for row in rows if not 0 <= row.step < len(file.steps) or row.calls < 0), None):
             raise ValueError(f"{lost.name!r} has {lost.calls} calls in step {lost.step} of {len(file.steps)}")
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..machine.ranks import ranks_named
 from ..units import format_change, format_ns, format_share, plural
-from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Spread
+from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Spread, Waits
 from . import listing
 
 _TITLES = dict(zip(TOTALS, ("device time", "host time", "communication", "wall time")))
@@ -51,8 +51,15 @@ def text(found: Spread, ranks: Sequence[int] | Sequence[str], side: str, top: in
         yield from (*_left_out(len(found.calls), top), "")
     else:
         yield "all ranks call the same ops, each as often"
-    if not found.times:
-        return
+    if found.times:
+        yield from _times(found, named, side, top, style)
+    if isinstance(found.waits, str):
+        yield from ("", found.waits)
+    elif found.waits:
+        yield from _waits(found.waits, what, ranks, named, style)
+
+
+def _times(found: Spread, named: Callable[[Sequence[int]], str], side: str, top: int, style: str) -> Iterator[str]:
     yield (
         f"{side} times that differ by more than {format_share(SHARE)} and {format_ns(FLOOR_NS)} between ranks, of"
         f" {plural(len(found.times), 'op')}:"
@@ -71,6 +78,37 @@ def text(found: Spread, ranks: Sequence[int] | Sequence[str], side: str, top: in
     yield from _left_out(len(found.times), top)
 
 
+def _waits(
+    waits: Waits, what: str, ranks: Sequence[object], named: Callable[[Sequence[int]], str], style: str
+) -> Iterator[str]:
+    numbers = range(len(ranks))
+    held_up = waits.held_up_ns
+    slowest = max(numbers, key=held_up.__getitem__)
+    last = waits.came_last[slowest]
+    yield ""
+    yield f"who waited for whom, in {plural(waits.collectives, 'collective')}: " + (
+        f"most for {named([slowest])}, which came last in {last}; others waited {format_ns(held_up[slowest])} for it"
+        if last
+        else f"none came {format_ns(FLOOR_NS)} later than the others"
+    )
+    yield ""
+    rows = []
+    for rank in numbers:
+        for_whom = max(numbers, key=waits.waited_ns[rank].__getitem__)
+        mostly = f"{named([for_whom])}: {format_ns(waits.waited_ns[rank][for_whom])}"
+        rows.append(
+            [
+                listing.clean(str(ranks[rank])),
+                format_ns(waits.taken_ns[rank]),
+                format_ns(sum(waits.waited_ns[rank])),
+                mostly if waits.waited_ns[rank][for_whom] else "-",
+                f"{waits.came_last[rank]} of {waits.collectives}",
+                format_ns(held_up[rank]),
+            ]
+        )
+    yield listing.tabulated([what, "in collectives", "waited", "mostly for", "came last", "others waited"], rows, style)
+
+
 def plain(found: Spread, ranks: Sequence[int] | Sequence[str], side: str) -> dict[str, Any]:
     """Return it for JSON; ranks are those of the numbers, in the order of *ranks*."""
     between = {name: _plain(each, ranks) for name, each in found.between.items()}
@@ -83,6 +121,8 @@ def plain(found: Spread, ranks: Sequence[int] | Sequence[str], side: str) -> dic
             {"op": row.op, "side": side, "times_ns": list(row.times_ns), **_plain(row.between, ranks)}
             for row in found.times
         ],
+        "waits": asdict(found.waits) if isinstance(found.waits, Waits) else None,
+        **({"remark": found.waits} if isinstance(found.waits, str) else {}),
     }
 
 

@@ -11,14 +11,14 @@ from typing import Literal, TypeVar
 from .. import errors
 from ..errors import UsageError
 from ..ops.signature import Shape
-from ..profile.saved import SavedKernel, SavedOp, SavedProfile
+from ..profile.saved import Collective, SavedKernel, SavedOp, SavedProfile
 from ..sites.shown import Shown
 
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
 How = Literal["sum", "max", "min", "mean"]
 AggregateBy = Literal["", "type", "op", "dtype", "site", "dtype,site", "all"]
-InStep = TypeVar("InStep", SavedOp, SavedKernel)
+InStep = TypeVar("InStep", SavedOp, SavedKernel, Collective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,7 @@ def in_step_numbers(saved: SavedProfile, chosen: Sequence[int]) -> SavedProfile:
         records=of_them(saved.records),
         kernels=saved.kernels and of_them(saved.kernels),
         launches=of_them(saved.launches),
+        collectives=of_them(saved.collectives),
     )
 
 

@@ -6,18 +6,21 @@ Calls are exact, so any difference of them is told. Times are not: a difference 
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..profile.saved import OUTSIDE, SavedProfile, op_of
+from ..profile.saved import OUTSIDE, Collective, SavedProfile, op_of
 from . import query
 from .question import Question, Side, in_step_numbers
 
 SHARE = 0.1
 """Of the time of the fastest rank."""
 FLOOR_NS = 20_000
+_HCOM = re.compile(r"hcom_(allReduce|allGather|reduceScatter|all[tT]oAll|alltoall)\w*?__(\w+?)_(\d+)_\d+")
+"""A collective of HCCL: the op, its group and its number in it, the same on all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,27 @@ class OpTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """Who waited for whom. Of a collective, the rank that took the shortest time came last; by as much as others took
+    longer, they waited for it: all end at about the same time, as HolisticTraceAnalysis assumes of its stragglers.
+    """
+
+    collectives: int
+    """In which two ranks or more take part."""
+    taken_ns: tuple[float, ...]
+    """How long they took each rank."""
+    waited_ns: tuple[tuple[float, ...], ...]
+    """How long each rank waited for each of the ranks."""
+    came_last: tuple[int, ...]
+    """In how many each rank came last, so that another one waited for `FLOOR_NS` or more."""
+
+    @property
+    def held_up_ns(self) -> tuple[float, ...]:
+        """How long the others waited for each rank, together."""
+        return tuple(map(sum, zip(*self.waited_ns)))
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """What ranks have in common, and where they differ."""
 
@@ -75,6 +99,8 @@ class Spread:
     """Ops with other calls on some rank, the largest difference first."""
     times: tuple[OpTimes, ...]
     """Ops that take notably longer on some rank, the largest difference first; no communication, which is waiting."""
+    waits: Waits | str | None
+    """Who waited for whom, or why that is not known; None where ranks do nothing together."""
 
     @property
     def same_steps(self) -> bool:
@@ -101,6 +127,7 @@ def spread(ranks: Sequence[SavedProfile], side: Side = "device") -> Spread:
         {name: _between(values) for name, values in known.items() if None not in values},
         tuple(_calls(ranks)),
         tuple(_times(ranks, side)),
+        _waits([_collectives(saved) for saved in ranks]),
     )
 
 
@@ -143,3 +170,46 @@ def _times(ranks: Sequence[SavedProfile], side: Side) -> list[OpTimes]:
         if between.most_ns - between.least_ns > max(SHARE * between.least_ns, FLOOR_NS):
             found.append(OpTimes(op, times_ns, between))
     return sorted(found, key=lambda row: row.between.least_ns - row.between.most_ns)
+
+
+def _collectives(saved: SavedProfile) -> Sequence[Collective]:
+    if saved.collectives:
+        return saved.collectives
+    found = [(match, record) for record in saved.records if (match := _HCOM.fullmatch(record.name))]
+    return [
+        Collective(match[1], match[2], record.step, record.device_ns)
+        for match, record in sorted(found, key=lambda each: (each[1].step, int(each[0][3])))
+        if record.device_ns is not None
+    ]
+
+
+def _waits(ranks: Sequence[Sequence[Collective]]) -> Waits | str | None:
+    """Return who waited for whom in what *ranks* did together: in a group, the first of one is the first of all."""
+    groups: defaultdict[str | None, dict[int, list[Collective]]] = defaultdict(dict)
+    for rank, done in enumerate(ranks):
+        for each in done:
+            groups[each.group].setdefault(rank, []).append(each)
+    together = [members for members in groups.values() if len(members) > 1]
+    if not together:
+        return None
+    if None in groups:
+        return "the profiles do not tell which ranks communicate with which, so not who waited for whom"
+    if any(
+        len({tuple((each.op, each.step) for each in done) for done in members.values()}) > 1 for members in together
+    ):
+        return (
+            "the profiles do not hold the same collectives, so they do not tell who waited for whom; record the same"
+            " whole steps on all ranks"
+        )
+    number, taken, last = 0, [0.0] * len(ranks), [0] * len(ranks)
+    waited = [[0.0] * len(ranks) for _ in ranks]
+    for members in together:
+        for one in zip(*members.values()):
+            times = {rank: each.duration_ns for rank, each in zip(members, one)}
+            latest = min(times, key=times.__getitem__)
+            number += 1
+            last[latest] += max(times.values()) - times[latest] >= FLOOR_NS
+            for rank, ns in times.items():
+                taken[rank] += ns
+                waited[rank][latest] += ns - times[latest]
+    return Waits(number, tuple(taken), tuple(map(tuple, waited)), tuple(last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -54,7 +55,15 @@ op      min              median    max               difference
 ------  ---------------  --------  ----------------  ------------
 MatMul  425 us (rank 0)  3.11 ms   7.48 ms (rank 1)  +1659%
 Cast    0 ns (rank 0)    0 ns      100 us (rank 2)   new
-... and 1 more op (-t 0 shows them)"""
+... and 1 more op (-t 0 shows them)
+
+who waited for whom, in 6 collectives: most for rank 2, which came last in 3; others waited 7.36 ms for it
+
+rank    in collectives    waited    mostly for       came last    others waited
+------  ----------------  --------  ---------------  -----------  ---------------
+0       29.5 ms           9.01 ms   rank 2: 5.83 ms  1 of 6       1.22 ms
+1       23.2 ms           2.65 ms   rank 2: 1.53 ms  2 of 6       5.79 ms
+2       23.2 ms           2.71 ms   rank 1: 2.61 ms  3 of 6       7.36 ms"""
     )
 
 
@@ -64,6 +73,25 @@ def test_json_has_the_same_beside_the_ranks(capsys: pytest.CaptureFixture[str]) 
     assert found["spread"]["calls"][0] == {"op": "Cast", "calls": [0, 0, 6]}
     assert found["spread"]["between"]["device_time_ns"]["slowest"] == 1
     assert found["spread"]["times"][0]["times_ns"] == [425112, 7478145, 3113302]
+    assert found["spread"]["waits"]["came_last"] == [1, 2, 3]
+    assert sum(found["spread"]["waits"]["waited_ns"][0]) == 9006053
+
+
+def test_collectives_that_are_not_the_same_tell_nothing_about_waiting(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for rank in (0, 1):
+        profile = RANKS / f"rank{rank}.pt.trace.json.gz"
+        text = gzip.decompress(profile.read_bytes()).decode()
+        end = -1 if rank else 1
+        (tmp_path / f"{rank}.json").write_text(text.replace("gloo:all_reduce", "gloo:all_gather", end), "utf-8")
+    out = run(capsys, "show", str(tmp_path), "--rank", "all")[1]
+    assert "\nthe profiles do not hold the same collectives, so they do not tell who waited for whom; record" in out
+    spread = json.loads(run(capsys, "show", str(tmp_path), "--rank", "all", "--format", "json")[1])["spread"]
+    assert (spread["waits"], spread["remark"].partition(",")[0]) == (
+        None,
+        "the profiles do not hold the same collectives",
+    )
 
 
 def test_ranks_that_are_alike_are_one_column_and_said_to_be_alike(

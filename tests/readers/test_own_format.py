@@ -13,7 +13,7 @@ import pytest_opprof
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_key import CallSite
-from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile, Whole
+from pytest_opprof.profile.saved import Collective, SavedKernel, SavedOp, SavedProfile, Whole
 from pytest_opprof.readers import own_format
 from pytest_opprof.readers.formats import find
 from pytest_opprof.readers.shared.options import Options
@@ -28,6 +28,7 @@ TRACE = SavedProfile(
     steps=("4", "5"),
     step_ns=(1e6, 2e6),
     kernels=(SavedKernel("k", "conv", calls=3, device_ns=5),),
+    collectives=(Collective("AllReduce", None, 1, 5.5), Collective("AllGather", "0[0, 1]")),
     peak_memory=77,
     remarks=("one remark",),
     is_cut=True,
@@ -48,7 +49,9 @@ def test_lines_are_written_where_there_are_some(tmp_path: Path) -> None:
     site = CallSite((Frame("/a/nets.py", "f", 3), Frame("/a/main.py", "<module>", 9)), is_backward=True)
     sited = replace(TRACE, records=(RECORD._replace(site=site), RECORD, RECORD._replace(site=CallSite(()))))
     assert own_format.read(saved(tmp_path / "a.json", sited), Options()) == sited
-    assert "site" not in own_format.dump(TRACE)  # as before there were lines: older versions read it
+    # As before there were lines, and collectives: older versions read it.
+    assert "site" not in own_format.dump(TRACE)
+    assert "collectives" not in own_format.dump(replace(TRACE, collectives=()))
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
-from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, OpCalls, Range, spread
+from pytest_opprof.profile.saved import OUTSIDE, Collective, SavedOp, SavedProfile
+from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, OpCalls, Range, Waits, spread
 
 HERE = Environment((("made", "1"),), "cpu", "")
 
@@ -84,3 +84,63 @@ def test_times_of_the_host_where_these_are_asked_for() -> None:
     ranks = [made(SavedOp("a", "Add", device_ns=10**6, host_ns=ns)) for ns in (10**6, 10**7)]
     assert spread(ranks).times == ()
     assert [row.times_ns for row in spread(ranks, "host").times] == [(10**6, 10**7)]
+
+
+def did(*times_ns: float, op: str = "AllReduce", group: str | None = "0") -> SavedProfile:
+    return made(SavedOp("a", "Add"), collectives=tuple(Collective(op, group, 0, ns) for ns in times_ns))
+
+
+def test_the_rank_that_took_the_shortest_came_last_and_the_others_waited_for_it() -> None:
+    found = spread([did(90_000, 50_000), did(10_000, 60_000), did(40_000, 50_000)]).waits
+    assert found == Waits(
+        collectives=2,
+        taken_ns=(140_000, 70_000, 90_000),
+        waited_ns=((0, 80_000, 0), (10_000, 0, 0), (0, 30_000, 0)),
+        came_last=(0, 1, 0),  # 10 us in the second are none
+    )
+    assert found.held_up_ns == (10_000, 110_000, 0)
+
+
+def test_collectives_are_of_the_ranks_of_their_group() -> None:
+    one, other = (did(50_000, group=group) for group in ("0[0, 1]", "1[2, 3]"))
+    late, latest = (did(ns, group="1[2, 3]") for ns in (20_000, 1_000))
+    found = spread([one, one, late, latest]).waits
+    assert isinstance(found, Waits)
+    assert (found.collectives, found.came_last) == (2, (0, 0, 0, 0))
+    assert found.waited_ns[2] == (0, 0, 0, 19_000)
+    assert spread([one, other]).waits is None
+
+
+def test_why_nobody_knows_who_waited_is_said() -> None:
+    assert "which ranks communicate with which" in str(spread([did(1, group=None), did(1, group=None)]).waits)
+    for other in (did(1), did(1, 2, op="AllGather")):
+        assert "do not hold the same collectives" in str(spread([did(1, 2), other]).waits)
+    assert spread([did(), did(1)]).waits is None
+
+
+def test_what_lies_outside_of_steps_is_no_collective_of_them() -> None:
+    late = made(SavedOp("a", "Add"), steps=("1", OUTSIDE), collectives=(Collective("Barrier", "0", 1, 5),))
+    assert spread([late, late]).waits is None
+
+
+def test_collectives_of_hccl_are_in_the_order_of_their_numbers() -> None:
+    def rank(*ops: tuple[str, float]) -> SavedProfile:
+        return made(*(SavedOp(name, "hcom_allReduce_", device_ns=ns) for name, ns in ops))
+
+    found = spread(
+        [
+            rank(("hcom_allReduce__271_2_1", 50_000), ("hcom_allReduce__271_10_1", 10_000)),
+            rank(("hcom_allReduce__271_10_1", 30_000), ("hcom_allReduce__271_2_1", 40_000), ("hcom_send__271_3_1", 1)),
+        ]
+    ).waits
+    assert isinstance(found, Waits)
+    assert found.waited_ns == ((0, 10_000), (20_000, 0))
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_nobody_waits_for_itself_and_who_waits_takes_longer(times: list[list[int]]) -> None:
+    found = spread([did(*rank) for rank in zip(*times)]).waits
+    assert isinstance(found, Waits)
+    assert [found.waited_ns[rank][rank] for rank in range(3)] == [0, 0, 0]
+    shortest = sum(map(min, times))
+    assert [taken - sum(waited) for taken, waited in zip(found.taken_ns, found.waited_ns)] == [shortest] * 3

@@ -132,12 +132,14 @@ def _needs_exact_times(place: Place) -> bool:
 
 def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> SavedProfile:
     """Return the profile of *events*, with the *remarks* on the file and its own."""
+    from .kineto_collectives import collectives
     from .kineto_events import Steps
 
-    found = header.get("deviceProperties")
+    found, distributed = header.get("deviceProperties"), header.get("distributedInfo")
     gpus = [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
     is_cut = any(remark.startswith(CUT) for remark in remarks)
     steps = Steps.of(events)
+    together = collectives(events, steps, distributed.get("pg_config") if isinstance(distributed, dict) else None)
     launches = Launches(events, steps)
     on_device = bool(events.kernels) or launches.start_device_work() or (is_cut and bool(gpus))
     forest = _forest(events, steps.starts, launches)
@@ -165,6 +167,7 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
         step_ns=steps.durations or None,
         kernels=kernels,
         launches=tuple(SavedOp(call, call, step=step, calls=n) for (step, call), n in sorted(launches.calls.items())),
+        collectives=together,
         # Of the devices, not of the host, where both are told.
         peak_memory=max(0, *(peak for (kind, _), peak in peaks.items() if kind == max(peaks)[0])) if peaks else None,
         untold=("Cast", "Copy") if shapeless else (),

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from msgspec import Raw, Struct, defstruct
 from msgspec import field as named
 
+from ...ops.cuda_kernels import is_nccl
 from ...ops.formulas import USE_ATTRIBUTES
 from ...ops.pytorch_events import STEP, logged
 from ...timeline.spans import Memory
@@ -54,6 +55,9 @@ class Arguments(Struct, gc=False, frozen=True):
     types: Raw = named(name="Input type", default=Raw(b""))
     values: Raw = named(name="Concrete Inputs", default=Raw(b""))
     sequence: int = named(name="Sequence number", default=-1)
+    group: Raw = named(name="Process Group Name", default=Raw(b""))
+    ranks: Raw = named(name="Process Group Ranks", default=Raw(b""))
+    collective: Raw = named(name="Collective name", default=Raw(b""))
     total: int = named(name="Total Allocated", default=-1)
     allocated: int = named(name="Bytes", default=0)
     device_type: int = named(name="Device Type", default=0)
@@ -118,6 +122,8 @@ class Events:
         then on (negative: not told)."""
         self.logged: set[str] = set()
         """The names of events that torch.compile wrote into its own log."""
+        self.transfers: list[tuple[int, int, str, bytes, bytes, bytes]] = []
+        """Kernels of NCCL: start, duration, name, and as JSON the collective, the name of the group and its ranks."""
         self.timeless = 0
         """Events that are left out because their duration is missing or negative."""
         self.first_timeless = ""
@@ -128,12 +134,14 @@ class Events:
         self._launch_numbers: dict[str, int] = {}
         """-1 for calls that launch nothing."""
         self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
+        self._communicate: set[int] = set()
 
     def take(self, events: Iterable[Event]) -> None:
         """Add events. Raises OverflowError for one without a time, and for numbers beyond 64 bits."""
         # One loop with few calls, since it is repeated a million times.
         kind_of, joined = _KINDS.get, b"".join
         calls, launch_numbers, kernel_numbers = self._call_numbers, self._launch_numbers, self._kernel_numbers
+        communicate = self._communicate
         threads: dict[int, list[int]] = defaultdict(list)
         launches: list[int] = []
         activities: list[int] = []
@@ -169,6 +177,9 @@ class Events:
                 if kernel is None:
                     kernel = self._kernel(name, cat, args.device, args.stream)
                 activities += (args.correlation, start, duration, kernel, args.nbytes)
+                if kernel in communicate:
+                    told = bytes(args.collective), bytes(args.group), bytes(args.ranks)
+                    self.transfers.append((start, duration, name, *told))
                 continue
             if event.tid != tid or event.pid != pid:
                 tid, pid = event.tid, event.pid
@@ -222,6 +233,8 @@ class Events:
     def _kernel(self, *kernel: Any) -> int:
         number = self._kernel_numbers[kernel] = len(self.kernels)
         self.kernels.append(Kernel(*kernel))
+        if is_nccl(self.kernels[-1].name):
+            self._communicate.add(number)
         return number
 
     def _allocated(self, time: float, args: Arguments) -> None:

@@ -1,0 +1,65 @@
+"""How long collectives took, of Kineto traces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_opprof.profile.saved import Collective, SavedProfile
+from pytest_opprof.readers.pytorch import kineto
+from pytest_opprof.readers.shared.options import Options
+from pytest_opprof.readers.shared.place import Place
+
+from ..conftest import HERE, shared
+
+RANKS = [HERE / "data" / "torch-ranks" / f"rank{rank}.pt.trace.json.gz" for rank in range(3)]
+
+
+def read(path: Path) -> SavedProfile:
+    return kineto.read(Place(path), Options())
+
+
+def test_on_one_host_whose_clock_tells_the_shortest_is_of_the_rank_that_came_last() -> None:
+    begins = []
+    for path in RANKS:
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        begins.append(sorted(event["ts"] for event in events if event["name"] == "gloo:all_reduce"))
+    found = [read(path).collectives for path in RANKS]
+    assert {(each.op, each.group) for of_rank in found for each in of_rank} == {("AllReduce", "the only one")}
+    for one, times in zip(zip(*found), zip(*begins), strict=True):
+        durations = [each.duration_ns for each in one]
+        # us; they do not all end at the same moment
+        assert max(times) - times[durations.index(min(durations))] < 100
+
+
+def test_old_files_do_not_tell_the_group() -> None:
+    found = read(shared("torch-cuda/hta_trace_diff_control.json.gz")).collectives
+    assert [(each.op, each.group) for each in found] == [("AllReduce", None)] * 18
+
+
+def kernel(number: int, name: str, **args: Any) -> dict[str, Any]:
+    args = {"device": 0, "stream": 7, "correlation": number, **args}
+    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 9 - number, "dur": number, "args": args}
+
+
+@pytest.mark.parametrize(("groups", "group"), [(None, None), ([{}, {}], None), ([{}], "the only one")])
+def test_kernels_of_nccl_tell_their_collective_and_group(tmp_path: Path, groups: Any, group: str | None) -> None:
+    # Made by hand, by what PyTorch 2.13 writes; no recording of it is at hand.
+    name, ranks = {"Process Group Name": "1"}, {"Process Group Ranks": "[0, 2]"}
+    events = [
+        kernel(1, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", **{"Collective name": "all_to_allv"}),
+        kernel(2, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", **name, **ranks),
+        kernel(3, "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", **name, **ranks),
+        kernel(4, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", **{"Collective name": "send"}),
+        kernel(5, "void add<float>(float*)", **name),
+    ]
+    header = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "pg_config": groups}}
+    (tmp_path / "trace.json").write_text(json.dumps({**header, "traceEvents": events}), encoding="utf-8")
+    assert read(tmp_path / "trace.json").collectives == (
+        Collective("AllGather", '"1""[0, 2]"', 0, 2000),
+        Collective("AllToAll", group, 0, 1000),
+    )
