@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
         reading.add_source(parser)
         add_argument = parser.add_argument
         add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
-        add_argument("--base-rank", metavar="N", help="another rank of the profile before")
+        add_argument("--base-rank", "--against-rank", metavar="N", help="another rank of the profile before")
         add_argument("--test", metavar="ID", help="which test of a run or baseline to compare with a profile")
         add_argument("--window", metavar="NAME", default="body", help="which of its windows (default: body)")
         add_argument("--tolerance", metavar="PERCENT", help="how much slower is slower (default: 13%%, profiles 10%%)")

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..profile.saved import SavedProfile
 from ..readers import formats
 from ..report import listing
 from ..report import spread as report
 from ..verdict.question import Side
 from ..verdict.spread import spread
+from . import reading
 
 
 def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> Any:
@@ -31,6 +33,24 @@ def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: ar
     if arguments.format == "json":
         return report.plain(found, ranks, side)
     return "\n".join(report.text(found, ranks, side, arguments.top, arguments.format))
+
+
+def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> str:
+    """Return the page of all profiles together. Raises UsageError where they are not of one kind."""
+    # Imported here, with Jinja2 behind it.
+    from ..report.html import ranks_page
+
+    source, *others = sorted({saved.source for _, saved in profiles})
+    if others:
+        raise UsageError(
+            f"{arguments.file}: profiles of several formats are not compared: {', '.join([source, *others])}. Name a"
+            " folder that has those of one"
+        )
+    names = _names([each for each, _ in profiles], arguments.file)
+    ranks = [f"rank {each}" if isinstance(each, int) else each for each in names]
+    remarks = [f"{rank}: {remark}" for rank, (_, saved) in zip(ranks, profiles) for remark in reading.remarks(saved)]
+    found = spread([saved for _, saved in profiles])
+    return ranks_page.html(found, ranks, str(arguments.file), source, remarks)
 
 
 def _names(found: Sequence[formats.Found], folder: Path) -> list[int] | list[str]:

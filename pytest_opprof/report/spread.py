@@ -11,7 +11,7 @@ from ..units import format_change, format_ns, format_share, plural
 from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Spread, Waits
 from . import listing
 
-_TITLES = dict(zip(TOTALS, ("device time", "host time", "communication", "wall time")))
+TITLES = dict(zip(TOTALS, ("device time", "host time", "communication", "wall time")))
 
 
 def text(found: Spread, ranks: Sequence[int] | Sequence[str], side: str, top: int, style: str) -> Iterator[str]:
@@ -29,11 +29,11 @@ def text(found: Spread, ranks: Sequence[int] | Sequence[str], side: str, top: in
     ]
     what = "rank" if _are_numbers(ranks) else "profile"
     yield from (plural(len(ranks), what), "")
-    yield listing.tabulated([what, *steps, *(_TITLES[name] for name in shown)], rows, style)
+    yield listing.tabulated([what, *steps, *(TITLES[name] for name in shown)], rows, style)
     if found.between:
         rows = [
             [
-                _TITLES[name],
+                TITLES[name],
                 f"{format_ns(each.least_ns, 4)} ({named([each.fastest])})",
                 format_ns(each.median_ns, 4),
                 f"{format_ns(each.most_ns, 4)} ({named([each.slowest])})",

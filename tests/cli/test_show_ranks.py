@@ -127,8 +127,21 @@ def test_steps_that_are_chosen_are_those_of_every_rank(capsys: pytest.CaptureFix
     assert found["spread"]["calls"][0] == {"op": "Cast", "calls": [0, 0, 2]}
 
 
-def test_one_rank_against_another_of_the_same_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "diff", str(RANKS), "--base-rank", "0", "--rank", "2")
+def test_the_page_of_all_ranks_is_of_what_they_do_not_share(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(capsys, "show", str(RANKS), "--rank", "all", "-o", str(tmp_path / "all.html")) == (0, "", "")
+    page = (tmp_path / "all.html").read_text("utf-8")
+    assert "rank 1 takes 8.67 ms of device time, rank 0 1.67 ms" in page
+    assert '<table id="waits">' in page
+    for number in (0, 1):
+        shutil.copy(RANKS / f"rank{number}.pt.trace.json.gz", tmp_path)
+    shutil.copy(DATA / "torch-cpu" / "execution_trace.json.gz", tmp_path)
+    code, _, err = run(capsys, "show", str(tmp_path), "--rank", "all", "-o", str(tmp_path / "all.html"))
+    assert (code, "profiles of several formats are not compared: " in err) == (2, True)
+
+
+@pytest.mark.parametrize("flag", ["--base-rank", "--against-rank"])
+def test_one_rank_against_another_of_the_same_folder(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    code, out, _ = run(capsys, "diff", str(RANKS), flag, "0", "--rank", "2")
     assert (code, "calls of Cast: 2, none before" in out) == (1, True)
 
 

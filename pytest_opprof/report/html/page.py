@@ -74,6 +74,7 @@ def _environment() -> Environment:
         "flops": _known(units.format_flops),
         "share": _known(units.format_share),
         "grouped": lambda number: f"{number:,}".replace(",", " "),
+        "zip": zip,
         "px": lambda length: f"{length:.1f}".removesuffix(".0"),
     }
     environment.globals |= {

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.report.html import diff_page, history_page, profile_page, run_page, times
+from pytest_opprof.profile.saved import Collective, SavedKernel, SavedOp, SavedProfile
+from pytest_opprof.report.html import diff_page, history_page, profile_page, ranks_page, run_page, times
 from pytest_opprof.timeline.spans import Kind
 from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.spread import spread
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.processes
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
-NAMES = ("run", "profile", "diff", "history")
+NAMES = ("run", "profile", "diff", "history", "ranks")
 JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
 """The policy under which Jenkins serves what a job made."""
 
@@ -58,12 +60,16 @@ def pages() -> dict[str, str]:
     steps = of(
         {HOSTILE: {"Cast": 1}}, {HOSTILE: {"Cast": 3}}, {HOSTILE: {"Cast": 2}, "u": {HOSTILE: 1}}, subject=HOSTILE
     )
+    ranks = [
+        replace(saved, records=tuple(ops[:n]), collectives=(Collective("AllReduce", "0", 0, n * 1e6),)) for n in (2, 3)
+    ]
     side = diff_page.Compared(HOSTILE, "made", "cpu")
     return {
         "run": run_page.html(run(*tests, stale=[HOSTILE], errors=[HOSTILE])),
         "profile": profile_page.html(saved, HOSTILE, times.of(saved, ran, False)),
         "diff": diff_page.html(side, side, diff),
         "history": history_page.html(steps, {HERE: steps.ops(HERE, lambda test: True)}, None, HOSTILE, [HOSTILE]),
+        "ranks": ranks_page.html(spread(ranks), [HOSTILE, "rank 1"], HOSTILE, "made", [HOSTILE]),
     }
 
 
