@@ -142,7 +142,8 @@ class Closing:
         for test in tests:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
-        self._store.save()
+        if paths := self._store.save():
+            self._summary.lines.append(f"which lines ask for their ops was recorded{self._wrote(paths)}")
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
         """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""

@@ -30,6 +30,7 @@ def _settings(config: pytest.Config) -> Settings:
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     rank = rank_of()
+    update = "all" if config.option.opprof_update else "new" if config.option.opprof_update_new else ""
     files = {"json": _value(config, "json"), "summary": _summary(config), "html": _html(config)}
     return Settings(
         baselines=_folder(config),
@@ -51,10 +52,11 @@ def _settings(config: pytest.Config) -> Settings:
         everything=bool(_value(config, "all")),
         strict=bool(_value(config, "strict")),
         memory=_value(config, "memory"),
-        sites=bool(_value(config, "sites")),
+        # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
+        sites=bool(_value(config, "sites") or (update and not rank.is_alone)),
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
-        update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
+        update=update,
         json=_of_rank(files["json"], config, rank),
         summary=_of_rank(files["summary"], config, rank),
         html=_of_rank(files["html"], config, rank),

@@ -85,6 +85,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "test_dist.py").write_text(MODEL)
     run = torchrun(folder, 2, "--opprof-update")
     assert "baselines of 2 tests: 2 new" in run.stdout, run.stdout + run.stderr
+    assert re.search(
+        r"^which lines ask for their ops was recorded\n  wrote .*test_dist.py.sites.json$", run.stdout, re.M
+    )
     return folder
 
 
@@ -116,6 +119,14 @@ def test_what_costs_more_is_caught_and_named(recorded: Path, change: str, found:
     assert run.returncode == 1
     assert re.search(rf"^  {found}$", run.stdout, re.MULTILINE), run.stdout
     assert re.search(rf"^\[rank 1\]   {found}$", run.stdout, re.MULTILINE), run.stdout
+
+
+def test_lines_that_are_new_since_the_update_are_named_where_they_are_recorded(recorded: Path) -> None:
+    run = torchrun(recorded, 2, "--opprof", "--opprof-sites", "-k", "ddp", change="loop")
+    assert re.search(r"^ *\+27  test_dist.py:41 in test_ddp  `for parameter in .*\(new\)$", run.stdout, re.M), (
+        run.stdout
+    )
+    assert "which lines are new is not known" not in run.stdout
 
 
 def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(recorded: Path) -> None:
