@@ -123,12 +123,10 @@ def _page(arguments: argparse.Namespace) -> bool:
         raise UsageError(
             f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
         )
-    if arguments.rank == "all":
-        profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps)
-        if len(profiles) > 1:
-            page.write(arguments.output, show_ranks.page(profiles, arguments), "-o")
-            return False
-    found, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "show -o")
+    (found, saved), *more = profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    if more:
+        page.write(arguments.output, show_ranks.page(profiles, arguments), "-o")
+        return False
     timeline = reading.timeline_if_told(arguments, found)
     if timeline and arguments.steps and not timeline.has_steps:
         reading.say(found, "the page has no timeline: the profile does not tell when its steps began")

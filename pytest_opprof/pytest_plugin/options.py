@@ -30,7 +30,7 @@ def _settings(config: pytest.Config) -> Settings:
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     rank = rank_of()
-    update = "all" if config.option.opprof_update else "new" if config.option.opprof_update_new else ""
+    is_update = config.option.opprof_update or config.option.opprof_update_new
     files = {"json": _value(config, "json"), "summary": _summary(config), "html": _html(config)}
     return Settings(
         baselines=_folder(config),
@@ -53,10 +53,10 @@ def _settings(config: pytest.Config) -> Settings:
         strict=bool(_value(config, "strict")),
         memory=_value(config, "memory"),
         # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
-        sites=bool(_value(config, "sites") or (update and not rank.is_alone)),
+        sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
-        update=update,
+        update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
         json=_of_rank(files["json"], config, rank),
         summary=_of_rank(files["summary"], config, rank),
         html=_of_rank(files["html"], config, rank),
