@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.saved import Collective, SavedProfile
 from pytest_opprof.readers.pytorch import kineto
 from pytest_opprof.readers.shared.options import Options
@@ -60,6 +61,20 @@ def test_kernels_of_nccl_tell_their_collective_and_group(tmp_path: Path, groups:
     header = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "pg_config": groups}}
     (tmp_path / "trace.json").write_text(json.dumps({**header, "traceEvents": events}), encoding="utf-8")
     assert read(tmp_path / "trace.json").collectives == (
-        Collective("AllGather", '"1""[0, 2]"', 0, 2000),
+        Collective("AllGather", "1 [0, 2]", 0, 2000),
         Collective("AllToAll", group, 0, 1000),
     )
+
+
+@pytest.mark.parametrize("value", [b'"\xff"', b"null", b"7", b"[[", b'{"a": [1]}', b'""'])
+def test_what_tells_no_group_and_no_collective_is_as_if_it_were_not_there(tmp_path: Path, value: bytes) -> None:
+    event = kernel(1, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    told = dict.fromkeys(["Collective name", "Process Group Name", "Process Group Ranks"], "VALUE")
+    event["args"] |= told
+    text = json.dumps({"schemaVersion": 1, "distributedInfo": {"rank": 0, "pg_config": 7}, "traceEvents": [event]})
+    (tmp_path / "trace.json").write_bytes(text.encode().replace(b'"VALUE"', value))
+    if value == b"[[":
+        with pytest.raises(TraceError):
+            read(tmp_path / "trace.json")
+    else:
+        assert read(tmp_path / "trace.json").collectives == (Collective("AllGather", None, 0, 1000),)

@@ -7,6 +7,7 @@ On a GPU that is the time of NCCL's kernels, whose ``args`` have ``Collective na
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -33,10 +34,11 @@ def collectives(events: Events, steps: Steps, groups: object) -> tuple[Collectiv
 
 
 def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:
-    for start, ns, kernel, collective, name, ranks in events.transfers:
-        named = collective.decode().strip('"') or ((match := _KERNEL.match(kernel)) and match[1]) or ""
-        if op := _op(named):
-            yield start, ns, op, (name + ranks).decode()
+    for start, ns, (kernel, *told) in events.transfers:
+        collective, name, ranks = (_text(each) for each in told)
+        match = _KERNEL.match(kernel)
+        if op := _op(collective) or _op(match[1] if match else ""):
+            yield start, ns, op, f"{name} {ranks}".strip()
     gloo = {
         number: op
         for number, call in enumerate(events.calls)
@@ -46,6 +48,15 @@ def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:
         for start, ns, _, call in zip(*thread.columns()):
             if call in gloo:
                 yield start, ns, gloo[call], ""
+
+
+def _text(value: bytes) -> str:
+    """Return a text that is written as JSON; "" for what is none."""
+    try:
+        text = json.loads(value or b"null")
+    except (ValueError, RecursionError):
+        return ""
+    return text if isinstance(text, str) else ""
 
 
 def _op(name: str) -> str:

@@ -122,8 +122,9 @@ class Events:
         then on (negative: not told)."""
         self.logged: set[str] = set()
         """The names of events that torch.compile wrote into its own log."""
-        self.transfers: list[tuple[int, int, str, bytes, bytes, bytes]] = []
-        """Kernels of NCCL: start, duration, name, and as JSON the collective, the name of the group and its ranks."""
+        self.transfers: list[tuple[int, int, tuple[str, bytes, bytes, bytes]]] = []
+        """Kernels of NCCL: start, duration, and the name with, as JSON, the collective, the name of the group and its
+        ranks."""
         self.timeless = 0
         """Events that are left out because their duration is missing or negative."""
         self.first_timeless = ""
@@ -135,6 +136,8 @@ class Events:
         """-1 for calls that launch nothing."""
         self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
         self._communicate: set[int] = set()
+        self._transfer_texts: dict[tuple[str, bytes, bytes, bytes], tuple[str, bytes, bytes, bytes]] = {}
+        """What `transfers` tell, by itself: few differ, and the ranks of a group are a long text."""
 
     def take(self, events: Iterable[Event]) -> None:
         """Add events. Raises OverflowError for one without a time, and for numbers beyond 64 bits."""
@@ -178,8 +181,8 @@ class Events:
                     kernel = self._kernel(name, cat, args.device, args.stream)
                 activities += (args.correlation, start, duration, kernel, args.nbytes)
                 if kernel in communicate:
-                    told = bytes(args.collective), bytes(args.group), bytes(args.ranks)
-                    self.transfers.append((start, duration, name, *told))
+                    told = name, bytes(args.collective), bytes(args.group), bytes(args.ranks)
+                    self.transfers.append((start, duration, self._transfer_texts.setdefault(told, told)))
                 continue
             if event.tid != tid or event.pid != pid:
                 tid, pid = event.tid, event.pid
