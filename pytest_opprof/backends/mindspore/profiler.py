@@ -76,11 +76,10 @@ def recorded() -> Iterator[list[Call]]:
     folder = scratch.folder("calls")
     wait()  # else what is queued would be recorded as ours
     try:
-        with _watched(kind, "init", "stop") as others:
+        with _watched(kind, "init", "stop") as others, _ctrl_c_kept():
             begin(profiler, str(folder))
             profiler.step_profiling_enable(True)
             profiler.enable_op_time()
-            _keep_ctrl_c()
             try:
                 yield calls
                 wait()
@@ -95,14 +94,26 @@ def recorded() -> Iterator[list[Call]]:
             path.unlink()
 
 
-def _keep_ctrl_c() -> None:
+@contextmanager
+def _ctrl_c_kept() -> Iterator[None]:
     """Let Ctrl-C mean what Python's handler says: MindSpore's first ops replace it in C, by one that sends SIGTERM.
 
-    What is compiled first inside of a window replaces it once more, until the next window.
+    They do so from a thread, some time after an op was asked for: in here, SIGTERM means what Ctrl-C does.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if handler is not None and threading.current_thread() is threading.main_thread():
+    if handler is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, handler)
+    ends = callable(handler) and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ends:
+        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
         signal.signal(signal.SIGINT, handler)
+        if ends:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _is_running() -> bool:
