@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from tempfile import TemporaryDirectory
 
 from ...errors import BackendError
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
+from ...sites.chains import UNKNOWN
+from ...sites.stack import here
 from ..contract import Backend, KnownWork, Options
+from ..lines import traced
 from .fence import FUNCTION, Fence
 from .programs import Programs, is_started
 
@@ -58,7 +61,7 @@ class JaxBackend(Backend):
         import jaxlib
 
         from .events import NAMES, Compiled, fill
-        from .recording import MARK, Recording
+        from .recording import LINE, MARK, Recording
         from .session import Session, others_refused
 
         if self._recording:
@@ -70,9 +73,14 @@ class JaxBackend(Backend):
             with jax.profiler.TraceAnnotation(MARK):
                 pass
 
+        def comes_to(node: int) -> None:
+            with jax.profiler.TraceAnnotation(f"{LINE}{node}"):
+                pass
+
         def made(ns: int, function: str) -> None:
             if function != FUNCTION:
-                compiled.append(Compiled(log.interval, ns, function))
+                site = UNKNOWN if log.chains is None else here(log.chains, sys._getframe(1))
+                compiled.append(Compiled(log.interval, ns, function, site))
 
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
         log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
@@ -82,7 +90,8 @@ class JaxBackend(Backend):
             session = Session()
             self._recording = True
             try:
-                yield log
+                with traced(options.chains, log, comes_to) if options.chains else nullcontext():
+                    yield log
                 self.settle()
                 self.settle()
             finally:

@@ -24,7 +24,7 @@ from ...ops.names import Kind
 from ...ops.signature import Signature
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
-from ...sites.chains import Frame
+from ...sites.chains import UNKNOWN, Frame
 from ...sites.code import Kind as CodeKind
 from ...sites.code import kinds
 from .fence import MODULE
@@ -45,6 +45,8 @@ class Compiled(NamedTuple):
     ns: int
     function: str
     """``jit(f)``."""
+    site: int
+    """The line that it was made for: a node of chains."""
 
 
 class _Rows(NamedTuple):
@@ -54,8 +56,8 @@ class _Rows(NamedTuple):
     nbytes: int
     flops: Sequence[tuple[int, int]]
     """Row and FLOPs."""
-    sites: Sequence[tuple[int, int]]
-    """Row and where the program asked for it, of those rows of which that is known."""
+    lines: Sequence[Sequence[Frame]]
+    """Of each row: those of the program that was compiled, the innermost first."""
 
 
 def fill(
@@ -70,12 +72,16 @@ def fill(
     for call in recording.calls:
         if not recording.is_in_fence(call):
             event = log.add(called, ABSENT, -1, bisect_right(recording.marks, call.start), nbytes=0)
+            if line := recording.line_of(call):
+                log.asked_at(event, line)
             if moments:
                 log.ran(event, call.start, call.end, f"thread {call.thread}")
-    for interval, ns, function in compiled:
+    for interval, ns, function, site in compiled:
         # It counts by its name, and is no op of the program: which test is the first to use a function depends on the
         # tests before it.
-        log.add(compiles, ns, interval=interval)
+        event = log.add(compiles, ns, interval=interval)
+        if site:
+            log.asked_at(event, site)
         log.remark(f"JAX compiled {function}", interval)
     ran = [each for each in recording.ran if each.execution.program.name != MODULE]
     names: defaultdict[Program, set[str]] = defaultdict(set)
@@ -88,7 +94,7 @@ def fill(
             found = _kernel(log, module, name, names[program])
             rows[program, name] = found and _rows(log, found, module.name, is_all=len(names[program]) == 1)
     log.marked_ns = recording.marks
-    _append(log, _calls(ran, modules), rows, recording.marks, moments)
+    _append(log, _calls(ran, modules), rows, recording, moments)
 
 
 def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kernel | None:
@@ -113,20 +119,20 @@ def _rows(log: EventLog, found: Kernel, program: str, is_all: bool) -> _Rows:
         in_order = [None, op, *inside]
     names = [_marker(log, KERNEL), main, *(_name(log, op, is_part=True) for op in inside)]
     flops = [(row, op.flops) for row, op in enumerate(in_order) if op and op.flops is not None]
-    lines = [_lines(each.frames, program) if each else () for each in (*in_order[:1], in_order[1] or found, *inside)]
-    sites = [] if log.chains is None else [(row, log.chains.of_lines(each)) for row, each in enumerate(lines) if each]
-    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops, sites)
+    frames = [] if log.chains is None else [(), (in_order[1] or found).frames, *(op.frames for op in inside)]
+    lines = [_lines(each, program) for each in frames]
+    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops, lines)
 
 
 def _lines(frames: Sequence[Place], program: str) -> Sequence[Frame]:
     """Return the lines of the user's that an instruction comes from: those inside of the function that was compiled.
 
-    JAX keeps one program for what is called at several lines, with the lines of the first call. Where no function of
-    the user's was compiled, as with a product that was not, they would all be wrong.
+    JAX keeps one program for what is called at several lines, with the lines of the first call. Those around it, and
+    all where no function of the user's was compiled, could be wrong: `Recording.callers` tells them.
     """
     lines = [Frame(*each) for each in frames if kinds[each.file] is CodeKind.TRACED]
-    function = program.removeprefix("jit_")
-    names = [_NO_LETTER.sub("_", line.function.rpartition(".")[2]) for line in lines]
+    function = program.removeprefix("jit_").rstrip("_")  # that of a lambda is jit__lambda
+    names = [_NO_LETTER.sub("_", line.function.rpartition(".")[2]).rstrip("_") for line in lines]
     return lines[: names.index(function) + 1] if function in names else ()
 
 
@@ -144,10 +150,11 @@ def _append(
     log: EventLog,
     ran: Sequence[Ran],
     rows: Mapping[tuple[Program, str], _Rows | None],
-    marks: Sequence[int],
+    recording: Recording,
     moments: bool,
 ) -> None:
     """Append the rows of all that *ran*, each with its time, its interval and its place in the log."""
+    marks, callers = recording.marks, recording.callers()
     name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
     flops, sites = [], []
     for each in ran:
@@ -161,14 +168,17 @@ def _append(
         nbytes += [0, found.nbytes, *[0] * inside]
         interval += [bisect_right(marks, each.start)] * (2 + inside)
         flops += [(base + row, number) for row, number in found.flops]
-        sites += [(base + row, node) for row, node in found.sites]
+        if log.chains is not None:
+            caller = callers.get(each.execution.run, UNKNOWN)
+            sites += [(base + row, log.chains.of_lines(lines, caller)) for row, lines in enumerate(found.lines)]
         if moments:
             log.ran(base + 1, each.start, each.end, f"thread {each.thread}")
     log.extend(*(np.array(column, np.int64) for column in (name, duration, parent, interval, nbytes)))
     for event, number in flops:
         log.computed(event, number)
     for event, node in sites:
-        log.asked_at(event, node)
+        if node != UNKNOWN:
+            log.asked_at(event, node)
 
 
 def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran]:

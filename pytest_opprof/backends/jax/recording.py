@@ -1,4 +1,4 @@
-"""What a session of the profiler recorded on the host: kernels, calls of programs, marks and fences.
+"""What a session of the profiler recorded on the host: kernels, calls of programs, lines, marks and fences.
 
 XLA's CPU client writes an event for each kernel that runs (``hlo_op``). It ends when the kernel has been handed to
 other threads; then ``end: <name>`` tells when they were done. Each execution on a device ends in a wait
@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...errors import BackendError
 from ...formats.protobuf import Broken
 from ...formats.xspace import Event, planes
+from ...sites.chains import UNKNOWN
 from .fence import ANNOTATION, KNOWN, MODULE, Fence
 from .programs import Program
 
-MARK = "opprof::mark"
+MARK, LINE = "opprof::mark", "opprof::line "
+"""The events that end an interval, and that say to which line the program came: a node of chains follows."""
 _HOST = "/host:CPU"
 _STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "num_addressable_devices", "_p", "_c")
 _END = "end: "
@@ -67,6 +69,14 @@ class Span(NamedTuple):
     thread: int
 
 
+class _Ended(NamedTuple):
+    """The end of an execution, which has no time of its own."""
+
+    start: int
+    run: str
+    device: str
+
+
 class _Kernel(NamedTuple):
     span: Span
     """Until it was handed to other threads, or done."""
@@ -84,10 +94,14 @@ class Recording:
     """Each call of a program."""
     asked: list[int] = field(default_factory=list)
     """When an execution on a device was asked for, each."""
-    done: list[int] = field(default_factory=list)
-    """When the wait for an execution on a device began, each."""
+    done: list[_Ended] = field(default_factory=list)
+    """The wait for each execution on a device."""
+    lines: list[tuple[int, int, int]] = field(default_factory=list)
+    """Thread, time and node of each line that the program came to."""
     marks: list[int] = field(default_factory=list)
     fences: list[Span] = field(default_factory=list)
+    _runs: dict[str, Span] = field(default_factory=dict)
+    """The calls that tell their run, by that."""
     _kernels: list[_Kernel] = field(default_factory=list)
     _ends: dict[str, Span] = field(default_factory=dict)
     """When each kernel was done, by its token."""
@@ -108,7 +122,7 @@ class Recording:
         except KeyError as error:
             raise BackendError(f"JAX's profiler does not tell the {error} of an op; {KNOWN} do") from None
         found.ran = sorted(found._timed())
-        for times in (found.calls, found.asked, found.done, found.marks, found.fences):
+        for times in (found.calls, found.asked, found.done, found.lines, found.marks, found.fences):
             times.sort()
         return found
 
@@ -134,7 +148,7 @@ class Recording:
                 f" ({KNOWN} are known)"
             )
         end = self.fences[-1].start
-        asked, done = bisect_left(self.asked, end), bisect_left(self.done, end)
+        asked, done = bisect_left(self.asked, end), bisect_left(self.done, (end,))
         if asked > done:
             raise BackendError(
                 f"{asked - done} of {asked - (waits - 1) * fence.executions} programs that were called did not end in"
@@ -152,6 +166,28 @@ class Recording:
         before = bisect_left(self.fences, (call.start + 1,)) - 1
         return before >= 0 and call.end <= self.fences[before].end and call.thread == self.fences[before].thread
 
+    def line_of(self, call: Span) -> int:
+        """Return the node of the line at which a program was called; UNKNOWN in a thread whose lines are not traced."""
+        before = bisect_left(self.lines, (call.thread, call.start)) - 1
+        thread, _, node = self.lines[before] if before >= 0 else (-1, 0, UNKNOWN)
+        return node if thread == call.thread else UNKNOWN
+
+    def callers(self) -> dict[str, int]:
+        """Return the line that called each run of a program; only those of which it is known.
+
+        A call tells its run up to jax 0.8, and where it is over several devices. Others run in the order in which they
+        were called, if one thread called them all and one device ran them all; else any call could have been theirs.
+        """
+        ours = {each.execution.run for each in self.ran if each.execution.program.name == MODULE}
+        told = set(self._runs.values())
+        calls = [call for call in self.calls if call not in told and not self.is_in_fence(call)]
+        ended = [each for each in self.done if each.run not in ours and each.run not in self._runs]
+        threads, devices = {each.thread for each in calls}, {each.device for each in ended}
+        runs = dict(self._runs)
+        if len(calls) == len(ended) and max(len(threads), len(devices)) == 1:
+            runs.update(zip((each.run for each in ended), calls))
+        return {run: self.line_of(call) for run, call in runs.items()}
+
     def _add(self, event: Event, thread: int) -> None:
         name, stats = event.meaning.name, event.stats
         start, end = event.start, event.start + event.duration
@@ -163,10 +199,12 @@ class Recording:
             self._ends[stats.get("_c", "")] = Span(start, start, thread)
         elif name == MARK:
             self.marks.append(start)
+        elif name.startswith(LINE):
+            self.lines.append((thread, start, int(name[len(LINE) :])))
         elif name == ANNOTATION:
             self.fences.append(Span(start, end, thread))
         elif "Execute" in name:
-            self._executes(name, Span(start, end, thread), int(stats.get("num_addressable_devices", 0)))
+            self._executes(name, Span(start, end, thread), stats)
 
     def _timed(self) -> Iterator[Ran]:
         by_thread: dict[int, list[_Kernel]] = {}
@@ -187,13 +225,15 @@ class Recording:
             end = max(done, handed_over)
             yield Ran(start, end - start - others, name, execution, end, began_in)
 
-    def _executes(self, name: str, span: Span, devices: int) -> None:
+    def _executes(self, name: str, span: Span, stats: Mapping[str, str]) -> None:
+        devices, run = int(stats.get("num_addressable_devices", 0)), stats.get("run_id", "")
         if _DONE.fullmatch(name):
-            self.done.append(span.start)
-        elif _ON_ONE.fullmatch(name) or (devices and _ON_SEVERAL.fullmatch(name)):
+            self.done.append(_Ended(span.start, run, stats.get("device_ordinal", "")))
+            return
+        is_whole = _ON_ONE.fullmatch(name) or (devices and _ON_SEVERAL.fullmatch(name))
+        if is_whole or _CALL.fullmatch(name):
             self.calls.append(span)
+        if is_whole or _OF_CALL.fullmatch(name):
             self.asked += [span.start] * (devices or 1)
-        elif _CALL.fullmatch(name):
-            self.calls.append(span)
-        elif _OF_CALL.fullmatch(name):
-            self.asked.append(span.start)
+            if run:
+                self._runs[run] = span
