@@ -18,6 +18,7 @@ from pytest_opprof.formats.hlo_module import HloModule
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.sites.chains import UNKNOWN
 
 from ..formats.jax_windows import VERSIONS, Recorded, recorded
 from ..protobuf_messages import field
@@ -89,7 +90,7 @@ def test_all_kernels_have_their_time_and_the_markers_none(version: str) -> None:
 
 def test_what_was_compiled_counts_by_its_name_alone() -> None:
     window = recorded(VERSIONS[0])
-    profile = profile_of(window, events.Compiled(2, 5_000_000, "jit(f)"))
+    profile = profile_of(window, events.Compiled(2, 5_000_000, "jit(f)", UNKNOWN))
     assert profile.stats("jax::compile").calls[2] == 1
     assert "jax::compile" not in [stats.op for stats in profile.ops]
     assert profile.total.device_ns == profile_of(window).total.device_ns
