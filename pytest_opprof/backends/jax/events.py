@@ -154,7 +154,7 @@ def _append(
     moments: bool,
 ) -> None:
     """Append the rows of all that *ran*, each with its time, its interval and its place in the log."""
-    marks, callers = recording.marks, recording.callers()
+    marks, callers = recording.marks, {} if log.chains is None else recording.callers()
     name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
     flops, sites = [], []
     for each in ran:
