@@ -108,7 +108,7 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
     read: list[SavedProfile] = []
     with ProcessPoolExecutor(min(len(found), usable_cores()), context) as pool:
         try:
-            with _ctrl_c_ignored():
+            with _ctrl_c_held():
                 futures = [
                     pool.submit(_read_one, each.format, each.place.path, each.place.begin, each.rank, how)
                     for each in found
@@ -141,13 +141,27 @@ def _read_one(format_: str, path: Path, begin: int, rank: int | None, how: _How)
 
 
 @contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """Let processes that are started in here ignore Ctrl-C: this process alone answers it, and ends them."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ctrl_c_held() -> Iterator[None]:
+    """Hold Ctrl-C back until the context ends, and from processes that are started in here: this one alone answers it.
+
+    They inherit what is blocked. Ignoring it would do the same for them, and lose it for this process.
+    """
+    from multiprocessing import resource_tracker
+
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))  # where another thread gets it
+    has_masks = hasattr(signal, "pthread_sigmask")
+    if has_masks:
+        resource_tracker.ensure_running()  # where it is started later, that unblocks Ctrl-C
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
+        if has_masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         signal.signal(signal.SIGINT, before)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _size(found: Sequence[formats.Found]) -> int:

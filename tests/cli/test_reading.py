@@ -133,20 +133,21 @@ def children(of: int) -> list[int]:
 @pytest.mark.processes
 @needs_proc
 @pytest.mark.parametrize(
-    ("whom", "number", "code", "said"),
+    ("started", "whom", "number", "code", "said"),
     [
-        ("all", signal.SIGINT, 130, "opprof: interrupted\n"),
-        ("one", signal.SIGKILL, 2, "opprof: a process that read one of these profiles was killed, perhaps for lack"),
+        (1, "all", signal.SIGINT, 130, "opprof: interrupted\n"),
+        (2, "all", signal.SIGINT, 130, "opprof: interrupted\n"),
+        (2, "one", signal.SIGKILL, 2, "opprof: a process that read one of these profiles was killed, perhaps for lack"),
     ],
 )
 def test_a_signal_ends_all_processes_in_one_message(
-    long: Path, whom: str, number: signal.Signals, code: int, said: str
+    long: Path, started: int, whom: str, number: signal.Signals, code: int, said: str
 ) -> None:
     command = [sys.executable, "-c", SHOW, "show", str(long), "--rank", "all"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while len(found := children(process.pid)) < 2:
+    while len(found := children(process.pid)) < started:
         assert process.poll() is None, process.stderr and process.stderr.read()
     if whom == "all":
         os.killpg(process.pid, number)  # as Ctrl-C does
