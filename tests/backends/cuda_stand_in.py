@@ -49,8 +49,10 @@ Shape = tuple[int, ...]
 GRID, BLOCK = (2, 3, 4), (64, 2, 1)
 
 
-def call_record(kind: int, callback: int, start: int, end: int, correlation: int, result: int = 0) -> bytes:
-    return struct.pack("=iIQQIIII", kind, callback, start, end, 1, THREAD, correlation, result)
+def call_record(
+    kind: int, callback: int, start: int, end: int, correlation: int, result: int = 0, thread: int = THREAD
+) -> bytes:
+    return struct.pack("=iIQQIIII", kind, callback, start, end, 1, thread, correlation, result)
 
 
 def kernel_record(
@@ -131,6 +133,8 @@ class Gpu:
         """Kernels that get no record."""
         self.untimed: set[str] = set()
         """Kernels whose record has no times."""
+        self.thread = THREAD
+        """The number of the thread that the program is in."""
         self.registered: list[Any] = []
         self.enabled: set[int] = set()
         self.functions = ["(none)"]
@@ -205,7 +209,7 @@ class Gpu:
     @contextmanager
     def _asked(self, kind: int, function: str, result: int = 0) -> Iterator[tuple[int, int]]:
         self._correlation += 1
-        correlation, start = self._correlation, self.clock_ns()
+        correlation, start, thread = self._correlation, self.clock_ns(), self.thread
         if function not in self.functions:
             self.functions.append(function)
         pushed = [(external_kind, numbers[-1]) for external_kind, numbers in self.pushed.items() if numbers]
@@ -213,7 +217,7 @@ class Gpu:
         for external_kind, number in pushed:
             self._put(external_record(number, correlation, external_kind))
         callback = self.functions.index(function)
-        self._put(call_record(kind, callback, start, self.clock_ns() + 1, correlation, result))
+        self._put(call_record(kind, callback, start, self.clock_ns() + 1, correlation, result, thread))
 
     def _put(self, record: bytes) -> None:
         kind, size = struct.unpack_from("=i", record)[0], len(record)

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -279,6 +279,21 @@ def test_a_kernel_that_is_lost_is_an_error_and_not_a_smaller_count(gpu: Gpu, wat
             gpu.launch("kept")
             gpu.launch("lost")
             gpu.launch("lost", how="cuLaunchKernelEx")
+
+
+@pytest.mark.parametrize("function", ["cudaLaunchKernel_v7000", GRAPH])
+def test_what_another_thread_is_launching_when_the_window_ends_is_not_lost(
+    gpu: Gpu, watch: Watch, function: str
+) -> None:
+    with watch.ops():
+        gpu.launch("kept")
+        gpu.thread = 8
+        launching = ExitStack()
+        launching.enter_context(gpu.inside(function))
+        gpu.thread = 7
+        # It returns during the wait after the window, which may not wait for what it sent.
+        gpu.hangs["cuCtxSynchronize"] = SimpleNamespace(wait=launching.close)  # type: ignore[assignment]
+    assert watch.counts == {"kept": 1}
 
 
 def test_a_launch_that_failed_has_no_kernel_to_lose(gpu: Gpu, watch: Watch) -> None:

@@ -445,6 +445,15 @@ def test_a_launch_whose_kernel_is_lost_is_an_error_that_names_the_known_cause() 
         profile_of(Recorded([op("aten::mm", 0)], calls, [done(1, 3)]))
 
 
+def test_what_another_thread_was_launching_when_the_window_ended_is_not_lost() -> None:
+    session = Recorded([], [call(1, 5), call(2, 25)], [done(1, 3)])  # each call takes 1 ns
+    with pytest.raises(BackendError, match="CUPTI lost 1 of 2 kernels"):
+        torch_cuda.fill(EventLog(Environment(())), session, waited=26)
+    log = EventLog(Environment(()))
+    torch_cuda.fill(log, session, waited=25)
+    assert counts(log.freeze()) == {"gemm": 1}
+
+
 def test_code_that_was_loaded_onto_the_gpu_is_said_of_its_round() -> None:
     log = EventLog(Environment(()))
     log.mark()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
@@ -18,22 +17,18 @@ from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.cuda import backend, nvml
 from pytest_opprof.backends.cuda import driver as cuda_driver
 from pytest_opprof.machine.load import named
-from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
+
+from .windows import cupy_or_skip, of_cuda
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
 def cp() -> Any:
-    if not find_spec("cupy"):
-        pytest.skip("CuPy is not installed (pip install cupy-cuda13x, or cupy-cuda12x)")
-    import cupy
-
-    if reason := backend.backend().unavailable():
-        pytest.skip(f"the cuda backend cannot run here: {reason}")
+    cupy = cupy_or_skip()
     _work(cupy, 1, 1, 1)  # compiles, and makes the handle of cuBLAS
     return cupy
 
@@ -49,9 +44,7 @@ def _work(cp: Any, matmuls: int, casts: int, copies: int) -> None:
 
 
 def measured(cp: Any, *counts: int) -> OpProfile:
-    with backend.backend().collect(Options()) as log:
-        _work(cp, *counts)
-    return assemble([(log.freeze(), {0: 0})], [1])
+    return of_cuda(lambda: _work(cp, *counts))
 
 
 def test_work_of_the_gpu_has_the_line_that_asked_for_it(cp: Any) -> None:
@@ -84,24 +77,23 @@ def test_500_windows_lose_nothing(cp: Any) -> None:
 
 
 def test_a_synchronisation_of_the_program_is_counted_and_ours_is_not(cp: Any) -> None:
-    with backend.backend().collect(Options()) as log:
-        for _ in range(4):
-            cp.cuda.runtime.deviceSynchronize()
-    assert assemble([(log.freeze(), {0: 0})], [1]).stats("Synchronize").calls == (4,)
+    profile = of_cuda(lambda: [cp.cuda.runtime.deviceSynchronize() for _ in range(4)])
+    assert profile.stats("Synchronize").calls == (4,)
 
 
 def test_times_agree_with_the_events_of_cuda(cp: Any) -> None:
     matrix = cp.ones((4096, 4096), cp.float32)
     out = cp.empty_like(matrix)
     begin, end = cp.cuda.Event(), cp.cuda.Event()
-    with backend.backend().collect(Options()) as log:
+
+    def body() -> None:
         begin.record()
         for _ in range(50):
             cp.multiply(matrix, matrix, out=out)
         end.record()
         end.synchronize()
-    profile = assemble([(log.freeze(), {0: 0})], [1])
-    (device_ns,) = profile.total.device_ns or (0,)
+
+    (device_ns,) = of_cuda(body).total.device_ns or (0,)
     between_ns = cp.cuda.get_elapsed_time(begin, end) * 1e6
     # Events see the gaps between kernels as well.
     assert 0.8 * between_ns < device_ns <= 1.01 * between_ns
@@ -118,10 +110,7 @@ def test_a_kernel_has_the_grid_the_block_and_the_streams_it_was_launched_with(cp
                 kernel((3, 2, 1), (32, 4, 2), (x,))
 
     body()  # compiles
-    with backend.backend().collect(Options()) as log:
-        body()
-        x.get()
-    profile = assemble([(log.freeze(), {0: 0})], [1])
+    profile = of_cuda(lambda: (body(), x.get()))
     found = {stats.kernel: stats for stats in profile.kernels or ()}
     mine = found["mine"]
     assert (mine.op, mine.grid, mine.block, mine.most_calls, len(mine.streams)) == ("mine", (3, 2, 1), (32, 4, 2), 2, 2)
@@ -137,9 +126,7 @@ def test_allocations_are_what_the_program_asks_for_and_none_once_it_has_all(cp: 
         (lambda: [matrix * n for n in range(3)], 3, 3 * matrix.nbytes),
     ]:
         body()
-        with backend.backend().collect(Options(memory=True)) as log:
-            body()
-        profile = assemble([(log.freeze(), {0: 0})], [1])
+        profile = of_cuda(body, memory=True)
         assert (profile.allocations, profile.peak_memory) == ((allocations,), (peak,))
 
 

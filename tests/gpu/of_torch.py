@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,17 @@ import pytest
 
 from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.cuda import nvml
-from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.event_log import EventLog
-from pytest_opprof.profile.op_profile import OpProfile
+
+from .windows import counts, of_torch, torch_or_skip
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    if not find_spec("torch"):
-        pytest.skip("torch is not installed")
-    import torch
-
-    from pytest_opprof.backends.torch import backend
-
-    if not backend._records_gpu():
-        pytest.skip("torch's profiler records no GPU: it is not built for CUDA, is before 2.10, or finds none")
-    measured(torch, lambda: _work(torch, 1, 1, 1, 1, 1))  # loads kernels, and makes the handle of cuBLAS
+    torch = torch_or_skip()
+    of_torch(lambda: _work(torch, 1, 1, 1, 1, 1))  # loads kernels, and makes the handle of cuBLAS
     return torch
 
 
@@ -49,22 +41,8 @@ def _work(torch: Any, matmuls: int, casts: int, up: int, down: int, waits: int) 
         torch.cuda.synchronize()
 
 
-def measured(torch: Any, body: Callable[[], object], **options: Any) -> OpProfile:
-    from pytest_opprof.backends.torch.backend import backend
-
-    with backend().collect(Options(**options)) as log:
-        log.mark()
-        body()
-        log.mark()
-    return assemble([(log.freeze(), {1: 0})], [1])
-
-
-def counts(profile: OpProfile) -> dict[str, int]:
-    return {stats.op: stats.most_calls for stats in profile.ops}
-
-
 def test_matmuls_casts_copies_and_waits_are_counted_exactly(torch: Any) -> None:
-    profile = measured(torch, lambda: _work(torch, 7, 5, 3, 2, 4))
+    profile = of_torch(lambda: _work(torch, 7, 5, 3, 2, 4))
     found = counts(profile)
     assert [found[op] for op in ("MatMul", "Cast", "MemcpyHtoD", "MemcpyDtoH")] == [7, 5, 3, 2]
     assert profile.stats("MemcpyHtoD").bytes == (3 * 512 * 512 * 4,)
@@ -80,16 +58,14 @@ def test_matmuls_casts_copies_and_waits_are_counted_exactly(torch: Any) -> None:
 
 def test_50_windows_lose_nothing(torch: Any) -> None:
     wrong = [
-        n
-        for n in range(50)
-        if measured(torch, lambda n=n: _work(torch, 0, n % 7, 0, 0, 0)).stats("Cast").calls != (n % 7,)
+        n for n in range(50) if of_torch(lambda n=n: _work(torch, 0, n % 7, 0, 0, 0)).stats("Cast").calls != (n % 7,)
     ]
     assert wrong == []
 
 
 def test_ops_of_the_cpu_are_counted_beside_and_take_no_device_time(torch: Any) -> None:
     x, y = torch.ones(64, 64), torch.ones(64, 64, device="cuda")
-    profile = measured(torch, lambda: (x + x, x.double(), y * y))
+    profile = of_torch(lambda: (x + x, x.double(), y * y))
     assert counts(profile) == {"Add": 1, "Cast": 1, "Mul": 1}
     assert profile.stats("Add").device_ns == profile.stats("Cast").device_ns == (0,)
     assert (profile.stats("Mul").device_ns or (0,))[0] > 0
@@ -97,7 +73,7 @@ def test_ops_of_the_cpu_are_counted_beside_and_take_no_device_time(torch: Any) -
 
 def test_a_window_of_the_cpu_is_one_of_the_cpu(torch: Any) -> None:
     x = torch.ones(64, 64)
-    profile = measured(torch, lambda: x + x)
+    profile = of_torch(lambda: x + x)
     assert profile.environment.device == "cpu"
     assert (profile.stats("Add").device_ns or (0,))[0] > 0
     assert profile.launches == (0,)
@@ -115,7 +91,7 @@ def test_times_agree_with_the_events_of_cuda(torch: Any) -> None:
         end.record()
         end.synchronize()
 
-    (device_ns,) = measured(torch, body).total.device_ns or (0,)
+    (device_ns,) = of_torch(body).total.device_ns or (0,)
     between_ns = begin.elapsed_time(end) * 1e6
     # Events see the gaps between kernels as well.
     assert 0.8 * between_ns < device_ns <= 1.01 * between_ns
@@ -129,7 +105,7 @@ def test_the_kernels_of_an_op_have_grid_block_and_streams_and_take_its_time(torc
             with torch.cuda.stream(stream):
                 torch.mul(x, x)
 
-    profile = measured(torch, body)
+    profile = of_torch(body)
     (kernel,) = (stats for stats in profile.kernels or () if stats.op == "Mul")
     assert (kernel.most_calls, len(kernel.streams)) == (2, 2)
     assert kernel.grid is not None
@@ -146,8 +122,8 @@ def test_a_cuda_graph_is_one_launch_of_its_kernels_and_capturing_it_none(torch: 
             y = x * 2
             y + 1
 
-    measured(torch, capture)  # no kernel is missed
-    profile = measured(torch, lambda: [graph.replay() for _ in range(3)])
+    of_torch(capture)  # no kernel is missed
+    profile = of_torch(lambda: [graph.replay() for _ in range(3)])
     assert profile.launches == (3,)
     assert (profile.total.calls, counts(profile)["Mul"], counts(profile)["Add"]) == ((6,), 3, 3)
 
@@ -158,16 +134,16 @@ def test_an_exception_in_a_window_leaves_the_next_one_whole(torch: Any) -> None:
         raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011  # raised here
-        measured(torch, fails)
+        of_torch(fails)
     assert not torch.autograd._profiler_enabled()
-    assert measured(torch, lambda: _work(torch, 0, 2, 0, 0, 0)).stats("Cast").calls == (2,)
+    assert of_torch(lambda: _work(torch, 0, 2, 0, 0, 0)).stats("Cast").calls == (2,)
 
 
 def test_older_work_is_not_in_a_window(torch: Any) -> None:
     x = torch.ones(4096, 4096, device="cuda")
     for _ in range(20):
         x @ x
-    assert counts(measured(torch, lambda: x + x)) == {"Add": 1}
+    assert counts(of_torch(lambda: x + x)) == {"Add": 1}
 
 
 def test_a_training_step_counts_as_the_reader_counts_its_exported_trace(torch: Any, tmp_path: Path) -> None:
@@ -208,7 +184,7 @@ def test_memory_is_that_of_the_gpu(torch: Any) -> None:
         torch.ones(1000, 1000)
         torch.ones(256, 256, device="cuda")
 
-    (used,) = measured(torch, body, memory=True).memory or ()
+    (used,) = of_torch(body, memory=True).memory or ()
     assert used.peak == 256 * 256 * 4
 
 
@@ -219,12 +195,12 @@ def test_kernels_of_cupy_are_counted_too(torch: Any) -> None:
 
     matrix = cupy.ones((64, 64), cupy.float32)
     matrix.astype(cupy.float64)
-    profile = measured(torch, lambda: [matrix.astype(cupy.float64) for _ in range(3)])
+    profile = of_torch(lambda: [matrix.astype(cupy.float64) for _ in range(3)])
     assert profile.stats("Cast").calls == (3,)
 
 
 def test_the_environment_names_the_gpu(torch: Any) -> None:
-    environment = measured(torch, lambda: torch.ones(8, device="cuda")).environment
+    environment = of_torch(lambda: torch.ones(8, device="cuda")).environment
     assert environment.device == torch.cuda.get_device_name(0)
     assert environment.timing == "async"
     assert dict(environment.frameworks)["cuda"] == torch.version.cuda
@@ -233,6 +209,6 @@ def test_the_environment_names_the_gpu(torch: Any) -> None:
 def test_a_gpu_that_this_process_has_to_itself_is_shared_with_nobody(torch: Any) -> None:
     if missing := nvml.unwatched():
         pytest.skip(missing)
-    profile = measured(torch, lambda: _work(torch, 1, 1, 1, 1, 1))
+    profile = of_torch(lambda: _work(torch, 1, 1, 1, 1, 1))
     assert [what for what in profile.disturbed if "shared" in what] == []
     assert [text for _, text in profile.remarks if "not known" in text] == []

@@ -104,7 +104,7 @@ class CudaBackend(Backend):
             self._collecting = False
             cupti.disable()
         after = nvml.look(driver)
-        span, (calls, work, external) = Span(begin, end, marks), _recorded(cupti, options)
+        span, (calls, work, external) = Span(begin, end, marks, waited=end), _recorded(cupti, options)
         sites = sites_of(calls, external) if chains and not pushed.problem else None
         if ignored := driver.ignored_devices():
             log.remark(ignored)

@@ -39,11 +39,18 @@ class Span:
     begin: int
     end: int
     marks: Sequence[int] = ()
+    waited: int = 1 << 63
+    """When the last wait for the GPU began."""
 
     def has(self, when: NDArray[Any]) -> NDArray[np.bool_]:
         """Tell which times are inside."""
         inside: NDArray[np.bool_] = (when >= self.begin) & (when < self.end)
         return inside
+
+    def waited_for(self, calls: Calls) -> NDArray[np.bool_]:
+        """Tell which *calls* had returned by the last wait. Others, of other threads, may have sent work after it."""
+        returned: NDArray[np.bool_] = calls.end <= self.waited
+        return returned
 
     def interval(self, when: NDArray[Any]) -> NDArray[np.int64]:
         """Return the interval of each time."""
@@ -78,6 +85,7 @@ def fill(
     _check_kernels(calls, busy, span, cause)
     alone = np.flatnonzero(inside & (caller == NOBODY))
     graphs = calls.of(cuda_calls.is_graph_launch) & span.has(calls.start) & ~calls.failed & ~calls.captured
+    graphs &= busy | span.waited_for(calls)
     _check_graphs(log, int(graphs.sum()), int((graphs & ~busy).sum()), len(alone))
     host = np.flatnonzero(busy | graphs | (calls.of(_synchronizes) & span.has(calls.start)))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
@@ -165,7 +173,7 @@ def _synchronizes(function: str) -> bool:
 
 
 def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str) -> None:
-    launched = calls.of(cuda_calls.is_kernel_launch) & span.has(calls.start)
+    launched = calls.of(cuda_calls.is_kernel_launch) & span.has(calls.start) & (busy | span.waited_for(calls))
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
     if lost:
         raise BackendError(

@@ -74,7 +74,7 @@ def read(
     if contexts:
         check_waited(session, end)
     log.marked_ns = marks
-    used = fill(log, session.between(begin, end), marks, options.timing == "sync", options.moments)
+    used = fill(log, session.between(begin, end), marks, options.timing == "sync", options.moments, waited=end)
     if used:
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
@@ -92,14 +92,20 @@ def check_waited(session: Recorded, end: int) -> None:
 
 
 def fill(
-    log: EventLog, session: Recorded, marks: Sequence[int] = (), blocking: bool = False, moments: bool = False
+    log: EventLog,
+    session: Recorded,
+    marks: Sequence[int] = (),
+    blocking: bool = False,
+    moments: bool = False,
+    waited: int = _NEVER,
 ) -> list[int]:
     """Append what was recorded to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
 
-    *blocking*: launches block, and times are those of sync timing. *moments*: also say when all that ran. Raises
-    BackendError if a kernel was launched and not recorded, or if launches should block and did not.
+    *blocking*: launches block, and times are those of sync timing. *moments*: also say when all that ran. The last
+    wait for the GPU began at *waited*. Raises BackendError if a kernel was launched and not recorded, or if launches
+    should block and did not.
     """
-    span = Span(0, _NEVER, marks)
+    span = Span(0, _NEVER, marks, waited)
     host = HostOps(session.ops, session.calls)
     kernels_before = len(session.activities)
     session = session.without(host.compiler_calls, [op for _, op in host.compiled])

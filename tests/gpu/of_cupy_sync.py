@@ -1,0 +1,26 @@
+"""Sync timing with CuPy: launches block, since the variable is set before CUDA is initialised."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pytest_opprof.backends.cuda.sync_timing import BLOCKING
+
+from .windows import cupy_or_skip, of_cuda
+
+pytestmark = pytest.mark.gpu
+
+
+def test_work_takes_from_its_call_to_its_end_and_its_kernel_the_gpus_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, BLOCKING, "1")
+    cp = cupy_or_skip()
+    big = cp.ones(2**26, cp.float32)
+    cp.sin(big, out=big)
+    profile = of_cuda(lambda: [cp.sin(big, out=big) for _ in range(9)], timing="sync")
+    (kernel,) = profile.kernels or ()
+    (waited_ns,) = profile.stats("Sin").device_ns or (0,)
+    print(f"a sine of 256 MiB: {waited_ns / 9e3:.1f} us for the host, {kernel.fastest_ns / 9e3:.1f} us on the GPU")
+    assert profile.stats("Sin").calls == (9,)
+    assert kernel.fastest_ns < waited_ns < 2 * kernel.fastest_ns
