@@ -63,6 +63,15 @@ def is_graph_launch(raw: str) -> bool:
     return "GraphLaunch" in raw and is_launch(raw)
 
 
+def moves(raw: str) -> bool:
+    """Tell whether *raw* is a call of CUDA that copies or sets memory.
+
+    >>> moves("cudaMemcpyPeerAsync"), moves("cuMemsetD8Async"), moves("cudaLaunchKernel")
+    (True, True, False)
+    """
+    return starts_device_work(raw) and not _LAUNCH.fullmatch(raw) and "LaunchHostFunc" not in raw
+
+
 def allocates(raw: str) -> bool:
     """Tell whether *raw* is a call of CUDA that allocates memory of the device.
 

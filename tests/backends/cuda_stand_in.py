@@ -66,6 +66,7 @@ def kernel_record(
     grid: Shape = GRID,
     block: Shape = BLOCK,
     graph_node: int = 0,
+    graph: int = 0,
 ) -> bytes:
     record = bytearray(size)
     struct.pack_into("=i", record, 0, KERNEL)
@@ -74,7 +75,7 @@ def kernel_record(
     struct.pack_into("=6i", record, 52, *grid, *block)
     struct.pack_into("=I", record, 92, correlation)
     struct.pack_into("=Q", record, 104, name)
-    struct.pack_into("=Q", record, 144, graph_node)
+    struct.pack_into("=Q4xI", record, 144, graph_node, graph)
     return bytes(record)
 
 
@@ -87,9 +88,10 @@ def copy_record(
     kind: int = MEMCPY,
     stream: int = STREAM,
     graph_node: int = 0,
+    graph: int = 0,
 ) -> bytes:
     record = bytearray(96)
-    struct.pack_into("=Q", record, 72 if kind == PEER_COPY else 64, graph_node)
+    struct.pack_into("=QI", record, 72 if kind == PEER_COPY else 64, graph_node, graph)
     struct.pack_into("=iB", record, 0, kind, copy_kind)
     struct.pack_into("=QQQ", record, 8, nbytes, start, end)
     struct.pack_into("=I", record, 40, stream)
@@ -97,9 +99,11 @@ def copy_record(
     return bytes(record)
 
 
-def set_record(nbytes: int, start: int, end: int, correlation: int, stream: int = STREAM, graph_node: int = 0) -> bytes:
+def set_record(
+    nbytes: int, start: int, end: int, correlation: int, stream: int = STREAM, graph_node: int = 0, graph: int = 0
+) -> bytes:
     record = bytearray(88)
-    struct.pack_into("=Q", record, 64, graph_node)
+    struct.pack_into("=QI", record, 64, graph_node, graph)
     struct.pack_into("=i", record, 0, MEMSET)
     struct.pack_into("=QQQ", record, 8, nbytes, start, end)
     struct.pack_into("=II", record, 40, stream, correlation)
@@ -135,6 +139,9 @@ class Gpu:
         """Kernels whose record has no times."""
         self.thread = THREAD
         """The number of the thread that the program is in."""
+        self.misnumbers: dict[int, int] = {}
+        """The number that the work of a graph gets, by that of its launch, as before CUPTI 13.1 Update 1."""
+        self.untimed_calls = False
         self.registered: list[Any] = []
         self.enabled: set[int] = set()
         self.functions = ["(none)"]
@@ -166,12 +173,19 @@ class Gpu:
         kernels: int = 1,
         **where: Any,
     ) -> None:
-        """*where*: device, stream, grid and block, as `kernel_record` takes them."""
+        """Launch a kernel, or a graph of *kernels*, each a node of its own.
+
+        *where*: device, stream, grid, block and graph, as `kernel_record` takes them.
+        """
+        if "GraphLaunch" in how:
+            where = {"graph": 3, **where}
         with self._asked(RUNTIME if how.startswith("cuda") else DRIVER, how) as (correlation, now):
             start = 0 if name in self.untimed else now + late_ns
             end = 0 if name in self.untimed else start + duration_ns
-            for _ in range(0 if name in self.loses else kernels):
-                self._put(kernel_record(start, end, correlation, self._text(name), **where))
+            for number in range(0 if name in self.loses else kernels):
+                node = where["graph"] << 32 | number if "graph" in where else 0
+                number_of = self.misnumbers.get(correlation, correlation) if node else correlation
+                self._put(kernel_record(start, end, number_of, self._text(name), graph_node=node, **where))
 
     def copy(
         self, copy_kind: int, nbytes: int, duration_ns: int = 500, kind: int = MEMCPY, stream: int = STREAM
@@ -217,7 +231,8 @@ class Gpu:
         for external_kind, number in pushed:
             self._put(external_record(number, correlation, external_kind))
         callback = self.functions.index(function)
-        self._put(call_record(kind, callback, start, self.clock_ns() + 1, correlation, result, thread))
+        start, end = (0, 0) if self.untimed_calls else (start, self.clock_ns() + 1)
+        self._put(call_record(kind, callback, start, end, correlation, result, thread))
 
     def _put(self, record: bytes) -> None:
         kind, size = struct.unpack_from("=i", record)[0], len(record)

@@ -24,8 +24,9 @@ from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.backends.cuda import backend as cuda_backend
 from pytest_opprof.backends.cuda import cupti, libcupti, nvml
 from pytest_opprof.backends.cuda import driver as cuda_driver
-from pytest_opprof.backends.cuda.activity import Work, calls_of
+from pytest_opprof.backends.cuda.activity import Work
 from pytest_opprof.backends.cuda.backend import CudaBackend
+from pytest_opprof.backends.cuda.calls import calls_of
 from pytest_opprof.backends.cuda.cupti_records import DRIVER, KERNEL, LOADING, OVERHEAD, PEER_COPY, RUNTIME
 from pytest_opprof.backends.cuda.events import Span, busy_ns
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
@@ -223,7 +224,7 @@ def test_a_graph_is_one_launch_of_all_its_kernels_and_what_it_captured_is_none(g
         for _ in range(5):
             gpu.launch("captured")
         gpu.call("cudaStreamEndCapture_v10000")
-        gpu.launch("node", how=GRAPH, kernels=5, graph_node=9)
+        gpu.launch("node", how=GRAPH, kernels=5)
     assert watch.counts == {"node": 5}
     assert watch.profile.launches == (1,)
     assert watch.profile.stats("(unlinked)").calls == (0,)
@@ -231,13 +232,14 @@ def test_a_graph_is_one_launch_of_all_its_kernels_and_what_it_captured_is_none(g
 
 
 def test_a_launch_of_a_graph_counts_and_if_it_did_nothing_that_is_said(gpu: Gpu, watch: Watch) -> None:
+    gpu.version = 130101
     with watch.ops():
         gpu.launch("node", how=GRAPH, kernels=5)
         gpu.launch("node", how=GRAPH, kernels=0)
         gpu.call(GRAPH, result=98)  # failed
     assert (watch.counts, watch.profile.launches) == ({"node": 5}, (2,))
     ((_, said),) = watch.profile.remarks
-    assert said.startswith("1 of 2 launches of CUDA graphs did nothing that CUPTI recorded. CUPTI before 13.1 Update 1")
+    assert said == "1 of 2 launches of CUDA graphs did nothing that CUPTI recorded."
 
 
 def test_graphs_of_which_nothing_at_all_was_recorded_are_an_error_and_no_empty_profile(gpu: Gpu, watch: Watch) -> None:
@@ -249,19 +251,99 @@ def test_graphs_of_which_nothing_at_all_was_recorded_are_an_error_and_no_empty_p
 
 
 @pytest.mark.parametrize("other", ["a call that started something else", "a call of an earlier window"])
-def test_numbers_that_old_versions_give_to_nodes_of_graphs_are_not_trusted(gpu: Gpu, watch: Watch, other: str) -> None:
+@pytest.mark.parametrize("runs", [1, 2])
+def test_numbers_that_old_versions_give_to_nodes_of_graphs_are_not_trusted(
+    gpu: Gpu, watch: Watch, other: str, runs: int
+) -> None:
     with watch.ops():
         gpu.copy(H2D, 64)
         number = gpu.correlation if other == "a call that started something else" else 2**31
         gpu.launch("node", how=GRAPH, kernels=0)
-        for node in (5, 6):
+        for node in (5, 6) * runs:
             gpu.unlinked_kernel("node", correlation=number, graph_node=node)
-    assert (watch.counts, watch.profile.launches) == ({"MemcpyHtoD": 1, "node": 2}, (1,))
-    assert watch.profile.stats("(unlinked)").calls == (2,)
-    ((_, said),) = watch.profile.remarks
-    assert said.startswith(
-        "1 launches of CUDA graphs have no work of their own, and 2 kernels and copies have no launch: these are"
-    )
+    assert (watch.counts, watch.profile.launches) == ({"MemcpyHtoD": 1, "node": 2 * runs}, (1,))
+    if runs == 1:  # that of the launch, as it is the only one
+        assert watch.profile.stats("(unlinked)").calls == (0,)
+        assert watch.profile.remarks == ()
+    else:
+        assert watch.profile.stats("(unlinked)").calls == (4,)
+        ((_, said),) = watch.profile.remarks
+        assert said.startswith(
+            "1 launches of CUDA graphs have no work of their own, and 4 kernels and copies have no launch: these are"
+        )
+        assert "before 13.1 Update 1" in said
+
+
+def test_swapped_numbers_of_two_graphs_move_no_kernel_to_another_round(gpu: Gpu, backend: CudaBackend) -> None:
+    with backend.collect(Options()) as log:
+        log.mark()
+        gpu.misnumbers = {gpu.correlation + 1: gpu.correlation + 2, gpu.correlation + 2: gpu.correlation + 1}
+        gpu.launch("five", how=GRAPH, kernels=5, graph=5)
+        log.mark()
+        gpu.launch("seven", how=GRAPH, kernels=7, graph=7)
+        log.mark()
+    profile = assemble([(log.freeze(), {1: 0, 2: 1})], [1, 1])
+    assert (profile.stats("five").calls, profile.stats("seven").calls) == ((5, 0), (0, 7))
+    assert profile.remarks == ()
+
+
+def test_a_kernel_from_nowhere_does_not_excuse_graphs_of_which_nothing_was_recorded(gpu: Gpu, watch: Watch) -> None:
+    with pytest.raises(BackendError, match="recorded 2 launches of CUDA graphs, and nothing that they did"):
+        with watch.ops():
+            for _ in range(2):
+                gpu.launch("node", how=GRAPH, kernels=0)
+            gpu.unlinked_kernel("from_nowhere")
+
+
+def test_work_without_a_call_that_begins_after_the_window_is_of_its_latest_launch(
+    gpu: Gpu, backend: CudaBackend
+) -> None:
+    """Nothing of opprof starts work after a window; what a GPU does then was asked for inside."""
+    later = 10**9
+    with backend.collect(Options()) as log:
+        log.mark()
+        gpu.launch("known")
+        log.mark()
+        gpu.launch("node", how=GRAPH, kernels=3, late_ns=later)
+        gpu.launch("node", how=GRAPH, kernels=0)  # the order says nothing now
+        log.mark()
+        gpu.clock_ns = lambda: time.time_ns() + later
+        gpu.unlinked_kernel("from_nowhere")
+        gpu.clock_ns = time.time_ns
+    profile = assemble([(log.freeze(), {1: 0, 2: 1})], [1, 1])
+    assert (profile.stats("node").calls, profile.stats("from_nowhere").calls) == ((0, 3), (0, 1))
+    assert profile.stats("node").device_ns == (0, 3000)
+
+
+def test_a_call_that_was_not_timed_hides_no_kernel(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.launch("known")
+        gpu.untimed_calls = True
+        gpu.launch("mine")
+        gpu.untimed_calls = False
+    assert watch.counts == {"known": 1, "mine": 1}
+    assert watch.profile.stats("(unlinked)").calls == (1,)
+
+
+def test_a_capture_that_could_not_begin_hides_no_lost_kernel(gpu: Gpu, watch: Watch) -> None:
+    gpu.loses = {"lost"}
+    with pytest.raises(BackendError, match="CUPTI lost 1 of 1 kernels"):
+        with watch.ops():
+            gpu.call("cudaStreamBeginCapture_v10000", result=401)
+            gpu.launch("lost")
+
+
+def test_copies_and_sets_of_which_nothing_was_recorded_are_said(gpu: Gpu, watch: Watch) -> None:
+    with watch.ops():
+        gpu.copy(H2D, 64)
+        gpu.call("cudaMemcpyPeerAsync_v4000")
+        gpu.call("cudaMemsetAsync_v3020")
+        gpu.call("cudaMemcpyAsync_v3020", result=1)  # failed
+        gpu.call("cudaLaunchHostFunc_v10000")
+    assert watch.counts == {"MemcpyHtoD": 1}
+    assert [text.partition(",")[0] for _, text in watch.profile.remarks] == [
+        "2 of 3 calls that copy or set memory did nothing that was recorded"
+    ]
 
 
 def test_a_kernel_without_time_and_launch_is_an_error_and_not_left_out(gpu: Gpu, watch: Watch) -> None:
@@ -309,6 +391,9 @@ def test_a_kernel_that_cupti_did_not_time_is_counted_and_has_no_time(gpu: Gpu, w
         gpu.launch("timed", 7)
         gpu.launch("untimed")
     assert watch.counts == {"timed": 1, "untimed": 1}
+    assert [text for _, text in watch.profile.remarks] == [
+        "1 kernels or copies were not timed by CUPTI: device times lack them"
+    ]
     assert watch.profile.stats("untimed").device_ns is None
     assert watch.profile.total.device_ns == (7,)
 
@@ -454,8 +539,8 @@ def test_each_gpu_is_busy_by_itself() -> None:
         np.full(4, ABSENT),
         np.full(4, ABSENT),
         places(np.array([0, 0, 1, 0]), np.zeros(4)),
-        np.array([1, 1, 1, 2], np.uint32),
-        np.zeros(4, np.uint64),
+        np.array([0, 0, 0, 1]),
+        np.zeros(4, bool),
     )
     assert busy_ns(calls, work, Span(0, 100, [40])) == {0: 20}
 
@@ -537,7 +622,7 @@ def test_the_times_of_what_one_call_asked_for_add_up_to_the_call(
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     program = Blocking(gpu)
     with backend.collect(Options("sync")) as log:
-        with gpu.inside("cudaGraphLaunch_v10000"):
+        with gpu.inside("cudaLaunchKernelExC_v11060"):
             for name in ("one", "two", "three"):
                 program.launch(name, 1_000, before_ns=100, after_ns=0)
     profile = log.freeze()

@@ -32,6 +32,7 @@ from .cuda_stand_in import SIZES, call_record, copy_record, external_record, ker
 
 NUMBER = st.integers(0, 2**64 - 1)
 SMALL = st.integers(0, 2**32 - 1)
+NODE = st.integers(0, 2**63 - 1)
 SIZE = st.integers(0, 2**31 - 1)
 UNKNOWN = 11
 """Names that NVTX gave: a kind that nobody asks for, though another profiler may have."""
@@ -56,23 +57,23 @@ def decoder(kernel: int = 216) -> Decoder:
 
 
 RECORD = st.one_of(
-    st.tuples(st.just(KERNEL), NUMBER, NUMBER, SMALL, NUMBER, SMALL, SMALL, NUMBER, *[SIZE] * 6),
+    st.tuples(st.just(KERNEL), NUMBER, NUMBER, SMALL, NUMBER, SMALL, SMALL, NODE, SMALL, *[SIZE] * 6),
     st.tuples(st.just(RUNTIME), SMALL, NUMBER, NUMBER, SMALL),
     st.tuples(st.just(DRIVER), SMALL, NUMBER, NUMBER, SMALL),
-    st.tuples(st.just(MEMCPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL, NUMBER),
-    st.tuples(st.just(PEER_COPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL, NUMBER),
-    st.tuples(st.just(MEMSET), NUMBER, NUMBER, NUMBER, SMALL, SMALL, NUMBER),
+    st.tuples(st.just(MEMCPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL, NODE, SMALL),
+    st.tuples(st.just(PEER_COPY), st.integers(0, 255), NUMBER, NUMBER, SMALL, SMALL, NODE, SMALL),
+    st.tuples(st.just(MEMSET), NUMBER, NUMBER, NUMBER, SMALL, SMALL, NODE, SMALL),
     st.tuples(st.just(OVERHEAD), SIZE, NUMBER),
     st.tuples(st.just(EXTERNAL), NUMBER, SMALL),
     st.just((UNKNOWN,)),
 )
 SEEN = {
-    KERNEL: ("start", "end", "correlation", "name", "device", "stream", "graph_node", *SHAPE),
+    KERNEL: ("start", "end", "correlation", "name", "device", "stream", "graph_node", "graph", *SHAPE),
     RUNTIME: ("callback", "start", "end", "correlation"),
     DRIVER: ("callback", "start", "end", "correlation"),
-    MEMCPY: ("copy_kind", "start", "end", "correlation", "stream", "graph_node"),
-    PEER_COPY: ("copy_kind", "start", "end", "correlation", "stream", "graph_node"),
-    MEMSET: ("bytes", "start", "end", "correlation", "stream", "graph_node"),
+    MEMCPY: ("copy_kind", "start", "end", "correlation", "stream", "graph_node", "graph"),
+    PEER_COPY: ("copy_kind", "start", "end", "correlation", "stream", "graph_node", "graph"),
+    MEMSET: ("bytes", "start", "end", "correlation", "stream", "graph_node", "graph"),
     OVERHEAD: ("what", "start"),
     EXTERNAL: ("pushed", "correlation"),
 }
@@ -81,12 +82,12 @@ SEEN = {
 def packed(record: tuple[int, ...], kernel: int = 216) -> bytes:
     kind, *values = record
     if kind == KERNEL:
-        start, end, correlation, name, device, stream, node, *grid = values
-        where = device, kernel, stream, tuple(grid[:3]), tuple(grid[3:]), node
+        start, end, correlation, name, device, stream, node, graph, *grid = values
+        where = device, kernel, stream, tuple(grid[:3]), tuple(grid[3:]), node, graph
         return kernel_record(start, end, correlation, name, *where)
     if kind in (MEMCPY, PEER_COPY):
-        copy_kind, start, end, correlation, stream, node = values
-        return copy_record(copy_kind, 5, start, end, correlation, kind, stream, node)
+        copy_kind, start, end, correlation, stream, node, graph = values
+        return copy_record(copy_kind, 5, start, end, correlation, kind, stream, node, graph)
     if kind == MEMSET:
         return set_record(*values)
     if kind == OVERHEAD:
@@ -187,7 +188,7 @@ def test_the_real_library_finds_the_records_where_the_decoder_does(
 
 @given(st.integers(1, 207))
 def test_a_buffer_that_was_cut_is_an_error_with_the_real_library_too(real: cupti.Cupti, cut: int) -> None:
-    whole = made(*(packed((KERNEL, *range(13)), {12: 208, 13: 216}[real.major()]) for _ in range(3)))
+    whole = made(*(packed((KERNEL, *range(14)), {12: 208, 13: 216}[real.major()]) for _ in range(3)))
     decoding = Decoder(real._follow)
     decoding.decode([whole])
     with pytest.raises(BackendError, match="cannot be read"):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.cuda.activity import calls_of
 from pytest_opprof.backends.cuda.backend import CudaBackend
+from pytest_opprof.backends.cuda.calls import calls_of
 from pytest_opprof.backends.cuda.cupti_records import DRIVER, EXTERNAL, OVERHEAD, RUNTIME
 from pytest_opprof.backends.cuda.sites import sites_of
 from pytest_opprof.profile.op_profile import OpProfile
@@ -89,7 +89,7 @@ def test_all_kernels_of_a_graph_belong_to_the_line_that_launched_it(gpu: Gpu, ba
         gpu.call("cudaStreamBeginCapture_v10000")
         gpu.launch("captured")
         gpu.call("cudaStreamEndCapture_v10000")
-        gpu.launch("node", how=GRAPH, kernels=5, graph_node=9)  # graph
+        gpu.launch("node", how=GRAPH, kernels=5)  # graph
         gpu.launch("other")  # other
     assert (seen.by_line("node"), seen.by_line("other")) == ({"graph": 5}, {"other": 1})
 

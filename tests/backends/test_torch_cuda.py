@@ -445,6 +445,26 @@ def test_a_launch_whose_kernel_is_lost_is_an_error_that_names_the_known_cause() 
         profile_of(Recorded([op("aten::mm", 0)], calls, [done(1, 3)]))
 
 
+def test_a_node_of_a_graph_with_the_number_of_a_call_of_opprof_stays() -> None:
+    """Before 13.1 Update 1 CUPTI gives such numbers."""
+    calls = [call(1, 5), call(2, 15, "cudaGraphLaunch"), call(3, 95, "cudaDeviceSynchronize")]
+    nodes = [done(number, 5, "void mine(float*)", start=20)._replace(graph_node=7 + number) for number in (1, 2)]
+    session = Recorded([], calls, [done(1, 3, "ours"), *nodes]).between(10, 90)
+    assert numbers(profile_of(session)) == {"mine": (2, 10)}
+    assert numbers(profile_of(session.without({1}, []))) == {"mine": (2, 10)}
+    assert session.without({2}, []).activities == nodes[:1]
+
+
+def test_kernels_of_graphs_are_not_given_to_a_launch_where_pytorch_tells_no_nodes() -> None:
+    """As PyTorch 2.10 and 2.11, beside a CUPTI that numbers graphs wrongly."""
+    ops, calls = [op("aten::mm", 0, 20)], [call(1, 5), call(2, 60, "cudaGraphLaunch")]
+    nodes = [done(1, 100, "void mine(float*)", start=950) for _ in range(4)]
+    profile = profile_of(Recorded(ops, calls, [done(1, 3), *nodes]))
+    assert numbers(profile) == {"MatMul": (1, 3), "mine": (4, 400)}
+    assert profile.stats("(unlinked)").calls == (4,)
+    assert profile.remarks[0][1].startswith("1 launches of CUDA graphs have no work of their own, and 4 kernels")
+
+
 def test_what_another_thread_was_launching_when_the_window_ended_is_not_lost() -> None:
     session = Recorded([], [call(1, 5), call(2, 25)], [done(1, 3)])  # each call takes 1 ns
     with pytest.raises(BackendError, match="CUPTI lost 1 of 2 kernels"):
@@ -734,7 +754,8 @@ def test_what_kineto_says_of_nodes_of_graphs_and_of_loading_is_read() -> None:
         StandIn("overhead", "Buffer Flush", 8),
     ]
     found = kineto.recorded(events)
-    assert [(done.name, done.graph_node) for done in found.activities] == [("a", 0), ("b", 12884901890)]
+    assert [(done.name, done.graph_node) for done in found.activities] == [("a", ABSENT), ("b", 12884901890)]
+    assert [done.graph for done in found.activities] == [0, 3]
     assert found.loaded == [7]
 
 

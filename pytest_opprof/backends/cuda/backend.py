@@ -22,7 +22,8 @@ from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:
-    from .activity import Calls, Work
+    from .activity import Work
+    from .calls import Calls
     from .cupti import Cupti
     from .cupti_records import Table
     from .driver import Driver
@@ -116,7 +117,9 @@ class CudaBackend(Backend):
         if options.timing == "async":
             log.busy_ns = busy_ns(calls, work, span)
         log.marked_ns = marks
-        if used := devices(work, fill(log, calls, work, span, sites=sites, moments=options.moments)):
+        if used := devices(
+            work, fill(log, calls, work, span, sites=sites, moments=options.moments, graphs_hold=_graphs_hold(cupti))
+        ):
             log.environment = _environment(driver, used, options)
             nvml.tell(log, before, after, used)
         if memory:
@@ -239,12 +242,20 @@ def _environment(driver: Driver, devices: list[int], options: Options) -> Enviro
     return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing=options.timing)
 
 
+def _graphs_hold(cupti: Cupti) -> bool:
+    from .links import GRAPHS_FROM
+
+    return cupti.version >= GRAPHS_FROM
+
+
 def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work, Table]:
     from . import activity, sync_timing
+    from .calls import calls_of
     from .cupti_records import EXTERNAL
 
     records: Mapping[int, Table] = cupti.records()
-    calls, work = activity.calls_of(records, cupti.function), activity.work_of(records, cupti.text)
+    calls = calls_of(records, cupti.function)
+    work = activity.work_of(records, calls, cupti.text, _graphs_hold(cupti))
     if options.timing == "sync":
         work = replace(work, duration_ns=sync_timing.waited_ns(calls, work))
     return calls, work, records[EXTERNAL]

@@ -21,15 +21,17 @@ from ...profile.attribution import NOBODY
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ...sites.chains import UNKNOWN
-from .activity import Calls, Work, callers
+from .activity import Work
+from .calls import Calls
 
 SYNCHRONIZE = "Synchronize"
 _TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
 _GRAPHS = (
-    "CUPTI before 13.1 Update 1 gives launches of CUDA graphs wrong numbers: install a newer one if CUDA allows it"
+    " CUPTI before 13.1 Update 1 gives launches of CUDA graphs wrong numbers: install a newer one if CUDA allows it"
 )
+_UNTIMED = "{} kernels or copies were not timed by CUPTI: device times lack them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +73,27 @@ def fill(
     cause: str = _TAKEN,
     sites: NDArray[np.int64] | None = None,
     moments: bool = False,
+    graphs_hold: bool = True,
 ) -> NDArray[np.bool_]:
     """Append to *log* what the program asked for in *span*; return which of the *work* that is.
 
     *parents* are the events of the log that the calls are in, *sites* the lines of the calls; *moments*: also say when
-    all that ran. Raises BackendError, with the likely *cause*, if a kernel was launched and is not in *work*, or if
-    nothing tells when some of the work was done.
+    all that ran; *graphs_hold*: CUPTI is one that numbers launches of graphs rightly. Raises BackendError, with the
+    likely *cause*, if a kernel was launched and is not in *work*, or if nothing tells when some of the work was done.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
-    caller, asked = _asked(calls, work)
+    caller, asked = work.caller, _asked(calls, work, span)
     inside = span.has(asked)
     busy = np.bincount(caller[inside & (caller != NOBODY)], minlength=len(calls.start)) > 0
     _check_kernels(calls, busy, span, cause)
     alone = np.flatnonzero(inside & (caller == NOBODY))
     graphs = calls.of(cuda_calls.is_graph_launch) & span.has(calls.start) & ~calls.failed & ~calls.captured
     graphs &= busy | span.waited_for(calls)
-    _check_graphs(log, int(graphs.sum()), int((graphs & ~busy).sum()), len(alone))
+    nodes_alone = int(work.may_be_node[alone].sum())
+    _check_graphs(log, int(graphs.sum()), int((graphs & ~busy).sum()), nodes_alone, "" if graphs_hold else _GRAPHS)
+    _check_copies(log, calls, busy, span)
+    if untimed := np.count_nonzero(inside & (work.device_ns == ABSENT)):
+        log.remark(_UNTIMED.format(untimed))
     host = np.flatnonzero(busy | graphs | (calls.of(_synchronizes) & span.has(calls.start)))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
     first = len(log)
@@ -126,23 +133,33 @@ def fill(
     return inside
 
 
-def _asked(calls: Calls, work: Work) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the call that asked for each work, and its time; for work without a call, the time at which it began.
+def _asked(calls: Calls, work: Work, span: Span) -> NDArray[np.uint64]:
+    """Return when the call of each work was made; for work without a call, when it began.
 
-    Raises BackendError for work that has neither.
+    Work that began after the window was asked for in it all the same, as nothing of the program was waited for: by the
+    latest call that starts work, or one before that. So was a node of a graph that began after the latest launch of
+    one. Raises BackendError for work that has neither a call nor a time.
     """
-    caller = callers(calls, work.correlation, work.graph_node)
-    if lost := np.count_nonzero((caller == NOBODY) & (work.start == 0) & (work.device_ns == ABSENT)):
+    alone = work.caller == NOBODY
+    if lost := np.count_nonzero(alone & (work.start == 0) & (work.device_ns == ABSENT)):
         raise BackendError(
             f"CUPTI recorded {lost} kernels or copies without their times and without the calls that asked for them:"
-            f" whether they belong to the window is not known. Measure less in one window. {_GRAPHS}"
+            " whether they belong to the window is not known. Measure less in one window"
         )
-    return caller, np.where(caller == NOBODY, work.start, calls.start[caller] if len(calls.start) else 0)
+    asked = np.where(alone, work.start, np.append(calls.start, np.uint64(0))[work.caller])
+    for late, starts in (
+        (alone & (work.start >= span.waited), cuda_calls.starts_device_work),
+        (alone & work.may_be_node, cuda_calls.is_graph_launch),
+    ):
+        made = calls.start[calls.of(starts) & span.has(calls.start) & span.waited_for(calls)]
+        latest = np.uint64(made[-1] if len(made) else span.waited - 1)
+        asked[late] = np.minimum(asked[late], latest)
+    return asked
 
 
 def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
     """Return for each interval how long the GPUs were busy: the sum over GPUs, overlapping work counted once."""
-    asked = _asked(calls, work)[1]
+    asked = _asked(calls, work, span)
     timed = np.flatnonzero(span.has(asked) & (work.device_ns != ABSENT))
     timed = timed[np.argsort(work.start[timed], kind="stable")]
     start = work.start[timed].astype(np.int64)
@@ -182,25 +199,36 @@ def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str
         )
 
 
-def _check_graphs(log: EventLog, launched: int, idle: int, alone: int) -> None:
-    """Say aloud that some of the graphs *launched* are *idle*, without any work; *alone* is work without a call.
+def _check_copies(log: EventLog, calls: Calls, busy: NDArray[np.bool_], span: Span) -> None:
+    """Say aloud that calls that copy or set memory have no work on record."""
+    copies = calls.of(cuda_calls.moves) & span.has(calls.start) & ~calls.failed & ~calls.captured
+    if idle := np.count_nonzero(copies & ~busy & span.waited_for(calls)):
+        log.remark(
+            f"{idle} of {np.count_nonzero(copies)} calls that copy or set memory did nothing that was recorded, and"
+            " are not counted. PyTorch's profiler records no copies between GPUs; copies of 0 bytes have no record"
+        )
+
+
+def _check_graphs(log: EventLog, launched: int, idle: int, alone: int, cause: str) -> None:
+    """Say aloud that some of the graphs *launched* are *idle*, without any work; *alone* are nodes without a call.
 
     Raises BackendError if all work of all graphs is missing: a graph without any is rare, an empty profile would pass
     every budget.
     """
     if not idle:
         return
-    if alone:
+    if alone >= idle:
         log.remark(
             f"{idle} launches of CUDA graphs have no work of their own, and {alone} kernels and copies have no launch:"
-            f" these are counted in the round in which they began. {_GRAPHS}"
+            f" these are counted in the round in which they began.{cause}"
         )
     elif idle < launched:
-        log.remark(f"{idle} of {launched} launches of CUDA graphs did nothing that CUPTI recorded. {_GRAPHS}")
+        log.remark(f"{idle} of {launched} launches of CUDA graphs did nothing that CUPTI recorded.{cause}")
     else:
         raise BackendError(
-            f"CUPTI recorded {launched} launches of CUDA graphs, and nothing that they did. It may not see a graph that"
-            f" was made before the first window of the process: make it inside one. {_GRAPHS}"
+            f"CUPTI recorded {launched} launches of CUDA graphs, and"
+            f" {f'only {alone} of their nodes' if alone else 'nothing that they did'}. It may not see a graph that was"
+            f" made before the first window of the process: make it inside one.{cause}"
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ops import cuda_calls
 from ...profile.event_log import EventLog
-from .activity import Calls
+from .calls import Calls
 from .events import Span
 
 _UNKNOWN_SIZE = "memory of the GPU was allocated outside of CuPy's pools: it is counted, its size is not known"

@@ -17,7 +17,7 @@ from ...errors import BackendError
 from ...profile.event_log import EventLog
 from ...sites.chains import UNKNOWN, Chains
 from ..lines import traced
-from .activity import Calls
+from .calls import Calls
 from .cupti import Cupti
 from .cupti_records import Table
 

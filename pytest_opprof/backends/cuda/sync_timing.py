@@ -16,7 +16,8 @@ from ...errors import BackendError
 from ...ops import cuda_calls
 from ...profile.attribution import NOBODY
 from ...profile.columns import ABSENT
-from .activity import Calls, Work, callers
+from .activity import Work
+from .calls import Calls
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 """If it is 1 when CUDA is initialised, each launch returns when its kernel is done."""
@@ -39,7 +40,7 @@ def waited_ns(calls: Calls, work: Work) -> NDArray[np.int64]:
     Work that CUPTI did not time, or whose call was not recorded, keeps its time. Raises BackendError if launches did
     not block.
     """
-    caller = callers(calls, work.correlation, work.graph_node)
+    caller = work.caller
     known = np.flatnonzero((caller != NOBODY) & (work.device_ns != ABSENT))
     end = work.start.astype(np.int64) + work.device_ns
     known = known[np.lexsort((end[known], caller[known]))]

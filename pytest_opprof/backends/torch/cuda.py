@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,12 @@ from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Options
 from ..cuda import events as cuda_events
-from ..cuda import nvml, sync_timing
-from ..cuda.activity import Calls, Work, callers, calls_of
+from ..cuda import libcupti, nvml, sync_timing
+from ..cuda.activity import Work
+from ..cuda.calls import Calls, calls_of
 from ..cuda.cupti_records import DRIVER, LOADING, OVERHEAD, RUNTIME, Table
 from ..cuda.events import Span
+from ..cuda.links import GRAPHS_FROM, Numbers, callers
 from ..cuda.nvml import Look
 from .host_ops import HostOps
 from .kineto import NO_SHAPE, Activity, Call, Op, Recorded, recorded
@@ -74,7 +77,8 @@ def read(
     if contexts:
         check_waited(session, end)
     log.marked_ns = marks
-    used = fill(log, session.between(begin, end), marks, options.timing == "sync", options.moments, waited=end)
+    session = session.between(begin, end)
+    used = fill(log, session, marks, options.timing == "sync", options.moments, end, _graphs_hold())
     if used:
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
@@ -82,6 +86,13 @@ def read(
         before, after = looks
         nvml.tell(log, before, after, used)
     log.knows_flops, log.knows_memory = True, bool(options.memory)
+
+
+@cache
+def _graphs_hold() -> bool:
+    """Tell whether CUPTI is one that numbers graphs rightly, as is not known of one that is part of PyTorch."""
+    version = libcupti.loaded_version()
+    return version is not None and version >= GRAPHS_FROM
 
 
 def check_waited(session: Recorded, end: int) -> None:
@@ -98,12 +109,13 @@ def fill(
     blocking: bool = False,
     moments: bool = False,
     waited: int = _NEVER,
+    graphs_hold: bool = True,
 ) -> list[int]:
     """Append what was recorded to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
 
     *blocking*: launches block, and times are those of sync timing. *moments*: also say when all that ran. The last
-    wait for the GPU began at *waited*. Raises BackendError if a kernel was launched and not recorded, or if launches
-    should block and did not.
+    wait for the GPU began at *waited*. *graphs_hold*: nodes of CUDA graphs have the number of their launch. Raises
+    BackendError if a kernel was launched and not recorded, or if launches should block and did not.
     """
     span = Span(0, _NEVER, marks, waited)
     host = HostOps(session.ops, session.calls)
@@ -117,9 +129,13 @@ def fill(
     calls, activities = _calls(session), session.activities
     on_device = bool(activities)
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)
-    correlations = np.array([done.correlation for done in activities], np.uint32)
-    nodes = np.array([done.graph_node for done in activities], np.uint64)
-    caller = callers(calls, correlations, nodes)
+    numbers = Numbers(
+        np.array([done.start for done in activities], np.uint64),
+        np.array([done.correlation for done in activities], np.uint32),
+        np.array([done.graph_node for done in activities], np.int64),
+        np.array([done.graph for done in activities], np.int64),
+    )
+    caller = callers(calls, numbers, graphs_hold)
     # The item after the last call is for work whose call was not recorded.
     homes = np.append(ops, NOBODY)[caller].tolist()
     for done, home in zip(activities, homes):
@@ -132,7 +148,7 @@ def fill(
             # Of the round that launched it, where that is known.
             interval = bisect_right(marks, began[index] or activities[index].start)
             communication[interval] = communication.get(interval, 0) + activities[index].duration_ns
-    work = _work(activities, homes, correlations, nodes)
+    work = _work(activities, homes, caller)
     if on_device and blocking:
         sync_timing.check_blocking()
         waited_ns = sync_timing.waited_ns(calls, work)
@@ -142,7 +158,7 @@ def fill(
         log.busy_ns = cuda_events.busy_ns(calls, work, span)
     first = host.append_to(log, marks, on_device and not blocking, moments)
     parents = np.where(ops == NOBODY, NOBODY, ops + first)
-    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, moments=moments)
+    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, moments=moments, graphs_hold=graphs_hold)
     if alone := np.count_nonzero(caller == NOBODY):
         log.remark(_UNLINKED.format(alone))
     for allocation in session.allocations:
@@ -184,13 +200,8 @@ def _table(calls: Sequence[Call], number: Mapping[str, int]) -> Table:
     }
 
 
-def _work(
-    activities: Sequence[Activity],
-    homes: Sequence[int],
-    correlations: NDArray[np.uint32],
-    nodes: NDArray[np.uint64],
-) -> Work:
-    """Return *activities* as columns; *homes* are the indices of the ops that asked for them."""
+def _work(activities: Sequence[Activity], homes: Sequence[int], caller: NDArray[np.int64]) -> Work:
+    """Return *activities* as columns; *homes* are the indices of the ops that asked for them, *caller* of the calls."""
     ops: dict[tuple[str, str], int] = {}
     numbers, durations = [], []
     for done, home in zip(activities, homes):
@@ -209,8 +220,10 @@ def _work(
             np.array([done.stream for done in activities], np.int64),
             np.array([done.shape for done in activities], np.int64).reshape(-1, len(NO_SHAPE)).T,
         ),
-        correlations,
-        nodes,
+        caller,
+        np.array(
+            [done.graph_node > 0 or (done.graph_node == ABSENT and not moved(done.name)) for done in activities], bool
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ...ops.cuda_calls import is_graph_launch
 from ...ops.formulas import USE_ATTRIBUTES
 from ...ops.pytorch_work import Work, recorded_work
 from ...ops.signature import UNKNOWN, Signature
@@ -27,6 +28,7 @@ _OVERHEAD = "overhead"
 _LOADING = frozenset(["Runtime Triggered Module Loading", "Lazy Function Loading"])
 _CUDA_CALL = re.compile(r"cu(da)?[A-Z]\w*")
 _BYTES = re.compile(r'"bytes": (\d+)')
+_GRAPH = re.compile(r'"graph id": (\d+)')
 _GRAPH_NODE = re.compile(r'"graph node id": (\d+)')
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
 """As in PyTorch's traces of 2021 to 2026: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
@@ -92,8 +94,10 @@ class Activity(NamedTuple):
     stream: int = kernels.UNKNOWN
     shape: tuple[int, ...] = NO_SHAPE
     """Grid and block of a kernel."""
-    graph_node: int = 0
-    """The node of a CUDA graph that it was; 0 if it was none, or PyTorch does not tell, as before 2.12."""
+    graph_node: int = ABSENT
+    """The node of a CUDA graph that it was; 0 if it was none, ABSENT if PyTorch does not tell, as before 2.12."""
+    graph: int = 0
+    """That graph, as it was made to be launched."""
 
 
 class Allocation(NamedTuple):
@@ -121,17 +125,29 @@ class Recorded:
         return Recorded(
             [op for op in self.ops if begin <= op.start < end],
             [call for call in self.calls if call.correlation not in ours],
-            [done for done in self.activities if done.correlation not in ours],
+            self._not_of(ours),
             [allocation for allocation in self.allocations if begin <= allocation.time < end],
             [time for time in self.loaded if begin <= time < end],
         )
+
+    def _not_of(self, calls: Collection[int]) -> list[Activity]:
+        """Return the work that none of the *calls* (correlations) asked for.
+
+        A node of a graph may have the number of any call: see `backends.cuda.links`.
+        """
+        graphs = {call.correlation for call in self.calls if is_graph_launch(call.name)}
+        return [
+            done
+            for done in self.activities
+            if done.correlation not in calls or (done.graph_node > 0 and done.correlation not in graphs)
+        ]
 
     def without(self, calls: Collection[int], ops: Sequence[Op]) -> Recorded:
         """Return it without the *calls* (correlations) and their work, and without allocations during the *ops*."""
         return Recorded(
             self.ops,
             [call for call in self.calls if call.correlation not in calls],
-            [done for done in self.activities if done.correlation not in calls],
+            self._not_of(calls),
             [each for each in self.allocations if not any(op.start <= each.time < op.end for op in ops)],
             self.loaded,
         )
@@ -227,7 +243,8 @@ def _activity(event: Any, category: str) -> Activity:
         int(found[1]) if found else ABSENT,
         event.device_resource_id(),
         _shape(metadata) if is_kernel else NO_SHAPE,
-        int(node[1]) if (node := _GRAPH_NODE.search(metadata)) else 0,
+        int(node[1]) if (node := _GRAPH_NODE.search(metadata)) else ABSENT,
+        int(graph[1]) if (graph := _GRAPH.search(metadata)) else 0,
     )
 
 
