@@ -142,6 +142,8 @@ class Gpu:
         self.misnumbers: dict[int, int] = {}
         """The number that the work of a graph gets, by that of its launch, as before CUPTI 13.1 Update 1."""
         self.untimed_calls = False
+        self.quiet: list[int] = []
+        """The numbers of the calls of the runtime that are not recorded."""
         self.registered: list[Any] = []
         self.enabled: set[int] = set()
         self.functions = ["(none)"]
@@ -291,6 +293,11 @@ class Gpu:
             return status
         self.enabled.add(kind)
         return 0
+
+    def cuptiActivityEnableRuntimeApi(self, callback: int, is_on: int) -> int:
+        if RUNTIME in self.enabled and not is_on:
+            self.quiet.append(callback)
+        return self._status("cuptiActivityEnableRuntimeApi")
 
     def cuptiActivityDisable(self, kind: int) -> int:
         self.enabled.discard(kind)

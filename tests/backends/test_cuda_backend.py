@@ -59,6 +59,7 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
         monkeypatch.delitem(sys.modules, user, raising=False)
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
     monkeypatch.setattr(libcupti, "opened", lambda: library)
+    monkeypatch.setattr(nvml, "_opened", lambda: (Nvml(), ""))
     cupy = ModuleType("cupy")
     cupy.__version__ = "14.2.0"  # type: ignore[attr-defined]
     cupy.cuda = SimpleNamespace(MemoryHook=MemoryHook)  # type: ignore[attr-defined]
@@ -968,6 +969,26 @@ def test_torch_owns_cupti_where_its_profiler_records_the_gpu(
     assert TORCH_RECORDS() is records
     monkeypatch.delitem(sys.modules, "torch")
     assert not TORCH_RECORDS()
+
+
+def test_a_gpu_that_is_chosen_after_torch_was_asked_for_its_gpus_is_told(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To ask initialises CUDA, which reads the variable once."""
+    driver, torch = gpu.libraries()[0], a_torch("13.0")
+    gpu.is_initialised = False
+
+    def asked() -> set[int]:
+        gpu.is_initialised = True
+        return {0, 1}
+
+    monkeypatch.setattr(torch.profiler, "supported_activities", asked)
+    monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert TORCH_RECORDS()
+    assert driver.ignored_devices() == ""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert "CUDA_VISIBLE_DEVICES" in driver.ignored_devices()
 
 
 def test_beside_a_torch_that_records_no_gpu_kernels_of_cupy_are_recorded(

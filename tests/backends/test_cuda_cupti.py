@@ -56,6 +56,17 @@ def test_callbacks_are_registered_once_for_500_windows_and_none_is_lost(gpu: Gpu
     assert len(library._ready) == cupti.READY_BUFFERS
 
 
+def test_calls_that_only_ask_are_left_out_where_cupti_can_and_it_is_no_error_where_it_does_not(
+    gpu: Gpu, library: Cupti
+) -> None:
+    for gpu.fails in ({}, {"cuptiActivityEnableRuntimeApi": 999}):
+        gpu.quiet.clear()
+        library.enable()
+        gpu.launch("add")
+        library.disable()
+        assert (kernels(library), gpu.quiet) == (["add"], list(cupti._QUIET))
+
+
 def test_records_that_fill_several_buffers_are_all_there_in_order(gpu: Gpu, library: Cupti) -> None:
     library.enable()
     for number in range(50):

@@ -27,6 +27,7 @@ from pytest_opprof.backends.cuda.cupti_records import (
     Decoder,
 )
 from pytest_opprof.errors import BackendError
+from pytest_opprof.ops import cuda_calls, names
 
 from .cuda_stand_in import SIZES, call_record, copy_record, external_record, kernel_record, overhead_record, set_record
 
@@ -103,9 +104,9 @@ def packed(record: tuple[int, ...], kernel: int = 216) -> bytes:
 )
 def test_every_field_of_every_record_comes_back_in_order(buffers: list[list[tuple[int, ...]]], size: int) -> None:
     decoded = decoder(kernel=size).decode(made(*(packed(r, size) for r in buffer)) for buffer in buffers)
-    for kind, names in SEEN.items():
+    for kind, columns in SEEN.items():
         expected = [record[1:] for buffer in buffers for record in buffer if record[0] == kind]
-        assert list(zip(*(decoded[kind][name].tolist() for name in names))) == expected
+        assert list(zip(*(decoded[kind][name].tolist() for name in columns))) == expected
 
 
 def test_nothing_is_decoded_to_empty_columns_of_every_kind() -> None:
@@ -181,9 +182,21 @@ def test_the_real_library_finds_the_records_where_the_decoder_does(
     size = {12: 208, 13: 216}[real.major()]
     buffer = made(*(packed(record, size) for record in records))
     decoded = Decoder(real._follow).decode([buffer])
-    for kind, names in SEEN.items():
+    for kind, columns in SEEN.items():
         expected = [record[1:] for record in records if record[0] == kind]
-        assert list(zip(*(decoded[kind][name].tolist() for name in names))) == expected
+        assert list(zip(*(decoded[kind][name].tolist() for name in columns))) == expected
+
+
+def test_the_calls_that_are_left_out_start_nothing_wait_for_nothing_and_allocate_nothing(real: cupti.Cupti) -> None:
+    left_out = [real.function(RUNTIME, number) for number in cupti._QUIET]
+    assert [name.removeprefix("cuda") for name in left_out] == (
+        "DriverGetVersion RuntimeGetVersion GetDeviceCount GetLastError PeekAtLastError SetDevice GetDevice MemGetInfo"
+        " StreamQuery EventQuery PointerGetAttributes DeviceGetAttribute StreamIsCapturing"
+    ).split()
+    for name in left_out:
+        assert not cuda_calls.starts_device_work(name), name
+        assert not cuda_calls.allocates(name), name
+        assert names.meaning(name).op != "Synchronize", name
 
 
 @given(st.integers(1, 207))

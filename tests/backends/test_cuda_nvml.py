@@ -63,9 +63,10 @@ def test_without_a_driver_the_real_package_says_so_and_nothing_is_looked_at(gpu:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
         missing = "NVML cannot be opened: NVML Shared Library Not Found; check nvidia-smi"
-        assert nvml.unwatched() == f"whether a GPU is throttled or shared is not watched: {missing}"
+        said = f"whether a GPU is throttled or shared is not watched: {missing}"
+        assert nvml.unwatched() == said
         assert nvml.look(Driver(gpu)) == {}
-        assert told({}, {}, 0) == ([], [])
+        assert told({}, {}, 0) == ([], [said])
     else:
         pytest.skip("there is an NVIDIA driver")
 

@@ -399,8 +399,33 @@ def test_sync_timing_takes_a_copy_until_it_is_done_though_the_host_does_not_wait
     log = EventLog(Environment(()))
     torch_cuda.fill(log, Recorded(ops, calls, work), blocking=True)
     profile = log.freeze()
-    # `to` is the copy, and takes until that is done, at 125. The product was sent at 60, and has run at 250.
-    assert numbers(profile) == {"MemcpyHtoD": (1, 125), "MatMul": (1, 190)}
+    # `to` is the copy, and takes until that is done, at 125. Only then the product would be sent; it has run at 250.
+    assert numbers(profile) == {"MemcpyHtoD": (1, 125), "MatMul": (1, 125)}
+
+
+def test_sync_timing_shares_the_time_of_a_thread_among_its_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph is replayed, which the host does not wait for; ops inside an op, and of another thread, go on."""
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    ops = [
+        op("CompiledFxGraph 7", 0, 10),
+        op("aten::linear", 20, 180),
+        op("aten::mm", 30, 20),
+        op("aten::add", 60, 130),
+        op("aten::relu", 5, 10, thread=2),
+    ]
+    calls = [
+        call(1, 5, "cudaGraphLaunch"),
+        call(2, 35)._replace(duration_ns=5),
+        call(3, 70)._replace(duration_ns=110),
+        call(4, 6, thread=2)._replace(duration_ns=8),
+    ]
+    work = [done(1, 90, start=10), done(2, 2, start=37), done(3, 60, start=110), done(4, 3, start=9)]
+    log = EventLog(Environment(()))
+    torch_cuda.fill(log, Recorded(ops, calls, work), blocking=True)
+    profile = log.freeze()
+    # The graph is done at 100, when `mm` has long returned: `linear`, all of whose time is here, has 100 to 200.
+    assert numbers(profile) == {"CompiledFxGraph 7": (1, 100), "MatMul": (1, 100), "Relu": (1, 10)}
+    assert profile.total.device_ns == (210,)
 
 
 def test_the_link_of_kineto_is_better_than_the_times() -> None:

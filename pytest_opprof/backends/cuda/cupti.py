@@ -7,8 +7,9 @@ process), a timestamp callback (pytorch issue 192021: it corrupts times), ``cupt
 
 CUPTI calls back inside a call of CUDA, holding a lock of its own, and a callback in Python needs the GIL. So whoever
 holds the GIL must not wait for that lock. All calls here release the GIL (ctypes does), as do launches, copies and
-waits of CuPy and Numba. A program that calls CUDA without releasing it (as CuPy's ``cudaGetDevice`` does) in one of
-several threads that use CUDA at once may hang in a window, where CUPTI asks for a buffer in another.
+waits of CuPy and Numba. CuPy asks for the device, and for other things that start no work, without releasing it: such
+calls are not recorded, from CUDA 12.5 on, so that they do not wait. Before, a program may hang in a window in which
+CUPTI asks for a buffer, or gives one back, in another thread, which may be its own.
 """
 
 from __future__ import annotations
@@ -57,10 +58,14 @@ _CUSTOM = 5
 _DOMAINS = {DRIVER: 1, RUNTIME: 2}
 _FORCED = 1
 _MAX_LIMIT_REACHED = 12
+_QUIET = (1, 2, 3, 10, 11, 16, 17, 30, 132, 138, 151, 200, 317)
+"""Calls of the runtime that only ask (cupti_runtime_cbid.h): cudaDriverGetVersion, RuntimeGetVersion, GetDeviceCount,
+GetLastError, PeekAtLastError, SetDevice, GetDevice, MemGetInfo, StreamQuery, EventQuery, PointerGetAttributes,
+DeviceGetAttribute, StreamIsCapturing."""
 _MAY_REFUSE = 27
 """From CUDA 12.9 on CUPTI drops records if it gets no buffer. Before, it may crash (pytorch/kineto issue 1275)."""
 _MEANINGS = {
-    15: "it is not initialised: there is no working NVIDIA driver",
+    15: "it cannot be initialised: there is no working NVIDIA driver, or one that is too old for this libcupti",
     35: "this user may not profile; ask the administrator to lift NVreg_RestrictProfilingToAdminUsers",
     39: "another profiler has it: nsys, ncu, cuda-gdb, or one in this process. Run without it",
     999: "there is no working NVIDIA driver, or one that is too old for this libcupti",
@@ -96,7 +101,7 @@ class Cupti:
 
     @cached_property
     def version(self) -> int:
-        """CUPTI's own version: 130101 is CUDA 13.1 Update 1. Before 13 they were counted: 19 to 28 are 12.0 to 12.9."""
+        """CUPTI's own version: 130101 is CUDA 13.1 Update 1. Before 13 they were counted: 18 to 28 are 12.0 to 12.9."""
         number = ctypes.c_uint32()
         self._call("cuptiGetVersion", ctypes.byref(number))
         return number.value
@@ -133,6 +138,9 @@ class Cupti:
             for kind in (*KINDS, EXTERNAL) if pushed else KINDS:
                 self._call("cuptiActivityEnable", kind)
                 self._enabled.append(kind)
+            if leave_out := getattr(self._library, "cuptiActivityEnableRuntimeApi", None):  # from CUDA 12.5 on
+                for callback in _QUIET:
+                    leave_out(callback, 0)  # a call that it refuses to leave out is recorded, as all are before 12.5
         except BackendError:
             self.disable()
             raise

@@ -115,7 +115,11 @@ class Decoder:
         """Return, and keep, the size of the records of a new *kind*: the size of the one *at* this byte."""
         end = self._follow(buffer, at)
         if end is None:
-            raise _broken(buffer, f"the library does not know the record of kind {kind} at byte {at}")
+            raise _broken(
+                buffer,
+                f"the library does not know the record of kind {kind} at byte {at}, or the one after it is not whole,"
+                " as of work that was still running, of another thread: wait for that inside the window",
+            )
         size = end - at
         if size % _WORD or not _LEAST.get(kind, _WORD) <= size <= _LARGEST:
             raise _broken(buffer, f"the record of kind {kind} at byte {at} has {size} bytes")

@@ -148,7 +148,10 @@ def _others(listed: Sequence[Any]) -> tuple[str, ...]:
 
 def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], devices: Sequence[int]) -> None:
     """Add to *log* what disturbed the *devices*, which worked between two looks."""
-    for device in devices if not unwatched() else ():
+    if missing := unwatched():
+        log.remark(missing)
+        return
+    for device in devices:
         if device not in after:
             why = f"whether GPU {device} was throttled or shared is not known: its primary context is not in use"
             log.remark(why)

@@ -169,7 +169,10 @@ def fill(
 
 
 def _until_done(host: HostOps, activities: Sequence[Activity], homes: Sequence[int]) -> list[Op]:
-    """Return the ops of *host*, each lasting until what it asked for is done: the host does not wait for copies."""
+    """Return the ops of *host*, each as if the host waited for what it asked for, copies and graphs as well.
+
+    An op lasts until that is done, and begins when the op before it in its thread is done.
+    """
     ends = [op.end for op in host.ops]
     for done, home in zip(activities, homes):
         if home != NOBODY:
@@ -177,7 +180,14 @@ def _until_done(host: HostOps, activities: Sequence[Activity], homes: Sequence[i
     for index in range(len(ends) - 1, -1, -1):
         if (parent := host.parents[index]) != NOBODY:
             ends[parent] = max(ends[parent], ends[index])
-    return [op._replace(duration_ns=end - op.start) for op, end in zip(host.ops, ends)]
+    latest: dict[tuple[int, int], int] = {}  # the end of the op before each, in the same op of a thread
+    begins, found = list[int](), list[Op]()
+    for op, parent, end in zip(host.ops, host.parents, ends):
+        begin = max(op.start, latest.get((op.thread, parent), 0), begins[parent] if parent != NOBODY else 0)
+        begins.append(begin)
+        latest[op.thread, parent] = max(begin, end)
+        found.append(op._replace(duration_ns=max(end - begin, 0)))
+    return found
 
 
 def _calls(session: Recorded) -> Calls:
