@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import __version__
 from ...backends.ascend import backend as ascend
-from ...backends.cuda import driver, nvml
+from ...backends.cuda import driver
 from ...backends.registry import threads_limited
 from ...errors import BackendError
 from ...machine.allocator import keep_memory
@@ -66,8 +66,6 @@ def run(arguments: argparse.Namespace) -> bool:
         other = "" if arguments.device else f". Without the {'NPU' if device == 'npu' else 'GPU'}: --device cpu"
         raise BackendError(f"selfcheck cannot run on {device}: {error}{other}") from None
     say(f"opprof selfcheck on {device}, {why}")
-    if device == "cuda" and (missing := nvml.unwatched()):
-        say(missing)
     lines: list[Line] = []
     for work in _chained(first, found):
         for line in check(work):
