@@ -23,7 +23,7 @@ from pytest_opprof.sites.chains import Chains
 
 from .windows import cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pytest_opprof.backends.cuda import libcupti
 
 from .windows import cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 def test_a_context_that_is_made_inside_a_window_is_recorded() -> None:

@@ -10,7 +10,7 @@ from pytest_opprof.errors import BackendError
 
 from .windows import counts, cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 class Graph:

@@ -9,7 +9,7 @@ from pytest_opprof.backends.cuda.backend import _KEEPS_NAMES, _STALE_NAMES
 
 from .windows import cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 def test_a_kernel_that_took_the_place_of_another_has_its_own_name_or_a_remark() -> None:

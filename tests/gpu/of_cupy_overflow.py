@@ -9,7 +9,7 @@ from pytest_opprof.errors import BackendError
 
 from .windows import cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 def test_dropped_records_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pytest_opprof.backends.cuda.sync_timing import BLOCKING
 
 from .windows import cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 def test_work_takes_from_its_call_to_its_end_and_its_kernel_the_gpus_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pytest_opprof.backends.cuda import cupti
 
 from .windows import cupy_or_skip, of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 THREADS, LAUNCHES = 6, 5000
 

@@ -12,7 +12,7 @@ from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.cuda import backend
 from pytest_opprof.profile.assembly import assemble
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pytest_opprof.backends.cuda import backend
 
 from .windows import of_cuda
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pytest_opprof.profile.event_log import EventLog
 
 from .windows import counts, of_torch, torch_or_skip
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")

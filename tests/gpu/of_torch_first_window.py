@@ -8,7 +8,7 @@ import pytest
 
 from .windows import of_torch, torch_or_skip
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 def test_sessions_without_a_gpu_before_its_first_use_cost_no_kernel_later() -> None:

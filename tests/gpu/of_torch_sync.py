@@ -10,7 +10,7 @@ from pytest_opprof.backends.cuda.sync_timing import BLOCKING
 
 from .windows import of_torch, torch_or_skip
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 
 
 def test_an_op_takes_what_it_took_the_host_and_its_kernel_the_gpus_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""The tests on a real GPU, those of each framework in a process of its own: CUPTI serves one profiler a process."""
+"""The tests on a real GPU, those of each framework in a process of its own: CUPTI serves one profiler a process.
+
+All are marked as starting processes, as frameworks do: PyTorch for CUDA asks ldconfig for libraries when imported.
+"""
 
 from __future__ import annotations
 
