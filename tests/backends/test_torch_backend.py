@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
+from pytest_opprof.sites.chains import Chains
 from pytest_opprof.verdict.budgets import Budget
 
 from ..conftest import HAS_TORCH
@@ -263,16 +265,72 @@ def test_an_exception_stops_the_profiler(error: type[BaseException]) -> None:
     assert counts(lambda: X + X) == {"Add": 1}
 
 
-def test_ops_of_other_threads_are_not_seen() -> None:
-    """Said in the README: PyTorch's profiler records the thread that started it, and autograd's."""
+def double_in_a_thread() -> None:
+    thread = threading.Thread(target=X.double)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_ops_of_other_threads_are_seen_also_of_those_that_ran_before(memory: bool) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: X + X, range(4)))
+
+        def body() -> None:
+            X + X
+            list(pool.map(lambda _: X.double(), range(4)))
+            double_in_a_thread()
+
+        profile = measure(body, memory=memory)
+    assert {op.op: op.most_calls for op in profile.ops} == {"Add": 1, "Cast": 5}
+
+
+def test_a_training_step_is_counted_once_and_so_is_what_torch_forks() -> None:
+    """Threads that autograd or TorchScript tells of the profiler are not told of it twice."""
+    weight = torch.ones(6, 4, requires_grad=True)
+
+    def step() -> None:
+        (X @ weight).relu().sum().backward()
+        torch.jit.wait(torch.jit.fork(torch.sin, X))  # type: ignore[no-untyped-call]
+
+    step()
+    expected = counts(step)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as of_this_thread:
+        step()
+    plain = {row.key: row.count for row in of_this_thread.key_averages()}
+    assert expected["MatMul"] == plain["aten::mm"] == 2
+    assert expected["Relu"] == plain["aten::relu"]
+
+
+def test_backward_in_another_thread_has_the_line_of_the_forward_op() -> None:
+    """Each thread counts its nodes from 0: the same number is of several ops."""
+    weight = torch.ones(4, 4, requires_grad=True)
+    kept: list[torch.Tensor] = []
+
+    def forward() -> None:
+        kept.append((weight * 2).sum())
 
     def body() -> None:
-        thread = threading.Thread(target=lambda: X * X)
+        (weight + 1).sum()
+        thread = threading.Thread(target=forward)
         thread.start()
         thread.join()
-        X + X
+        kept.pop().backward()
 
-    assert counts(body) == {"Add": 1}
+    weight.grad = None
+    chains = Chains()
+    with backend().collect(Options(chains=chains)) as log:
+        log.mark()
+        body()
+        log.mark()
+    profile = assemble([(log.freeze(), {1: 0})], [1])
+    sites = {site.frames[0].line if site and site.frames else 0 for (site, _) in profile.sites("Mul")}
+    assert sites == {0}  # the thread's lines are not known, and no other's stand in their place
+
+
+def test_a_pytorch_that_cannot_see_other_threads_counts_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_opprof.backends.torch.backend._sees_all_threads", lambda: False)
+    assert counts(lambda: (double_in_a_thread(), X + X)) == {"Add": 1}
 
 
 def test_hundreds_of_windows_in_one_process_all_see_their_ops() -> None:

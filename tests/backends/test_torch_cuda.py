@@ -644,9 +644,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
     gpu, session = Gpu(), module._session
 
-    def stood_in(options: Options, on_gpu: bool) -> Any:
+    def stood_in(options: Options, on_gpu: bool, all_threads: bool) -> Any:
         assert on_gpu
-        real = session(options, False)
+        real = session(options, False, all_threads)
         stop = real.stop
 
         def stopped() -> None:

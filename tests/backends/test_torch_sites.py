@@ -277,7 +277,7 @@ def test_a_window_can_be_opened_inside_of_another_and_once_more() -> None:
         assert site.frames[0].line == line
 
 
-def test_ops_of_other_threads_are_as_unseen_as_before() -> None:
+def test_ops_of_other_threads_are_those_of_no_line_not_of_the_line_that_waits() -> None:
     x = torch.ones(3)
 
     def body() -> None:
@@ -288,9 +288,8 @@ def test_ops_of_other_threads_are_as_unseen_as_before() -> None:
 
     without, profile = (profiled(body, chains) for chains in (None, Chains()))
     assert facts_of(profile) == facts_of(without)
-    ((site, _),) = profile.sites("Cast")
-    assert site
-    assert site.frames[0].line == body.__code__.co_firstlineno + 1
+    found = [(site.frames[0].line if site and site.frames else 0, n) for (site, _), n in profile.sites("Cast").items()]
+    assert sorted(found) == [(0, 1), (0, 1), (body.__code__.co_firstlineno + 1, 1)]  # two kinds of cast
 
 
 def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

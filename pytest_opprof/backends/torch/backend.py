@@ -26,6 +26,7 @@ from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
 from ..lines import traced
+from . import allocations as list_of_allocations
 from .event_tree import TreeReader
 from .marks import LOST, check_all, mark
 from .sites import marker
@@ -54,7 +55,7 @@ _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
 class TorchBackend(Backend):
-    """Collects ops of aten, autograd and torch.compile: on a CPU those of the thread that opened the window.
+    """Collects ops of aten, autograd and torch.compile, in all threads where this PyTorch can (`_sees_all_threads`).
 
     It does not override `settle`. On a CPU an op returns when it is done. Work of a GPU is timed by the GPU and belongs
     to the step that asked for it, however late it runs. A wait in each step would prevent the overlap of steps, so
@@ -124,7 +125,10 @@ class TorchBackend(Backend):
             mark()
 
         log = EventLog(_environment(), on_mark=on_mark, knows=knows, chains=options.chains)
-        session = _session(options, on_gpu)
+        allocations: list[list[Any]] = []
+        all_threads = _records_all_threads(options, on_gpu)
+        lists_allocations = bool(options.memory) and all_threads
+        session = _session(options, on_gpu, all_threads)
         if on_gpu:
             _wait()
         looks = [_look()] if on_gpu else []
@@ -132,6 +136,8 @@ class TorchBackend(Backend):
         _start(session)
         contexts = 0
         try:
+            if lists_allocations:
+                list_of_allocations.start()
             if older:
                 self._has_freed = True
                 _free_unheard(older)
@@ -147,6 +153,8 @@ class TorchBackend(Backend):
                 contexts = _wait()
                 looks.append(_look())
         finally:
+            if lists_allocations:
+                allocations = list_of_allocations.stop()
             if not contexts and session.profiler:
                 # Else it would wait for the GPU, and set CUDA up for that if the program has not.
                 session.profiler.use_device = None
@@ -168,7 +176,7 @@ class TorchBackend(Backend):
             log.remark(_NO_KERNELS)
         if "torch_npu" in sys.modules and torch.npu.is_initialized():
             log.remark(_BESIDE_NPU)
-        _read(results, log, options, numbers)
+        _read(results, log, options, numbers, allocations)
         if log.communication_ns is not None and not asked_for_memory:
             log.forget_sizes()
 
@@ -188,7 +196,11 @@ class TorchBackend(Backend):
         matrix = torch.ones(8, 8)
         ops = {"MatMul": 1, "Cast": 1}
         return KnownWork(
-            lambda: (matrix @ matrix).to(torch.float64), ops, profile, in_threads=False, first_use="import torch"
+            lambda: (matrix @ matrix).to(torch.float64),
+            ops,
+            profile,
+            in_threads=_sees_all_threads(),
+            first_use="import torch",
         )
 
     def _spare_the_head(self) -> None:
@@ -247,9 +259,27 @@ def _loses_kernels() -> bool:
     return version is None or _LOSES_FROM <= version < _LOSES_UNTIL
 
 
-def _session(options: Options, on_gpu: bool) -> Any:
+@cache
+def _sees_all_threads() -> bool:
+    """Tell whether the profiler of this PyTorch can record threads that nobody told it of."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    return "profile_all_threads" in (_ExperimentalConfig.__init__.__doc__ or "")
+
+
+def _records_all_threads(options: Options, on_gpu: bool) -> bool:
+    # A session of all threads hears of no allocation.
+    may_have_memory = not options.memory or (not on_gpu and list_of_allocations.can_be_listed())
+    return _sees_all_threads() and may_have_memory
+
+
+def _session(options: Options, on_gpu: bool, all_threads: bool = False) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
+
+    wanted = {"profile_all_threads": True} if all_threads else {}
+    if on_gpu:
+        wanted["expose_kineto_event_metadata"] = True  # nothing else has the bytes of a memcpy
 
     # Kineto reads this when its first session starts. Without it each session prints two lines to stderr; 6 is the
     # only value that stops it in 2.13.
@@ -258,8 +288,7 @@ def _session(options: Options, on_gpu: bool) -> Any:
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
         record_shapes=True,
         profile_memory=options.memory,
-        # Nothing else has the bytes of a memcpy.
-        experimental_config=_ExperimentalConfig(expose_kineto_event_metadata=True) if on_gpu else None,
+        experimental_config=_ExperimentalConfig(**wanted) if wanted else None,
     )
 
 
@@ -344,7 +373,13 @@ def _look() -> dict[int, Look]:
     return nvml.look(cuda_driver.opened())
 
 
-def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int] = ()) -> None:
+def _read(
+    results: Any,
+    log: EventLog,
+    options: Options,
+    numbers: Sequence[int] = (),
+    allocations: Sequence[Sequence[Any]] = (),
+) -> None:
     tree = results.experimental_event_tree() if results else []
     reader = TreeReader(log, options, results.events if results else tuple)
     if numbers:
@@ -356,3 +391,5 @@ def _read(results: Any, log: EventLog, options: Options, numbers: Sequence[int] 
     log.marked_ns = reader.marks
     reader.walk(tree)
     log.knows_flops, log.knows_memory = True, bool(options.memory)
+    if allocations:
+        list_of_allocations.read(allocations, log, reader.is_left_out)

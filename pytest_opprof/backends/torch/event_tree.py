@@ -1,4 +1,4 @@
-"""Kineto's event tree -> events of a log: the ops of the thread that opened the window."""
+"""Kineto's event tree -> events of a log: the ops of each thread that was recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ..contract import Options
 from .marks import MARK
-from .sites import SITE, Sites
+from .sites import NODE, SITE, Sites
 
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 """Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
@@ -54,6 +54,8 @@ class TreeReader:
         self.grad_numbers = 0, 0
         """That of autograd's first node in the recording, and the one after its last."""
         self.marks: list[int] = []
+        self._thread = 0
+        """The thread that set the marks: the one that opened the window."""
         self.cuts_ops = False
         """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
         self._user_scope = RecordScope.USER_SCOPE
@@ -65,6 +67,7 @@ class TreeReader:
         for event in tree:
             if event.name == MARK:
                 self.marks.append(event.start_time_ns)
+                self._thread = event.start_tid
             elif self._role(event) is Role.ANNOTATION:
                 self.find_marks(event.children)
         self.marks.sort()
@@ -87,12 +90,22 @@ class TreeReader:
         log, with_memory = self.log, self.options.memory
         sites = None if self.options.chains is None else Sites(log)
         with_moments = self.options.moments
+        thread, name_of_thread = self._thread, ""
+        if sites is not None:
+            sites.in_thread(thread)
+            if any(event.start_tid != thread for event in tree):
+                sites.forward_threads = self._forward_threads()
         raws: dict[str, _Raw] = {}
         stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
         while stack:
             event, parent, interval, place = stack.pop()
             if parent < 0 or self.cuts_ops:
                 interval = bisect_right(self.marks, event.start_time_ns)
+                if event.start_tid != thread:
+                    thread = event.start_tid
+                    name_of_thread = "" if thread == self._thread else f"thread {thread}"
+                    if sites is not None:
+                        sites.in_thread(thread)
             if with_memory and event.tag == self._allocation:
                 log.allocated(event.extra_fields.alloc_size, interval)
                 if sites is not None and event.extra_fields.alloc_size > 0:
@@ -125,12 +138,22 @@ class TreeReader:
             if sites is not None and index != parent:
                 sites.asked(index)
             if with_moments and index != parent:
-                log.ran(index, event.start_time_ns, event.end_time_ns)
+                log.ran(index, event.start_time_ns, event.end_time_ns, name_of_thread)
             if children:
                 stack.extend([(child, index, interval, place) for child in reversed(children)])
 
         if sites is not None:
+            sites.in_thread(self._thread)
             sites.end(*self.grad_numbers)
+
+    def is_left_out(self, raw: str) -> bool:
+        """Tell whether what happens inside of an event is of no op: torch.compile's work, or a library's."""
+        return self._roles.get(raw) in (Role.COMPILES, Role.FRAME) or raw == WAITS or transfers(raw)
+
+    def _forward_threads(self) -> dict[int, int]:
+        """Return which thread called the forward op of each node of autograd, by the node's correlation."""
+        nodes = [event for event in self._flat() if event.name().startswith(NODE)]
+        return {event.correlation_id(): event.fwd_thread_id() for event in nodes}
 
     def _raw(self, raw: str, what: Role) -> _Raw:
         told = KINDS.get(what)
