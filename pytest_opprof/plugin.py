@@ -85,10 +85,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail for a baseline that is missing or stale, and for times that are not compared",
     )
     group.addoption(
+        "--opprof-report-only",
+        action="store_true",
+        default=None,
+        help="let tests pass that exceed their budget or baseline; say at the end which would fail, and for what",
+    )
+    group.addoption(
         "--opprof-against",
         metavar="REV",
         default=None,
-        help="measure, and compare with another git revision while both take turns",
+        help="measure, and compare with another git revision while both take turns: main... is the merge base with main, as"
+        " in git diff; auto is the base that CI names, else the merge base with the default branch",
     )
     group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
@@ -124,8 +131,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="record which lines ask for ops (default: only of a test that fails, when it is looked at once more)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "serialize", "memory", "sites"):
-        parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
+    for name in ("all", "strict", "report-only", "serialize", "memory", "sites"):
+        parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", type="bool", default=False)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
@@ -155,8 +162,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_active(config.option, config):
         idle = [
             flag
-            for flag in ("all", "strict", "json", "summary", "memory", "sites", "traces")
-            if getattr(config.option, f"opprof_{flag}")
+            for flag in ("all", "strict", "report-only", "json", "summary", "memory", "sites", "traces")
+            if getattr(config.option, f"opprof_{flag.replace('-', '_')}")
         ]
         if idle:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")

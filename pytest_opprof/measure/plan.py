@@ -40,6 +40,8 @@ class Settings:
     top: int
     everything: bool
     strict: bool
+    report_only: bool
+    """Whether tests pass that exceed their budget or baseline, and the run says which."""
     memory: bool | None
     """Whether allocations are recorded; None: where times are not judged, since it takes some."""
     sites: bool

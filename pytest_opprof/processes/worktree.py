@@ -48,18 +48,9 @@ class Worktree:
 
 
 @contextmanager
-def worktree(folder: Path, revision: str) -> Iterator[Worktree]:
-    """Check out *revision* of the repository that *folder* is in, and remove it in the end, whatever happens.
-
-    Raises UsageError where there is no such revision, or no repository.
-    """
+def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
+    """Check out *commit* of the repository that *folder* is in, and remove it in the end, whatever happens."""
     top = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
-    try:
-        commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    except UsageError:
-        raise UsageError(
-            f"--opprof-against: {revision!r} is no revision of {top}; name a commit, a branch or a tag that was fetched"
-        ) from None
     _sweep(top)
     # The process in the name tells what a run left behind that was killed.
     try:

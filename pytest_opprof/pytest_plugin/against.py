@@ -20,6 +20,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
 from ..measure.plan import TestPlan
 from ..processes import turns
+from ..processes.base import Base
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -39,7 +40,7 @@ from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
 from ..verdict.verdicts import TimingVerdict
-from .marks import plan_of
+from .marks import measure_all, plan_of
 from .options import settings_of
 from .outcome import concluded
 
@@ -53,18 +54,27 @@ _Sites = dict[str, SitesByOp]
 class Against:
     """The hooks of a run that compares two versions: it runs no test itself, and reports what both sides did."""
 
-    def __init__(self, config: pytest.Config, revision: str, python: str) -> None:
+    def __init__(self, config: pytest.Config, base: Base, python: str) -> None:
         self._config = config
-        self._revision = revision
+        self._base = base
         self._python = python
+        self._everything = False
+        """Whether all tests are measured because none has a mark."""
+
+    def pytest_report_header(self) -> str:
+        """Name the commit that the working tree is compared with."""
+        return f"opprof: compared with {self._base}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out the tests that measure nothing."""
+        """Leave out the tests that measure nothing; measure all of them where none has a mark."""
+        if not any(map(_measures, items)):
+            measure_all(self._config, items)
+            self._everything = True
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
         for item in items:
-            (measuring if "opprof" in _fixtures(item) or _is_measured(item) else idle).append(item)
+            (measuring if _measures(item) else idle).append(item)
         if idle:
             self._config.hook.pytest_deselected(items=idle)
             items[:] = measuring
@@ -92,18 +102,16 @@ class Against:
     def _measured(self, items: Sequence[pytest.Item]) -> Found:
         with ExitStack() as stack:
             stack.enter_context(terminated_as_by_ctrl_c())
-            tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
+            tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
-            say(
-                self._config,
-                f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
-                f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run",
-            )
-            sides = _commands(self._config, tree, folder, self._python)
+            say(self._config, f"opprof: {_forecast(items, self._everything)}")
+            if self._base.is_the_working_tree:
+                say(self._config, "opprof: no tracked file differs from that commit: both sides run the same code")
+            sides = _commands(self._config, tree, folder, self._python, self._everything)
             return self._taking_turns(sides, items)
 
     def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:
-        found = Found(self._revision, self._config)
+        found = Found(self._base.name, self._config)
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
@@ -124,7 +132,7 @@ class Against:
 
     def _say_what_is_only_there(self, found: Found) -> None:
         for test in found.only_there:
-            say(self._config, f"opprof: only {self._revision} has {test}")
+            say(self._config, f"opprof: only {self._base.name} has {test}")
 
     def _report(self, item: pytest.Item, found: Found) -> None:
         hook = item.ihook
@@ -134,19 +142,23 @@ class Against:
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def _fixtures(item: pytest.Item) -> Sequence[str]:
-    return getattr(item, "fixturenames", ())
-
-
-def _is_measured(item: pytest.Item) -> bool:
+def _measures(item: pytest.Item) -> bool:
     try:
-        return plan_of(item).measured
+        return "opprof" in getattr(item, "fixturenames", ()) or plan_of(item).measured
     except UsageError:
         return True  # the session says what is wrong with its marks
 
 
-def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
-    """Return how to start the two sides: the revision, and the working tree."""
+def _forecast(items: Sequence[pytest.Item], everything: bool) -> str:
+    """Return how many processes the comparison takes."""
+    timed = [item for item in items if plan_of(item).rounds >= LEAST_ROUNDS or "opprof" in item.fixturenames]  # type: ignore[attr-defined]
+    marks = "no test has a mark, so all are measured; " if everything else ""
+    times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
+    return f"{marks}{plural(len(items), 'test')}, 1 process a side{times if timed else ''}"
+
+
+def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, everything: bool) -> list[Command]:
+    """Return how to start the two sides: the revision, and the working tree; *everything*: they measure all tests."""
     root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
     for path in (root, here):
         if not path.is_relative_to(tree.top):
@@ -154,7 +166,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES])
+        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *["--opprof-all"][: everything]])
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():

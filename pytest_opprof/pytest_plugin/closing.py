@@ -181,7 +181,10 @@ class Closing:
             self._summary.records[test].outcome = "failed"
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict."""
+        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict.
+
+        With --opprof-report-only pytest's exit code stays as it is.
+        """
         if self._config.option.collectonly:
             return
         summary, settings = self._summary, self._settings
@@ -197,7 +200,7 @@ class Closing:
             self._write_run(interrupted)
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
-        if failed and session.exitstatus == pytest.ExitCode.OK:
+        if failed and not settings.report_only and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write_run(self, interrupted: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..measure.plan import Settings, TestPlan
 from ..verdict.budgets import Budget
 from .options import (
     LIMITS,
+    SETTINGS,
     checked_backends,
     checked_count,
     checked_ranks,
@@ -48,6 +50,14 @@ def plan_of(item: pytest.Item) -> TestPlan:
         raise UsageError(f"{path}:{(line or 0) + 1}: {item.name}: {error}") from error
     item.stash[_PLAN] = ([*budgets, *marks], plan)
     return plan
+
+
+def measure_all(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Measure *items* without marks, too, as --opprof-all does; their plans are made anew."""
+    config.stash[SETTINGS] = replace(settings_of(config), everything=True)
+    for item in items:
+        if _PLAN in item.stash:
+            del item.stash[_PLAN]
 
 
 def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> TestPlan:

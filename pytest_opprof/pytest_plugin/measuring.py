@@ -118,13 +118,19 @@ class Measuring:
         try:
             return (yield from self._measured(item, call))
         except Failed as error:
-            if not (error.saw_nothing and call.is_over and self._judging.sees_alone(item)):
+            if error.saw_nothing and call.is_over and self._judging.sees_alone(item):
+                excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+                keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
+            elif self._settings.report_only and error is not call.raised:
+                keep_unmeasured(item, reported=str(error))
+            else:
                 raise
-            excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
-            keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
         except Exception as error:
             if isinstance(error, BackendError) and error is not call.raised:
-                raise unmeasured(item, error) from None
+                if not self._settings.report_only:
+                    raise unmeasured(item, error) from None
+                keep_unmeasured(item, reported=str(unmeasured(item, error)))
+                return call.result if call.is_over else (yield)
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
             self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))

@@ -20,10 +20,10 @@ from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
 def settings_of(config: pytest.Config) -> Settings:
     """Return the settings of *config*. Raises UsageError, naming the flag, for a value that means nothing."""
-    if _SETTINGS not in config.stash:
-        config.stash[_SETTINGS] = _settings(config)
+    if SETTINGS not in config.stash:
+        config.stash[SETTINGS] = _settings(config)
         learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
-    return config.stash[_SETTINGS]
+    return config.stash[SETTINGS]
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -51,6 +51,7 @@ def _settings(config: pytest.Config) -> Settings:
         top=checked_count(_value(config, "top") or "5", "--opprof-top", 0),
         everything=bool(_value(config, "all")),
         strict=bool(_value(config, "strict")),
+        report_only=bool(_value(config, "report_only")),
         memory=_value(config, "memory"),
         # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
@@ -70,7 +71,7 @@ def _settings(config: pytest.Config) -> Settings:
 
 _RANK = "{rank}"
 """What stands in the name of a file for the number of the rank that writes it."""
-_SETTINGS = pytest.StashKey[Settings]()
+SETTINGS = pytest.StashKey[Settings]()
 LIMITS = ("tolerance", "op_tolerance", "work_tolerance", "floor")
 
 
@@ -185,7 +186,7 @@ def _against(config: pytest.Config) -> str:
     """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
     options = config.option
     if options.opprof_against == "":
-        raise UsageError("--opprof-against is empty; write a git revision, such as --opprof-against=main")
+        raise UsageError("--opprof-against is empty; write a git revision, main... or auto")
     if options.opprof_against is None:
         if options.opprof_against_python:
             raise UsageError("--opprof-against-python: needs --opprof-against=REV, the revision that it is for")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
+from ..processes.base import base_of
 from ..processes.fresh import Fresh
 from ..processes.parent import Parent
 from ..processes.pool import Pool
@@ -35,6 +37,9 @@ def register(config: pytest.Config) -> None:
     """
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
     check_flags(config, settings.rank)
+    base = base_of(config.invocation_params.dir, settings.against) if settings.against else None
+    if base:
+        settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")
     os.environ.setdefault(RUN, str(os.getpid()))
     parent = Parent.found()
     is_parallel = is_worker and not settings.serialize
@@ -70,8 +75,7 @@ def register(config: pytest.Config) -> None:
         config.stash[SITES] = parent.told["sites"]
     elif parent:
         manager.register(Fresh(config, parent), "opprof-fresh")
-    elif settings.against and not config.option.collectonly:
-        # Imported here, with git behind it.
+    elif base and not config.option.collectonly:
         from .against import Against
 
-        manager.register(Against(config, settings.against, settings.against_python), "opprof-against")
+        manager.register(Against(config, base, settings.against_python), "opprof-against")

@@ -94,6 +94,8 @@ def _head(run: RunResult) -> Iterator[str]:
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
         yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."
+    if any(test.reported for test in run.tests):
+        yield "The run passes all the same: `--opprof-report-only`."
     if run.rank is not None:
         yield f"This is of rank {run.rank} alone."
     if run.interrupted:

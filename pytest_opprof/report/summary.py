@@ -44,6 +44,8 @@ class Summary:
         """Yield the lines, the one that counts the tests last."""
         records = list(self.records.values())
         if verbosity >= 0:
+            for record in records:
+                yield from ["", f"would fail: {record.reported}"] if record.reported else []
             common = _common_remarks(records)
             for record in records:
                 if record.table:
@@ -107,6 +109,8 @@ def _counted(records: Sequence[TestRecord]) -> str:
     counts = Counter[Status](record.status for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{counts['ok']} ok"]
     parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
+    if would_fail := sum(bool(record.reported) for record in records):
+        parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}
     if False in judged and True not in judged:
         parts.append("no times judged")

@@ -83,8 +83,9 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
     result.assert_outcomes(passed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: backend fake, timing async, 1 thread where times are judged, against HEAD",
-            "opprof: * (HEAD) against the working tree: 5 pairs of processes, 9 for what is suspicious; about 10 *",
+            "opprof: backend fake, timing async, 1 thread where times are judged, against HEAD (*)",
+            "opprof: compared with * (HEAD; 20*, 'one')",
+            "opprof: 1 test, 1 process a side; 1 test may judge times: 5 pairs, 9 where they differ",
             "opprof: pair 1 of 5, 1 test",
             "opprof: pair 5 of 5, 1 test, about * s",
             "opprof: 1 test measured, 1 ok",
@@ -393,3 +394,31 @@ def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytest
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     run(repository).assert_outcomes(failed=1, deselected=1)
     assert leftovers(repository) == []
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_project_without_marks_has_all_its_tests_compared_with_the_merge_base(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text(
+        "from model import step\ndef test_a(): step()\ndef test_b(): step()\n", encoding="utf-8"
+    )
+    git(repository, "commit", "-qam", "no marks")
+    git(repository, "branch", "-M", "main")
+    git(repository, "checkout", "-qb", "work")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    git(repository, "commit", "-qam", "two")
+    git(repository, "checkout", "-q", "main")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Add')")
+    git(repository, "commit", "-qam", "main goes on")
+    git(repository, "checkout", "-q", "work")
+    result = run(repository, "--opprof-against=main...")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: compared with * (merge base with main; 20*, 'no marks')",
+            "opprof: no test has a mark, so all are measured; 2 tests, 1 process a side",
+            "  calls of Cast: 1, none in the base",
+            "opprof: 2 tests measured, 0 ok, 2 with more calls, no times judged",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*calls of Add*")
