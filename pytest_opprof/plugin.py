@@ -94,8 +94,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opprof-against",
         metavar="REV",
         default=None,
-        help="measure, and compare with another git revision while both take turns: main... is the merge base with main, as"
-        " in git diff; auto is the base that CI names, else the merge base with the default branch",
+        help="measure, and compare with another git revision while both take turns: main... is the merge base with"
+        " main, as in git diff; auto is the base that CI names, else the merge base with the default branch",
     )
     group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"

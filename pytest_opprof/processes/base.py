@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,14 @@ def base_of(folder: Path, revision: str, environment: Mapping[str, str] = os.env
     return Base(commit, how, name, date, subject, not repository.differs_from(commit))
 
 
+def messages(folder: Path, base: Base) -> Iterator[tuple[str, str]]:
+    """Yield the commits that HEAD has and *base* lacks, each with its message."""
+    for each in git(folder, _FLAG, "log", "--format=%H%x00%B%x1e", f"{base.commit}..HEAD").split("\x1e"):
+        commit, has_message, message = each.strip().partition("\0")
+        if has_message:
+            yield commit, message
+
+
 class _Repository:
     def __init__(self, folder: Path) -> None:
         self.top = Path(git(folder, _FLAG, "rev-parse", "--show-toplevel").strip())
@@ -75,13 +83,14 @@ class _Repository:
             return commit
         fetch = f"; this clone is shallow: {self.fetches()} may bring it" if self.is_shallow else ""
         raise UsageError(
-            f"{_FLAG}: {revision!r} is no revision of {self.top}; name a commit, a branch or a tag that was fetched{fetch}"
+            f"{_FLAG}: {revision!r} is no revision of {self.top};"
+            f" name a commit, a branch or a tag that was fetched{fetch}"
         )
 
     def automatic(self, environment: Mapping[str, str]) -> tuple[str, str]:
         """Return the base that CI names, and how it was found."""
         if branch := environment.get("GITHUB_BASE_REF"):
-            # On a pull request actions/checkout checks out a merge of it into its base: the first parent is that base.
+            # actions/checkout checks out a merge of a pull request into its base: the first parent is that base.
             if environment.get("GITHUB_SHA") == self.found("HEAD") and self.is_merge("HEAD"):
                 if parent := self.found("HEAD^1"):
                     return parent, f"{branch}, which the pull request is merged into"

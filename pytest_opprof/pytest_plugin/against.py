@@ -20,7 +20,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
 from ..measure.plan import TestPlan
 from ..processes import turns
-from ..processes.base import Base
+from ..processes.base import Base, messages
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -30,12 +30,14 @@ from ..profile.calls import facts_in_all, in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..report import colours
+from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
 from ..results.run_result import TestRecord, plain
 from ..results.test_id import split_id
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
-from ..verdict.compare import Diff, compare_counts_first
+from ..verdict.acceptance import TRAILER, Acceptance, accepted, lines_of, parsed, proposed
+from ..verdict.compare import Diff, Row, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
@@ -54,10 +56,11 @@ _Sites = dict[str, SitesByOp]
 class Against:
     """The hooks of a run that compares two versions: it runs no test itself, and reports what both sides did."""
 
-    def __init__(self, config: pytest.Config, base: Base, python: str) -> None:
+    def __init__(self, config: pytest.Config, base: Base, python: str, summary: Summary) -> None:
         self._config = config
         self._base = base
         self._python = python
+        self._summary = summary
         self._everything = False
         """Whether all tests are measured because none has a mark."""
 
@@ -91,13 +94,26 @@ class Against:
         except (OpprofError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
         self._say_what_is_only_there(found)
-        for item in session.items:
-            self._report(item, found)
-            if session.shouldfail:
-                raise session.Failed(session.shouldfail)
-            if session.shouldstop:
-                raise session.Interrupted(session.shouldstop)
+        try:
+            for item in session.items:
+                self._report(item, found)
+                if session.shouldfail:
+                    raise session.Failed(session.shouldfail)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+        finally:
+            self._summary.lines += found.acceptances()
+            self._summary.accept = proposed(found.worse)
         return True
+
+    def _accepted_by_commits(self) -> Iterator[Acceptance]:
+        """Yield what commits since the base accept; say what cannot be read."""
+        for commit, message in messages(self._config.invocation_params.dir, self._base):
+            for text in lines_of(message):
+                try:
+                    yield parsed(text, commit)
+                except UsageError as error:
+                    self._summary.lines.append(str(error))
 
     def _measured(self, items: Sequence[pytest.Item]) -> Found:
         with ExitStack() as stack:
@@ -111,7 +127,7 @@ class Against:
             return self._taking_turns(sides, items)
 
     def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:
-        found = Found(self._base.name, self._config)
+        found = Found(self._base.name, self._config, list(self._accepted_by_commits()))
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
@@ -166,7 +182,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, e
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *["--opprof-all"][: everything]])
+        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *["--opprof-all"][:everything]])
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():
@@ -221,9 +237,14 @@ def _path_first(root: Path) -> dict[str, str]:
 class Found:
     """What the pairs of processes did."""
 
-    def __init__(self, revision: str, config: pytest.Config) -> None:
+    def __init__(self, revision: str, config: pytest.Config, acceptances: Sequence[Acceptance] = ()) -> None:
         self._revision = revision
         self._config = config
+        self._acceptances = acceptances
+        self._allowed: list[tuple[Acceptance, str, str]] = []
+        """Which acceptance let which test do more, and of which op."""
+        self.worse: dict[str, list[Row]] = {}
+        """By test: what is worse than in the revision, and was not accepted."""
         self._settings = settings_of(config)
         self._first: tuple[SideRun, SideRun] | None = None
         """The first pair, which ran every test."""
@@ -291,6 +312,9 @@ class Found:
         plan = plan_of(item)
         windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
+        if rows := [row for window in windows for row in window.worse]:
+            self.worse[item.nodeid] = rows
+        self._allowed += [(each, item.nodeid, op) for window in windows for op, each in window.allowed.items()]
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
@@ -308,7 +332,19 @@ class Found:
             window = replace(
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
-        return replace(window, diff=self._diff(test, name, plan))
+        diff = self._diff(test, name, plan)
+        return replace(window, diff=diff, allowed=accepted(self._acceptances, test, diff))
+
+    def acceptances(self) -> Iterator[str]:
+        """Yield what each acceptance let pass, or that it let nothing pass."""
+        for acceptance in self._acceptances:
+            of_it = [(test, op) for each, test, op in self._allowed if each is acceptance]
+            if of_it:
+                ops, tests = (", ".join(dict.fromkeys(op for _, op in of_it)), {test for test, _ in of_it})
+                yield f"accepted by commit {acceptance}: {ops} in {plural(len(tests), 'test')}"
+            else:
+                named = ", ".join(acceptance.ops)
+                yield f"{TRAILER}: {named} in commit {acceptance} matches nothing that is worse here"
 
     def _lacks(self, test: str) -> str:
         before = self.first[0]

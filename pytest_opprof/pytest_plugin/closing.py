@@ -215,6 +215,7 @@ class Closing:
             commit(self._config.rootpath) if settings.json or settings.html else "",
             self._started,
             rank,
+            summary.accept,
         )
         of_others = [run_of(records, [], False, rank=other) for other, records in self._of_ranks.items()]
         every = merged([mine, *of_others]) if of_others else mine

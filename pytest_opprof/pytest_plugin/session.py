@@ -37,11 +37,11 @@ def register(config: pytest.Config) -> None:
     """
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
     check_flags(config, settings.rank)
-    base = base_of(config.invocation_params.dir, settings.against) if settings.against else None
-    if base:
-        settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")
     os.environ.setdefault(RUN, str(os.getpid()))
-    parent = Parent.found()
+    parent, base = Parent.found(), None
+    if settings.against and parent is None:
+        base = base_of(config.invocation_params.dir, settings.against)
+        settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")
     is_parallel = is_worker and not settings.serialize
     # Sides that take turns find a core as slow as each other.
     is_side = parent is not None and parent.kind == "side"
@@ -78,4 +78,4 @@ def register(config: pytest.Config) -> None:
     elif base and not config.option.collectonly:
         from .against import Against
 
-        manager.register(Against(config, base, settings.against_python), "opprof-against")
+        manager.register(Against(config, base, settings.against_python, summary), "opprof-against")

@@ -96,6 +96,10 @@ def _head(run: RunResult) -> Iterator[str]:
         yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."
     if any(test.reported for test in run.tests):
         yield "The run passes all the same: `--opprof-report-only`."
+    if accepted := [test for test in run.tests if any(window.allowed for window in test.windows)]:
+        lines = dict.fromkeys(line for test in accepted for window in test.windows for line in window.allowed)
+        listed = _listed([_code(line) for line in lines])
+        yield f"{plural(len(accepted), 'test')} may do more, as commits accept: {listed}."
     if run.rank is not None:
         yield f"This is of rank {run.rank} alone."
     if run.interrupted:
@@ -228,7 +232,7 @@ def _accepting(failing: Failing, against: str) -> str:
     steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
     if rules & VERDICTS and not against:
         steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))
-    return ", then ".join(steps) or "nothing is to be recorded, it is compared with another revision"
+    return ", then ".join(steps) or "a line of a commit message accepts it (below)"
 
 
 def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
@@ -236,6 +240,8 @@ def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
         names = _listed([_code(name[:100]) for name in left_out])
         functions = plural(len(left_out), "failing function")
         yield f"Left out for their size: {functions}, {names}. The log has them.\n"
+    if run.accept:
+        yield f"To accept these changes, add this line to a commit message:\n\n    {run.accept}\n"
     if update := accepting_all(run):
         yield f"If all of it is meant: {_code(update)}\n"
 

@@ -35,6 +35,8 @@ class Summary:
     """What fails the run, though no test of it may have failed; each is said once."""
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
+    accept: str = ""
+    """The line of a commit message that accepts what failed the run."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False
@@ -65,6 +67,9 @@ class Summary:
                 yield f"record them: {settings.rank.pytest} --opprof-update-new"
             yield from _worse(records)
         yield from self.lines
+        if self.accept:
+            yield "To accept these changes, add this line to a commit message (git commit --allow-empty makes one):"
+            yield f"  {self.accept}"
         if self.stale and (verbosity >= 0 or settings.strict):
             stale = plural(len(self.stale), "stale baseline")
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"

@@ -12,6 +12,7 @@ from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
 from ..sites.match import grown
 from ..sites.places import Place, WindowSites
+from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
@@ -42,6 +43,8 @@ class JudgedWindow:
     """What a fresh process says of what it does more than in the baseline, where it was asked."""
     excused: str = ""
     """Why doing more than in the baseline is no regression."""
+    allowed: Mapping[str, Acceptance] = field(default_factory=dict)
+    """The ops (`acceptance.TIME`: the whole window) that a commit accepts to be worse than before."""
     limits: Sequence[LimitResult] = ()
     """Those of its budget, whether they were kept or not."""
     ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -76,13 +79,31 @@ class JudgedWindow:
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
         if self.unseen and not self.accepted:
             return Verdict.UNSEEN
-        return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
+        passes = self.accepted or self.excused or few or (self.allowed and not self.regressions)
+        return Verdict.OK if passes else self.diff.verdict
 
     @property
     def does_more(self) -> bool:
         """Whether it does more than in its baseline, which is known without its times."""
-        unexplained = not (self.accepted or self.excused)
-        return self.diff is not None and unexplained and self.diff.verdict in DOES_MORE
+        return any(row.verdict in DOES_MORE for row in self.worse)
+
+    @property
+    def worse(self) -> list[Row]:
+        """The rows of ops, and of the window, that are worse than before and that nothing accepts or excuses."""
+        if self.diff is None or self.accepted or self.excused:
+            return []
+        return [row for row in worse(self.diff) if row.op not in self.allowed]
+
+    @property
+    def _found(self) -> tuple[list[Finding], list[Finding]]:
+        """What is worse than before: what fails the test, and what a commit accepts."""
+        found: tuple[list[Finding], list[Finding]] = [], []
+        is_allowed = False
+        for finding in self.diff.findings() if self.diff else ():
+            # A line without a cause adds to the one before it.
+            is_allowed = (finding.op or TIME) in self.allowed if finding.cause else is_allowed
+            found[is_allowed].append(finding)
+        return found
 
     @property
     def regressions(self) -> list[Finding]:
@@ -90,14 +111,13 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*lost, *([] if self.excused else self.diff.findings())]
+        return [*lost, *([] if self.excused else self._found[0])]
 
     @property
     def asked(self) -> list[str]:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
-        rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
-        asked = [*limits, *(row.op for row in rows if row.verdict in DOES_MORE)]
+        asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
         asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY) else name for name in asked]
         return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
 
@@ -162,6 +182,11 @@ class JudgedWindow:
             parallel=parallel,
             verdict=self.verdict if compared else None,
             findings=tuple(map(str, self.findings)),
+            allowed=tuple(
+                f"{finding}; {TRAILER} in {self.allowed[finding.op or TIME]}"
+                for finding in self._found[1]
+                if finding.cause
+            ),
             causes=tuple(Cause(each.rule, each.op, not each.cause) for each in self.findings),
             rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
             grown=self.grown,

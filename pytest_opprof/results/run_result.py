@@ -120,6 +120,9 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     rank: Annotated[
         int | None, Meta(description="Of several, the one that measured this; null where they are together, or alone.")
     ] = None
+    accept: Annotated[
+        str, Meta(description="The line of a commit message that accepts what failed the run; empty if none does.")
+    ] = ""
 
     @property
     def failing(self) -> list[TestResult]:
@@ -159,12 +162,13 @@ def run_of(
     commit: str = "",
     started: str = "",
     rank: int | None = None,
+    accept: str = "",
 ) -> RunResult:
     """Return what a run measured."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
     return RunResult(
-        2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started, rank
+        2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started, rank, accept
     )
 
 

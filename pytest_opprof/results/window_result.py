@@ -236,6 +236,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
     verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null where none was asked for.")]
     findings: Annotated[tuple[str, ...], Meta(description="What fails the test, a line each.")]
+    allowed: Annotated[
+        tuple[str, ...],
+        Meta(description="What is worse than before and a commit accepts, a line each, with the commit."),
+    ] = ()
     causes: Annotated[tuple[Cause, ...], Meta(description="What the findings are about, one for each.")] = ()
     rows: Annotated[
         tuple[RowResult, ...],

@@ -61,18 +61,14 @@ def test_a_revision_is_its_own_name(forked: tuple[Path, dict[str, str]]) -> None
     assert base_of(top, "HEAD~2", {}).name == "HEAD~2"
 
 
-def test_a_branch_that_only_the_remote_has_is_found_there(
-    forked: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+def test_a_branch_that_only_the_remote_has_is_found_there(forked: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     top, commits = forked
     git(tmp_path, "clone", "-q", str(top), "clone")
     base = base_of(tmp_path / "clone", "main...", {})
     assert (base.commit, base.how) == (commits["fork"], "merge base with origin/main")
 
 
-def test_auto_is_the_merge_base_with_the_default_branch(
-    forked: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+def test_auto_is_the_merge_base_with_the_default_branch(forked: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     top, commits = forked
     assert base_of(top, "auto", {}).commit == commits["fork"]
     git(top, "checkout", "-q", "main")

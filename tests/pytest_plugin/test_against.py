@@ -422,3 +422,60 @@ def test_a_project_without_marks_has_all_its_tests_compared_with_the_merge_base(
         ]
     )
     result.stdout.no_fnmatch_line("*calls of Add*")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_change_that_a_commit_accepts_passes_and_one_call_more_fails(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
+    git(repository, "commit", "-qam", "no marks")
+    git(repository, "branch", "-M", "main")
+    git(repository, "checkout", "-qb", "work")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    git(repository, "commit", "-qam", "casts")
+    arguments = (
+        "--opprof-against=main...",
+        "--opprof-json=run.json",
+        "--opprof-html=run.html",
+        "--opprof-summary=s.md",
+    )
+    failed = run(repository, *arguments)
+    failed.assert_outcomes(failed=1)
+    (line,) = [each.strip() for each in failed.outlines if "Opprof-Accept" in each]
+    assert line == "Opprof-Accept: test_m.py::test_a Cast=+1"
+    assert all(line in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
+
+    (repository.path / "s.md").unlink()
+    git(
+        repository,
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        f"Accept it\n\n{line} (bfloat16 is faster)\nOpprof-Accept: Add",
+    )
+    commit = git(repository, "rev-parse", "HEAD")[:10]
+    accepted = run(repository, *arguments)
+    accepted.assert_outcomes(passed=1)
+    accepted.stdout.fnmatch_lines(
+        [
+            f"accepted by commit {commit} (bfloat16 is faster): Cast in 1 test",
+            f"Opprof-Accept: Add in commit {commit} matches nothing that is worse here",
+            "opprof: 1 test measured, 1 ok, no times judged",
+        ]
+    )
+    told = f"calls of Cast: 1, none in the base; Opprof-Accept in {commit} (bfloat16 is faster)"
+    assert all(told in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
+
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')", "fake.launch('Cast')")
+    run(repository, *arguments).assert_outcomes(failed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_trailer_that_cannot_be_read_is_said_and_accepts_nothing(repository: pytest.Pytester) -> None:
+    model(repository, "fake.launch('MatMul')", "fake.launch('MatMul')")
+    git(repository, "commit", "-qam", "two\n\nOpprof-Accept: MatMul=1")
+    result = run(repository, "--opprof-against=HEAD~1")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["Opprof-Accept in *: 'MatMul=1': 'MatMul=1' is no number of calls more; write *"])

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-FAKE = ("--opprof", "--opprof-backend=fake", "--opprof-report-only")
+FAKE = ("-p", "pytest_opprof.plugin", "--opprof", "--opprof-backend=fake", "--opprof-report-only")
 TESTS = """\
 import unittest
 import pytest
@@ -38,6 +38,11 @@ class TestCase(unittest.TestCase):
         fake.launch("MatMul")
         self.fail("its own")
 """
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -97,6 +102,6 @@ def test_a_damaged_baseline_file_is_said_and_fails_nothing(pytester: pytest.Pyte
 
 def test_without_opprof_the_flag_is_an_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_m=TESTS)
-    result = pytester.runpytest_inprocess("--opprof-report-only")
+    result = pytester.runpytest_inprocess("-p", "pytest_opprof.plugin", "--opprof-report-only")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --opprof-report-only does nothing without --opprof"])
