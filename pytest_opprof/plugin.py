@@ -153,6 +153,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
 
 
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Take the workers of pytest-xdist for the two sides of --opprof-against; pytest-xdist has counted them by now."""
+    options = config.option
+    if options.opprof_against is not None and getattr(options, "dist", "no") != "no":
+        options.opprof_against_workers = len(options.tx) or 1
+        options.dist, options.tx, options.numprocesses = "no", [], 0
+
+
 # Of a rank after pytest has set its terminal up, which a rank other than 0 replaces.
 @pytest.hookimpl(trylast=any(name in os.environ for name in _RANKS))
 def pytest_configure(config: pytest.Config) -> None:

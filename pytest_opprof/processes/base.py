@@ -37,9 +37,10 @@ class Base:
 def base_of(folder: Path, revision: str, environment: Mapping[str, str] = os.environ) -> Base:
     """Return the commit that *revision* means in the repository of *folder*.
 
-    ``A...`` is the merge base of A and HEAD, as in ``git diff A...``; ``auto`` is the base that GitHub or GitLab name in
-    *environment*, elsewhere the merge base with the remote's default branch. Raises UsageError, with the command that
-    fetches it, where a shallow clone lacks the commit.
+    ``A...`` is the merge base of A and HEAD, as in ``git diff A...``; ``auto`` is the base that GitHub or GitLab name
+    in *environment*, elsewhere the merge base with the remote's default branch.
+
+    Raises UsageError, with the command that fetches it, where a shallow clone lacks the commit.
     """
     repository = _Repository(folder)
     if revision == AUTO:

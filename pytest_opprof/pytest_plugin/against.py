@@ -123,10 +123,15 @@ class Against:
             say(self._config, f"opprof: {_forecast(items, self._everything)}")
             if self._base.is_the_working_tree:
                 say(self._config, "opprof: no tracked file differs from that commit: both sides run the same code")
-            sides = _commands(self._config, tree, folder, self._python, self._everything)
+            workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(items))
+            sides = []
+            for number in range(workers):
+                place = Path(folder, f"{number}")
+                place.mkdir()
+                sides.append(_commands(self._config, tree, str(place), self._python, self._everything))
             return self._taking_turns(sides, items)
 
-    def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:
+    def _taking_turns(self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item]) -> Found:
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()))
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
@@ -138,12 +143,17 @@ class Against:
             what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
             say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
-            found.add(turns.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
+            # What is timed has nothing else beside it; counts do not mind.
+            timed = [item.nodeid for item in wanted if _may_judge_times(item)] if len(sides) > 1 else []
+            counted = [item for item in wanted if item.nodeid not in timed]
+            batches = [[*zip(sides, _shards(counted, len(sides)))], [(sides[0], timed)] if timed else []]
+            found.add(turns.joined([turns.run_at_once(each, bool(number % 2)) for each in batches if each]))
             took_s = monotonic() - begin
         found.check_complete([item.nodeid for item in items])
-        if failing := [item.nodeid for item in items if found.asks_for_lines(item)]:
+        if failing := [item for item in items if found.asks_for_lines(item)]:
             say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to see which lines ask for ops")
-            found.locate(turns.run(sides, failing, swapped=False, sites=True))
+            shards = _shards(failing, len(sides))
+            found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
         return found
 
     def _say_what_is_only_there(self, found: Found) -> None:
@@ -165,9 +175,24 @@ def _measures(item: pytest.Item) -> bool:
         return True  # the session says what is wrong with its marks
 
 
+def _may_judge_times(item: pytest.Item) -> bool:
+    return plan_of(item).rounds >= LEAST_ROUNDS or "opprof" in getattr(item, "fixturenames", ())
+
+
+def _shards(items: Sequence[pytest.Item], number: int) -> list[list[str]]:
+    """Return the tests in at most so many parts of similar size; a file stays whole, as its fixtures may be shared."""
+    files: dict[str, list[str]] = {}
+    for item in items:
+        files.setdefault(split_id(item.nodeid)[0], []).append(item.nodeid)
+    shards: list[list[str]] = [[] for _ in range(number)]
+    for tests in sorted(files.values(), key=len, reverse=True):
+        min(shards, key=len).extend(tests)
+    return [shard for shard in shards if shard]
+
+
 def _forecast(items: Sequence[pytest.Item], everything: bool) -> str:
     """Return how many processes the comparison takes."""
-    timed = [item for item in items if plan_of(item).rounds >= LEAST_ROUNDS or "opprof" in item.fixturenames]  # type: ignore[attr-defined]
+    timed = [item for item in items if _may_judge_times(item)]
     marks = "no test has a mark, so all are measured; " if everything else ""
     times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
     return f"{marks}{plural(len(items), 'test')}, 1 process a side{times if timed else ''}"

@@ -193,7 +193,6 @@ def _against(config: pytest.Config) -> str:
         return ""
     others = {
         "--opprof-update": options.opprof_update or options.opprof_update_new,
-        "-n": getattr(options, "numprocesses", None) or hasattr(config, "workerinput"),
         "--opprof-processes": _value(config, "processes"),
         "--opprof-traces": options.opprof_traces,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -299,7 +300,6 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
         (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is no revision of *"),
         (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is no revision of *"),
         (["--opprof-update"], "ERROR: --opprof-against and --opprof-update do not go together: leave one out"),
-        (["-p", "xdist", "-n2"], "ERROR: --opprof-against and -n do not go together: leave one out"),
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
     ],
 )
@@ -358,10 +358,17 @@ def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n2")])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.processes
-def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.Pytester, number: int) -> None:
+def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(
+    repository: pytest.Pytester, number: int, workers: tuple[str, ...]
+) -> None:
     marker = Path(os.environ["TMPDIR"], "running")
+    if workers:
+        for name in ("test_m.py", "test_n.py"):
+            (repository.path / name).write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
+        git(repository, "add", "-A")
     model(
         repository,
         f"open({str(marker)!r}, 'a').write(f'{{__import__(\"os\").getpid()}} ')",
@@ -370,18 +377,19 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.
     )
     git(repository, "commit", "-qam", "slow")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *AGAINST], cwd=repository.path, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "pytest", *AGAINST, *workers], cwd=repository.path, stdout=subprocess.PIPE, text=True
     )
-    while not marker.exists():
+    # Of a pair the side that waits for its turn does not run.
+    while not marker.exists() or len(marker.read_text().split()) < (2 if workers else 1):
         assert process.poll() is None, process.communicate()[0]
     process.send_signal(number)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
     assert "opprof: interrupted before a test was measured to its end" in output
     assert leftovers(repository) == []
-    (pid,) = marker.read_text().split()  # the side that waited for its turn did not run
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
+    for pid in marker.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 @pytest.mark.processes
@@ -479,3 +487,39 @@ def test_a_trailer_that_cannot_be_read_is_said_and_accepts_nothing(repository: p
     result = run(repository, "--opprof-against=HEAD~1")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["Opprof-Accept in *: 'MatMul=1': 'MatMul=1' is no number of calls more; write *"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_workers_share_the_counts_and_times_are_measured_alone(repository: pytest.Pytester) -> None:
+    (repository.path / "test_n.py").write_text("from model import step\ndef test_b(): step()\n", encoding="utf-8")
+    (repository.path / "test_o.py").write_text("from model import step\ndef test_c(): step()\n", encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "three files")
+    model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Cast')")
+    told = []
+    for workers in ((), ("-p", "xdist", "-n2")):
+        result = run(repository, "--opprof-all", "--opprof-json=run.json", *workers)
+        result.assert_outcomes(failed=3, passed=1)
+        assert leftovers(repository) == []
+        document = json.loads((repository.path / "run.json").read_text())
+        told.append(
+            {test["id"]: [line for each in test["windows"] for line in each["findings"]] for test in document["tests"]}
+        )
+        assert (
+            "opprof: 4 tests, 1 process a side; 1 test may judge times: 5 pairs, 9 where they differ" in result.outlines
+        )
+    assert told[0] == told[1]
+    assert {finding for findings in told[1].values() for finding in findings} == {"calls of Cast: 1, none in HEAD"}
+
+
+@pytest.mark.processes
+def test_a_side_that_dies_ends_all_workers(repository: pytest.Pytester) -> None:
+    source = "from model import step\ndef test_b(): __import__('os')._exit(3)\n"
+    (repository.path / "test_n.py").write_text(source, encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two files")
+    result = run(repository, "--opprof-all", "-p", "xdist", "-n2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: * ended early *"])
+    assert leftovers(repository) == []
