@@ -98,6 +98,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " main, as in git diff; auto is the base that CI names, else the merge base with the default branch",
     )
     group.addoption(
+        "--opprof-against-tests",
+        metavar="WHOSE",
+        default=None,
+        help="whose test files run at that revision: its own (default: there), or those of the working tree (here)",
+    )
+    group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
     )
     group.addoption(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from msgspec import convert, structs
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
+from ..machine.git import git
 from ..measure.plan import TestPlan
 from ..processes import turns
 from ..processes.base import Base, messages
@@ -119,6 +121,8 @@ class Against:
         with ExitStack() as stack:
             stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
+            if self._config.option.opprof_against_tests == "here":
+                _lay_over(tree, items)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
             say(self._config, f"opprof: {_forecast(items, self._everything)}")
             if self._base.is_the_working_tree:
@@ -129,10 +133,13 @@ class Against:
                 place = Path(folder, f"{number}")
                 place.mkdir()
                 sides.append(_commands(self._config, tree, str(place), self._python, self._everything))
-            return self._taking_turns(sides, items)
+            changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, items)
+            return self._taking_turns(sides, items, changed)
 
-    def _taking_turns(self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item]) -> Found:
-        found = Found(self._base.name, self._config, list(self._accepted_by_commits()))
+    def _taking_turns(
+        self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], changed: Mapping[str, int]
+    ) -> Found:
+        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
@@ -173,6 +180,30 @@ def _measures(item: pytest.Item) -> bool:
         return "opprof" in getattr(item, "fixturenames", ()) or plan_of(item).measured
     except UsageError:
         return True  # the session says what is wrong with its marks
+
+
+def _lay_over(tree: Worktree, items: Sequence[pytest.Item]) -> None:
+    """Put the files of tests, and what pytest imports around them, over those of the revision."""
+    files = {item.path for item in items}
+    folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
+    around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
+    # Of the package itself it is the revision's that is to run.
+    around = {file for file in around if file.name == "conftest.py" or not tree.has(file)}
+    for file in sorted(files | {each for each in around if each.is_file()}):
+        twin = tree.twin(file)
+        twin.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, twin)
+
+
+def _changed_tests(tree: Worktree, items: Sequence[pytest.Item]) -> dict[str, int]:
+    """Return in how many lines the file of each test differs from the revision's; those that do not are left out."""
+    changed: dict[Path, int] = {}
+    for line in git(tree.top, "--opprof-against", "diff", "--numstat", "-z", tree.commit, "--").split("\0"):
+        added, _, rest = line.partition("\t")
+        removed, _, name = rest.partition("\t")
+        if added.isdigit() and removed.isdigit():
+            changed[tree.top / name] = max(int(added), int(removed))
+    return {item.nodeid: changed[path] for item in items if (path := item.path.resolve()) in changed}
 
 
 def _may_judge_times(item: pytest.Item) -> bool:
@@ -262,7 +293,15 @@ def _path_first(root: Path) -> dict[str, str]:
 class Found:
     """What the pairs of processes did."""
 
-    def __init__(self, revision: str, config: pytest.Config, acceptances: Sequence[Acceptance] = ()) -> None:
+    def __init__(
+        self,
+        revision: str,
+        config: pytest.Config,
+        acceptances: Sequence[Acceptance] = (),
+        changed: Mapping[str, int] = {},
+    ) -> None:
+        """*changed*: how many lines changed in a test's file."""
+        self._changed = changed
         self._revision = revision
         self._config = config
         self._acceptances = acceptances
@@ -358,7 +397,9 @@ class Found:
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
         diff = self._diff(test, name, plan)
-        return replace(window, diff=diff, allowed=accepted(self._acceptances, test, diff))
+        lines = self._changed.get(test, 0)
+        looked = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
+        return replace(window, diff=diff, allowed=accepted(self._acceptances, test, diff), looked=looked)
 
     def acceptances(self) -> Iterator[str]:
         """Yield what each acceptance let pass, or that it let nothing pass."""

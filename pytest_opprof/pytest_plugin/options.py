@@ -188,9 +188,15 @@ def _against(config: pytest.Config) -> str:
     if options.opprof_against == "":
         raise UsageError("--opprof-against is empty; write a git revision, main... or auto")
     if options.opprof_against is None:
-        if options.opprof_against_python:
-            raise UsageError("--opprof-against-python: needs --opprof-against=REV, the revision that it is for")
+        for flag in ("python", "tests"):
+            if getattr(options, f"opprof_against_{flag}"):
+                raise UsageError(f"--opprof-against-{flag}: needs --opprof-against=REV, the revision that it is for")
         return ""
+    if options.opprof_against_tests not in (None, "here", "there"):
+        raise UsageError(
+            f"--opprof-against-tests is {options.opprof_against_tests!r}; write 'there' (the revision's own tests) or"
+            " 'here' (the tests of the working tree, also those that the revision lacks)"
+        )
     others = {
         "--opprof-update": options.opprof_update or options.opprof_update_new,
         "--opprof-processes": _value(config, "processes"),

@@ -300,6 +300,7 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
         (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is no revision of *"),
         (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is no revision of *"),
         (["--opprof-update"], "ERROR: --opprof-against and --opprof-update do not go together: leave one out"),
+        (["--opprof-against-tests=mine"], "ERROR: --opprof-against-tests is 'mine'; write 'there' *"),
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
     ],
 )
@@ -523,3 +524,28 @@ def test_a_side_that_dies_ends_all_workers(repository: pytest.Pytester) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: * ended early *"])
     assert leftovers(repository) == []
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_test_of_today_runs_at_the_revision_too_where_it_is_asked_for(repository: pytest.Pytester) -> None:
+    folder = repository.mkpydir("checks")
+    (folder / "conftest.py").write_text("import pytest\n@pytest.fixture\ndef n(): return 2\n", encoding="utf-8")
+    source = "from model import step\ndef test_new(n):\n    for _ in range(n): step()\n"
+    (folder / "test_new.py").write_text(source, encoding="utf-8")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    missing = run(repository, "--opprof-all")
+    missing.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: *test_new"])
+    result = run(repository, "--opprof-all", "--opprof-against-tests=here", "checks/test_new.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  calls of Cast: 2, none in HEAD"])
+    assert git(repository, "status", "--porcelain", "model").strip() == "M model/__init__.py"
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_finding_says_that_the_file_of_the_test_changed(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text(TEST.replace("step()", "step(); step()"), encoding="utf-8")
+    result = run(repository)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD", "  (the file of the test changed, too: 2 lines)"])
