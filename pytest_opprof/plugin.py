@@ -98,6 +98,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " main, as in git diff; auto is the base that CI names, else the merge base with the default branch",
     )
     group.addoption(
+        "--opprof-against-install",
+        metavar="COMMAND",
+        default=None,
+        help="install that revision beside today's packages, for one that is compiled: 'pip install --no-deps .'",
+    )
+    group.addoption(
+        "--opprof-cache",
+        metavar="DIR",
+        default=None,
+        help="where what tests did at that revision is kept for the next run (default: opprof in pytest's own cache)",
+    )
+    group.addoption(
         "--opprof-against-tests",
         metavar="WHOSE",
         default=None,

@@ -110,6 +110,15 @@ class _Side:
 
     child: Child
     ran: SideRun = field(default_factory=SideRun)
+    test: str = ""
+    """The test that runs."""
+
+    def hear(self) -> None:
+        """Wait for what it asks next. Raises BackendError, naming the test, if it died or takes too long."""
+        try:
+            self.child.hear()
+        except BackendError as error:
+            raise BackendError(f"{error}, in {self.test}" if self.test else str(error)) from None
 
     @property
     def asks(self) -> list[Any]:
@@ -133,7 +142,7 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun
     while True:
         for side in sides:
             if not side.asks:
-                side.child.hear()
+                side.hear()
         if all(side.is_over for side in sides):
             break
         waiting = [side for side in sides if not side.is_over]
@@ -146,6 +155,7 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun
             first = min(order.get(side.asks[1], -1) for side in waiting)
             for side in waiting:
                 if order.get(side.asks[1], -1) == first:
+                    side.test = side.asks[1]
                     side.child.answer()
     for side in sides:
         _check_place(side)
@@ -170,7 +180,7 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
     for side in sides:
         if side.asks[0] == "end":
             _, test, reports = side.asks
-            side.ran.reports[test] = reports
+            side.ran.reports[test], side.test = reports, ""
             side.child.answer()
             return 0
     sides[(rounds + 1) // 2 % 2 if len(sides) > 1 else 0].child.answer()
@@ -182,6 +192,7 @@ def _check_place(side: _Side) -> None:
         more = f" and {len(misplaced) - 3} more" if len(misplaced) > 3 else ""
         raise BackendError(
             f"{side.child.name} did not test its own files: it imported {', '.join(misplaced[:3])}{more}. If that is"
-            " installed, and so the same for both, give the revision an environment of its own:"
+            " installed, and so the same for both, install the revision beside it:"
+            " --opprof-against-install='pip install --no-deps .', or name a Python that has it:"
             " --opprof-against-python=EXE"
         )

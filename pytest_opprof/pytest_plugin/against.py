@@ -23,6 +23,8 @@ from ..machine.git import git
 from ..measure.plan import TestPlan
 from ..processes import turns
 from ..processes.base import Base, messages
+from ..processes.base_cache import BaseCache
+from ..processes.base_install import installed
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -128,11 +130,15 @@ class Against:
             if self._base.is_the_working_tree:
                 say(self._config, "opprof: no tracked file differs from that commit: both sides run the same code")
             workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(items))
+            python = self._python
+            if install := self._config.option.opprof_against_install:
+                say(self._config, f"opprof: installing the base: {install}")
+                python = installed(Path(folder, "base"), tree.path, install)
             sides = []
             for number in range(workers):
                 place = Path(folder, f"{number}")
                 place.mkdir()
-                sides.append(_commands(self._config, tree, str(place), self._python, self._everything))
+                sides.append(_commands(self._config, tree, str(place), python, self._everything))
             changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, items)
             return self._taking_turns(sides, items, changed)
 
@@ -140,6 +146,8 @@ class Against:
         self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], changed: Mapping[str, int]
     ) -> Found:
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
+        cache = self._cache()
+        known = cache.load() if cache else SideRun()
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
@@ -150,11 +158,20 @@ class Against:
             what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
             say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
-            # What is timed has nothing else beside it; counts do not mind.
-            timed = [item.nodeid for item in wanted if _may_judge_times(item)] if len(sides) > 1 else []
-            counted = [item for item in wanted if item.nodeid not in timed]
-            batches = [[*zip(sides, _shards(counted, len(sides)))], [(sides[0], timed)] if timed else []]
-            found.add(turns.joined([turns.run_at_once(each, bool(number % 2)) for each in batches if each]))
+            if number == 0 and cache:
+                counted = [item for item in wanted if not _may_judge_times(item)]
+                alone = [item for item in counted if _is_known(item, known)]
+                pair = self._pair(sides, [item for item in wanted if item not in alone], False)
+                if alone:
+                    said = f"opprof: an earlier run measured the base in {plural(len(alone), 'test')}"
+                    say(self._config, said)
+                    here = [([side[1]], tests) for side, tests in zip(sides, _shards(alone, len(sides)))]
+                    pair.append([known, *turns.run_at_once(here, False)])
+                found.add(turns.joined(pair))
+                cache.keep(found.first[0], {item.nodeid for item in counted})
+                self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
+            else:
+                found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
         found.check_complete([item.nodeid for item in items])
         if failing := [item for item in items if found.asks_for_lines(item)]:
@@ -162,6 +179,28 @@ class Against:
             shards = _shards(failing, len(sides))
             found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
         return found
+
+    def _pair(
+        self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], swapped: bool
+    ) -> list[list[SideRun]]:
+        """Run *items* on both sides: what is timed has nothing else beside it, counts do not mind."""
+        timed = [item.nodeid for item in items if _may_judge_times(item)] if len(sides) > 1 else []
+        counted = _shards([item for item in items if item.nodeid not in timed], len(sides))
+        batches = [[*zip(sides, counted)], [(sides[0], timed)] if timed else []]
+        return [turns.run_at_once(each, swapped) for each in batches if each]
+
+    def _cache(self) -> BaseCache | None:
+        """Return the file that keeps what the base did; None where it would not be the same in another run."""
+        config, options = self._config, self._config.option
+        if self._python or options.opprof_against_install or options.opprof_against_tests == "here":
+            return None  # packages of that Python, or test files, may change while the commit does not
+        if options.opprof_cache:
+            folder = Path(config.invocation_params.dir, options.opprof_cache)
+        elif config.pluginmanager.hasplugin("cacheprovider"):
+            folder = config.cache.mkdir("opprof")
+        else:
+            return None
+        return BaseCache(folder, self._base.commit, list(map(str, config.invocation_params.args)))
 
     def _say_what_is_only_there(self, found: Found) -> None:
         for test in found.only_there:
@@ -204,6 +243,10 @@ def _changed_tests(tree: Worktree, items: Sequence[pytest.Item]) -> dict[str, in
         if added.isdigit() and removed.isdigit():
             changed[tree.top / name] = max(int(added), int(removed))
     return {item.nodeid: changed[path] for item in items if (path := item.path.resolve()) in changed}
+
+
+def _is_known(item: pytest.Item, known: SideRun) -> bool:
+    return item.nodeid in known.reports or (bool(known.collected) and item.nodeid not in known.collected)
 
 
 def _may_judge_times(item: pytest.Item) -> bool:

@@ -188,7 +188,7 @@ def _against(config: pytest.Config) -> str:
     if options.opprof_against == "":
         raise UsageError("--opprof-against is empty; write a git revision, main... or auto")
     if options.opprof_against is None:
-        for flag in ("python", "tests"):
+        for flag in ("python", "install", "tests"):
             if getattr(options, f"opprof_against_{flag}"):
                 raise UsageError(f"--opprof-against-{flag}: needs --opprof-against=REV, the revision that it is for")
         return ""
@@ -201,6 +201,7 @@ def _against(config: pytest.Config) -> str:
         "--opprof-update": options.opprof_update or options.opprof_update_new,
         "--opprof-processes": _value(config, "processes"),
         "--opprof-traces": options.opprof_traces,
+        "--opprof-against-python": options.opprof_against_install and options.opprof_against_python,
     }
     for flag, given in others.items():
         if given:

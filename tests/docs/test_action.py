@@ -23,6 +23,9 @@ else:
 """
 
 
+AUTO = ["--opprof-against=auto", "--opprof-cache=.opprof-cache"]
+
+
 def words_of(folder: Path, **environment: str) -> list[str]:
     script = text("action.yml").partition("run: |\n")[2].partition("    - id: keep")[0]
     python = folder / "python"
@@ -59,10 +62,10 @@ def test_args_are_split_as_a_shell_does_and_nothing_in_them_runs(tmp_path: Path,
 
 @pytest.mark.processes
 def test_a_pull_request_is_compared_with_its_base_where_nothing_is_stored(tmp_path: Path) -> None:
-    assert words_of(tmp_path, GITHUB_BASE_REF="main", ARGS="-q") == ["--opprof-against=auto", "-q"]
+    assert words_of(tmp_path, GITHUB_BASE_REF="main", ARGS="-q") == [*AUTO, "-q"]
     assert words_of(tmp_path, GITHUB_BASE_REF="main", ARGS="--opprof-against=v1") == ["--opprof-against=v1"]
     assert words_of(tmp_path, GITHUB_BASE_REF="") == []
     (tmp_path / "baselines" / "torch").mkdir(parents=True)
-    assert words_of(tmp_path, GITHUB_BASE_REF="main") == ["--opprof-against=auto"]
+    assert words_of(tmp_path, GITHUB_BASE_REF="main") == AUTO
     (tmp_path / "baselines" / "torch" / "test_a.py.json").touch()
     assert words_of(tmp_path, GITHUB_BASE_REF="main") == []

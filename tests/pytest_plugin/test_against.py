@@ -204,7 +204,7 @@ def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pyt
     model(repository, "import os; os._exit(3)")
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: the working tree ended early (*)"])
+    result.stderr.fnmatch_lines(["ERROR: the working tree ended early (*), in test_m.py::test_a"])
     assert leftovers(repository) == []
 
 
@@ -216,7 +216,7 @@ def test_a_side_that_hangs_ends_the_run_with_a_message(
     monkeypatch.setattr(child, "PATIENCE_S", 3)
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: the working tree took more than 3 s"])
+    result.stderr.fnmatch_lines(["ERROR: the working tree took more than 3 s, in test_m.py::test_a"])
     assert leftovers(repository) == []
 
 
@@ -549,3 +549,62 @@ def test_a_finding_says_that_the_file_of_the_test_changed(repository: pytest.Pyt
     result = run(repository)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD", "  (the file of the test changed, too: 2 lines)"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(repository: pytest.Pytester) -> None:
+    ran = Path(os.environ["TMPDIR"], "ran")
+    note = f"open({str(ran)!r}, 'a').write('base ')"
+    source = "from model import step\ndef test_a(): step()\n"
+    (repository.path / "test_m.py").write_text(source, encoding="utf-8")
+    model(repository, "fake.launch('MatMul')", note)
+    git(repository, "commit", "-qam", "a base that notes that it ran")
+    model(repository, "fake.launch('MatMul')")
+    for _ in range(2):
+        result = run(repository, "--opprof-cache=kept")
+        result.assert_outcomes(passed=1)
+    assert ran.read_text() == "base "
+    result.stdout.fnmatch_lines(["opprof: 1 test of the base are known from an earlier run", "*1 test measured, 1 ok*"])
+
+    # More calls are confirmed by both sides, and a new test is measured on both.
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    (repository.path / "test_m.py").write_text(source + "def test_b(): pass\n", encoding="utf-8")
+    result = run(repository, "--opprof-cache=kept")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["  calls of Cast: 1, none in HEAD"])
+    assert len(ran.read_text().split()) > 1
+
+    (kept,) = (repository.path / "kept").iterdir()
+    kept.write_bytes(b"damaged")
+    model(repository, "fake.launch('MatMul')")
+    result = run(repository, "--opprof-cache=kept")
+    result.stdout.fnmatch_lines(["opprof: *kept/* cannot be used (*): the base is measured again"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_base_that_has_to_be_installed_is_installed_beside_todays_packages(repository: pytest.Pytester) -> None:
+    """`cp` stands for pip: what it installs comes before today's packages, and pytest is there all the same."""
+    (repository.path / "model").rename(repository.path / "source")
+    (repository.path / "source" / "__init__.py").write_text(
+        "from pytest_opprof.backends import fake\ndef step(): fake.launch('MatMul')\n", encoding="utf-8"
+    )
+    (repository.path / "install.py").write_text(
+        "import shutil, sysconfig\nshutil.copytree('source', sysconfig.get_path('purelib') + '/model')\n",
+        encoding="utf-8",
+    )
+    (repository.path / "test_m.py").write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "a package that has to be installed")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    result = run(repository, "--opprof-against-install=python install.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["opprof: installing the base: python install.py", "  calls of Cast: 1, none in HEAD"])
+    assert leftovers(repository) == []
+
+    failed = run(repository, "--opprof-against-install=python -c \"raise SystemExit('no compiler')\"")
+    assert failed.ret == pytest.ExitCode.USAGE_ERROR
+    failed.stderr.fnmatch_lines(
+        ["ERROR: --opprof-against-install: */python -c * failed with exit code 1:", "  no compiler"]
+    )
