@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..ops.names import canonical_ops
-from ..profile.site_calls import SiteCalls, SourceLine, kept_sites
+from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
-from ..sites.match import Grown, grown
-from ..sites.places import OpSites
+from ..results.window_result import amount
+from ..sites.match import Grown
+from ..sites.places import Amount, Calls
 from ..units import plural
 from ..verdict.compare import Row
 from ..verdict.facts import FACTS
+from ..verdict.verdicts import Verdict
 
 _LINES = 5
 """So many lines are shown, unless all are."""
@@ -42,7 +44,7 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
             op,
             sites,
             rows.get(op),
-            None if window.base_sites is None else window.base_sites.get(op, {}),
+            *window.grown_of(op),
             max(window.numbers.ops[op].calls) if op in canonical_ops() and op in window.numbers.ops else None,
         )
         for op in window.asked
@@ -63,9 +65,15 @@ class _Op:
     """An op that the user will ask about, and the lines that ask for it."""
 
     def __init__(
-        self, op: str, sites: Sequence[SiteCalls], row: Row | None, base: OpSites | None, failed_with: int | None
+        self,
+        op: str,
+        sites: Sequence[SiteCalls],
+        row: Row | None,
+        by: Amount,
+        more: Sequence[Grown],
+        failed_with: int | None,
     ) -> None:
-        """*base* is None where it is not known which lines asked for it before.
+        """*more* are the lines that ask for more of it than before, of calls, FLOPs or bytes (*by*).
 
         *failed_with* are the calls with which the test failed; None if that is not their number alone.
         """
@@ -78,7 +86,7 @@ class _Op:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
         self._at = {line.place: line for site in sites for line in site.lines}
         at = {line.line.place: line for line in self.by_line if line.line}  # of lines that say the same, the last
-        more = () if base is None else grown(base, kept_sites({op: sites})[op])
+        self.by = by
         self.grown = {at[each.place]: each for each in more}
 
     @property
@@ -95,7 +103,7 @@ class _Op:
         if self.name in FACTS:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
-            base = f", {row.base_calls or 'none'} {then}" if row and row.base_calls != row.now_calls else ""
+            base = f", {row.base_calls or 'none'} {then}" if row and str(row.base_calls) != str(row.now_calls) else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES
@@ -104,7 +112,7 @@ class _Op:
         told = {each.place for each in self.grown.values()}  # lines that say the same are one
         culprits = set(self.culprits)
         others = [line for line in self.by_line if line.line is None or line.line.place not in told]
-        others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
+        others.sort(key=lambda line: (line not in culprits, *self._size(self.by_line[line])))
         shown = others if left is None else others[: max(left - len(self.grown), 0)]
         for line in shown:
             here = self.by_line[line]
@@ -114,15 +122,28 @@ class _Op:
         if left_out:
             yield f"... and {plural(left_out, 'more line')} ({more})"
 
+    def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
+        """Return a key that puts lines first that do most: of FLOPs, then bytes, where those grew; then of calls."""
+        does_more_work = self._row is not None and self._row.verdict is Verdict.MORE_WORK
+        work = [(site.flops or 0, site.bytes or 0) for site in sites] if does_more_work else []
+        return (*(-sum(column) for column in zip(*work)), -sum(site.calls for site in sites))
+
     def _more(self, line: _Line, each: Grown) -> Iterator[str]:
-        change = "(new)" if each.is_new else f"{each.before} -> {each.now}"
+        change = "(new)" if each.is_new else f"{self._amount(each.before)} -> {self._amount(each.now)}"
         backward = each.backward_before, each.backward_now
-        if backward[1].most:
+        if backward[1].most and self.by == "calls":
             change += f" (backward {backward[1]})" if each.is_new else f" (backward {backward[0]} -> {backward[1]})"
         notes = self._notes([site for site in self._sites if site.lines[:1] == (line.line,)], backward=False)
-        yield f"{f'+{each.more}':>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
+        yield f"{self.more(each):>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
         for caller in each.callers:
-            yield f"{'':8}{f'+{caller.more}':>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+            yield f"{'':8}{self.more(caller):>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+
+    def more(self, each: Grown) -> str:
+        """Return how much more a line does."""
+        return f"+{amount(each.more, self.by)}"
+
+    def _amount(self, calls: Calls) -> str:
+        return str(calls) if self.by == "calls" else amount(calls.most, self.by)
 
     def _notes(self, sites: Sequence[SiteCalls], backward: bool = True) -> list[str]:
         notes = []
@@ -141,7 +162,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
     for op in ops:
         for line in op.culprits:
             here = op.by_line[line]
-            calls = f"+{op.grown[line].more}" if line in op.grown else sum(site.calls for site in here)
+            calls = op.more(op.grown[line]) if line in op.grown else sum(site.calls for site in here)
             by_line[line].append(f"{_called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)

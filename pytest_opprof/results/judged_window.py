@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..machine.ranks import on_ranks
+from ..profile.calls import Range
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
-from ..sites.match import grown
-from ..sites.places import Place, WindowSites
+from ..sites.match import Grown, grown
+from ..sites.places import Amount, Place, WindowSites
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
@@ -20,6 +21,8 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
 from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
 
+_WORK_GREW = 1.01
+"""FLOPs, or bytes, that grew by less are not looked for by line where the other grew by more than its tolerance."""
 DEPENDS = "so that depends on what ran before"
 
 
@@ -146,13 +149,24 @@ class JudgedWindow:
     def grown(self) -> dict[str, tuple[GrownLine, ...]]:
         """The lines that ask for more than before of an op that fails it."""
         found: dict[str, tuple[GrownLine, ...]] = {}
-        for op in self.asked if self.base_sites is not None else ():
+        for op in self.asked:
             sites = self.numbers.sites.get(op, ())
             at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
-            more = grown((self.base_sites or {}).get(op, {}), kept_sites({op: sites})[op])
+            by, more = self.grown_of(op)
             if more:
-                found[op] = tuple(GrownLine(at[each.place], each.more, each.is_new) for each in more)
+                found[op] = tuple(GrownLine(at[each.place], each.more, each.is_new, by) for each in more)
         return found
+
+    def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
+        """Return the lines that ask for more of an op, and of what: calls, or FLOPs or bytes where its work grew."""
+        if self.base_sites is None:
+            return "calls", ()
+        row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
+        before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]
+        for by in _amounts_of(row):
+            if found := grown(before, now, by):
+                return by, found
+        return "calls", ()
 
     def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:
         """Return what is kept of it; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""
@@ -175,6 +189,21 @@ class JudgedWindow:
             processes=() if parallel else self.processes,
             trace=self.trace,
         )
+
+
+def _amounts_of(row: Row | None) -> Iterator[Amount]:
+    """Yield by which amounts lines are compared that explain a *row*; FLOPs say more than bytes."""
+    if row is None or row.verdict is not Verdict.MORE_WORK or row.base_calls is None or row.now_calls is None:
+        yield "calls"
+        return
+    base, now = row.base_calls, row.now_calls
+    amounts: tuple[tuple[Amount, Range | None, Range | None], ...] = (
+        ("flops", base.flops, now.flops),
+        ("bytes", base.bytes, now.bytes),
+    )
+    for by, before, after in amounts:
+        if before is not None and after is not None and after.most > before.most * _WORK_GREW:
+            yield by
 
 
 def limits_of(
