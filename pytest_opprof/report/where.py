@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import amount
 from ..sites.match import Grown
-from ..sites.places import Amount, Calls
+from ..sites.places import Amount, Calls, Place
 from ..units import plural
 from ..verdict.compare import Row
 from ..verdict.facts import FACTS
@@ -19,6 +19,8 @@ from ..verdict.verdicts import Verdict
 
 _LINES = 5
 """So many lines are shown, unless all are."""
+_SHARED_OPS = 3
+"""So many ops of one line are one finding."""
 _SINGLE_OPS = 3
 """Of more ops than these there is one list, line by line."""
 _UNKNOWN = "no line of the program, or none that is known"
@@ -59,6 +61,33 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     if ops and window.base_sites_lost:
         lines.append(f"(which lines are new is not known: {window.base_sites_lost})")
     return lines
+
+
+def shared_line(window: JudgedWindow) -> list[str]:
+    """Return the finding about the line that asks for more calls of most ops; none where that is fewer than three.
+
+    A line that calls it counts where that is new: with a helper of five lines that is called anew, it is the cause.
+    """
+    more: dict[Place, dict[str, int]] = defaultdict(dict)
+    for op in window.asked:
+        by, lines = window.grown_of(op)
+        for each in lines if by == "calls" and op not in FACTS else ():
+            for place in _causes(each):
+                more[place][op] = more[place].get(op, 0) + each.more
+    most = max(more, key=lambda place: len(more[place]), default=None)  # of equal ones the innermost
+    if most is None or len(more[most]) < _SHARED_OPS:
+        return []
+    line = next(
+        line for op in more[most] for site in window.numbers.sites[op] for line in site.lines if line.place == most
+    )
+    return [f"{plural(len(more[most]), 'op')}, {plural(sum(more[most].values()), 'call')} more from {line}"]
+
+
+def _causes(line: Grown) -> Iterator[Place]:
+    yield line.place
+    for caller in line.callers:
+        if caller.is_new:
+            yield from _causes(caller)
 
 
 class _Op:
@@ -156,9 +185,10 @@ class _Op:
 
 
 def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
-    """Yield the lines that are to blame, each with its ops, in the order of the program as far as lines tell it."""
+    """Yield the lines that are to blame, each with its ops: the one with most calls more, then as in the program."""
     by_line = defaultdict[_Line, list[str]](list)
     order: dict[_Line, list[int]] = {}
+    grew = Counter[_Line]()
     for op in ops:
         for line in op.culprits:
             here = op.by_line[line]
@@ -166,9 +196,10 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
             by_line[line].append(f"{_called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)
+            grew[line] += op.grown[line].more if line in op.grown and op.by == "calls" else 0
     new = {line for op in ops for line, grown in op.grown.items() if grown.is_new}
     yield "where they come from:"
-    for line in sorted(by_line, key=lambda line: order[line])[:_LINES]:
+    for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:
         yield f"  {line}" + ("  (new)" if line in new else "")
         yield f"      {', '.join(by_line[line])}"
     if len(by_line) > _LINES:

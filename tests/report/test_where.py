@@ -9,7 +9,8 @@ from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
-from pytest_opprof.report.where import where
+from pytest_opprof.report.failure import failure
+from pytest_opprof.report.where import shared_line, where
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -220,6 +221,33 @@ def test_of_a_baseline_without_work_by_line_those_come_first_that_do_most() -> N
     failing = working(((3, 0, 9_000), (1, 5_000, 800)), ((3, 0, 9_000), (1, 80_000, 900)))
     failing = replace(failing, base_sites=kept_sites({"MatMul": (at(1, 3), at(2, 1))}))
     assert text(failing).splitlines()[2] == "     1  nets.py:2 in forward  `line 2`"
+
+
+def test_of_many_lines_that_grew_the_one_that_grew_most_comes_first() -> None:
+    ops = [f"Op{number}" for number in range(7)]
+    sites = {op: (at(number, 21 if op == "Op6" else 1),) for number, op in enumerate(ops)}
+    failing = window(dict.fromkeys(ops, 1), sites, {}, {})
+    assert text(failing).splitlines()[2:4] == ["  nets.py:6 in forward  `line 6`  (new)", "      Op6 +21"]
+
+
+def test_many_ops_of_one_line_are_one_finding() -> None:
+    ops = ["Cast", "MatMul", "Softmax", "Mul"]
+    before = {op: (at(5),) for op in ops}
+    failing = window(dict.fromkeys(ops, 3), {op: (at(5, 3),) for op in ops}, dict.fromkeys(ops, 1), before)
+    line = "nets.py:5 in forward  `line 5`"
+    assert shared_line(failing) == [f"4 ops, 8 calls more from {line}"]
+    assert failure("test_m.py::test_a", [failing], 5, False, "").splitlines()[1] == f"  4 ops, 8 calls more from {line}"
+    assert shared_line(window(dict.fromkeys(ops[:2], 3), {op: (at(5, 3),) for op in ops}, {}, before)) == []
+    assert shared_line(replace(failing, base_sites=None)) == []
+
+
+def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
+    ops = ["Cast", "MatMul", "Softmax"]
+    inner = {op: line(number, f"{op}(x)", "helper") for number, op in enumerate(ops, 1)}
+    before = {op: (SiteCalls(1, (inner[op], line(30), TEST)),) for op in ops}
+    now = {op: (*before[op], SiteCalls(2, (inner[op], line(31, "again = helper(x)"), TEST))) for op in ops}
+    failing = window(dict.fromkeys(ops, 3), now, dict.fromkeys(ops, 1), before)
+    assert shared_line(failing) == ["3 ops, 6 calls more from nets.py:31 in forward  `again = helper(x)`"]
 
 
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:
