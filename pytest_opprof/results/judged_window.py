@@ -45,6 +45,8 @@ class JudgedWindow:
     """What a fresh process says of what it does more than in the baseline, where it was asked."""
     excused: str = ""
     """Why doing more than in the baseline is no regression."""
+    first_uses: Sequence[str] = ()
+    """What it does more only the first time in a process, and is no finding: beside what each repeat does more."""
     limits: Sequence[LimitResult] = ()
     """Those of its budget, whether they were kept or not."""
     ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class JudgedWindow:
             return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
         # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
-        if self.unseen and not self.accepted:
+        if self.unseen and not self.accepted and not self.does_more:  # what was seen to do more is certain
             return Verdict.UNSEEN
         return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
 
@@ -93,7 +95,7 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*lost, *([] if self.excused else self.diff.findings())]
+        return [*([] if self.excused else self.diff.findings()), *lost]
 
     @property
     def asked(self) -> list[str]:

@@ -168,7 +168,7 @@ def test_counts_order_findings_and_measured_times_do_not() -> None:
     """The op that matters is not the sixth of nineteen since others happened to take longer."""
     ops = ["Item", "Copy", "Cast", "Add", "aten::x", "jax::kernel"]
     base: Table = {"Item": (1, 5), "Add": (9, 900), "aten::x": (1, 5), "jax::kernel": (42, 9_000)}
-    now: Table = {op: (1, 900) for op in ops} | {"Item": (21, 5), "Add": (10, 999), "aten::x": (99, 9_999)}
+    now: Table = dict.fromkeys(ops, (1, 900)) | {"Item": (21, 5), "Add": (10, 999), "aten::x": (99, 9_999)}
     now["jax::kernel"] = (21, 1)
     found = diff(base, now)
     assert [row.op for row in found.rows] == ["Item", "Cast", "Copy", "Add", "aten::x", "jax::kernel"]
