@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 from msgspec import structs
 
+from ..backends.contract import Backend
 from ..baselines.entry import WindowBaseline
 from ..errors import BackendError
 from ..measure.plan import Settings
@@ -122,6 +123,22 @@ def _told(first_uses: Sequence[str]) -> str:
     ops = ", ".join(map(named, first_uses[:_SHOWN])) + (", ..." if len(first_uses) > _SHOWN else "")
     number = plural(len(first_uses), "op")
     return f"; {number} ({ops}) left out, which a repeat does not do again, as an import does not"
+
+
+def why_no_sites(backends: Iterable[Backend], windows: Iterable[JudgedWindow]) -> str:
+    """Return why it may not be known which lines ask for the ops of *windows*, and what to do."""
+    frameworks = {name for window in windows for name, _ in window.environment.frameworks}
+    seen = [backend for backend in backends if backend.name in frameworks]
+    said = [
+        backend.sites_hint or ("" if backend.tells_sites else f"the {backend.name} backend tells no lines")
+        for backend in seen
+    ]
+    return "; ".join(filter(None, said)) or "no line of the program was running as the ops were recorded"
+
+
+def without_sites(windows: Iterable[JudgedWindow], why: str) -> list[JudgedWindow]:
+    """Return the reports with *why* it is not known which lines ask for what fails them."""
+    return [replace(window, sites_lost=why) if lacks_sites(window) else window for window in windows]
 
 
 def lacks_sites(window: JudgedWindow) -> bool:
