@@ -60,6 +60,8 @@ class Backend(ABC):
     """What a user can do if nothing was recorded: "torch must be imported at the top of the module"."""
     tells_sites: bool = False
     """Whether its logs say which lines asked for ops, where `Options.chains` asks for that."""
+    sites_hint: str = ""
+    """Of which ops its logs do not say it, and what a user can do: "graphs have to be compiled in the test"."""
     vocabulary: Mapping[str, str] = {}
     """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
 

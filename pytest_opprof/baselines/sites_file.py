@@ -51,12 +51,17 @@ class ModuleSites:
 
     def _of(self, kept: KeptSites) -> WindowSites:
         found: dict[str, dict[Site, Calls]] = {}
-        for by_chain, is_backward in ((kept.calls, False), (kept.backward, True)):
+        for by_chain, works, is_backward in (
+            (kept.calls, kept.work, False),
+            (kept.backward, kept.backward_work, True),
+        ):
             for chain, by_op in by_chain.items():
+                work = works.get(chain, {})
                 frames = (self.file.frames[name] for name in self.file.chains[chain])
                 site = Site(tuple(Place(each.file, each.function, each.text) for each in frames), is_backward)
                 for op, calls in by_op.items():
-                    found.setdefault(op, {})[site] = Calls(calls, calls) if isinstance(calls, int) else Calls(*calls)
+                    fewest, most = (calls, calls) if isinstance(calls, int) else calls
+                    found.setdefault(op, {})[site] = Calls(fewest, most, *work.get(op, ()))
         return found
 
 
@@ -144,6 +149,9 @@ def _document(windows: Mapping[tuple[str, str], WindowSites]) -> SitesFile:
                 if calls.most:
                     by_chain = kept.backward if site.is_backward else kept.calls
                     by_chain.setdefault(chains[site.chain], {})[op] = _kept(calls)
+                    if calls.bytes is not None or calls.flops is not None:
+                        work = kept.backward_work if site.is_backward else kept.work
+                        work.setdefault(chains[site.chain], {})[op] = [calls.bytes, calls.flops]
     return SitesFile(
         {name: [frames[place] for place in chain] for chain, name in chains.items()},
         {name: Frame(*place) for place, name in frames.items()},
@@ -153,7 +161,7 @@ def _document(windows: Mapping[tuple[str, str], WindowSites]) -> SitesFile:
 
 
 def _kept(calls: Calls) -> int | list[int]:
-    return calls.most if calls.fewest == calls.most else [*calls]
+    return calls.most if calls.fewest == calls.most else [calls.fewest, calls.most]
 
 
 def _names(every: Iterable[_Said]) -> dict[_Said, str]:
@@ -178,4 +186,5 @@ def _text(value: object, indent: str = "") -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(each, int) for each in value))
+    numbers = value if isinstance(value, list) else [value]
+    return all(each is None or isinstance(each, int) for each in numbers)

@@ -49,7 +49,15 @@ class Updates:
 
     def lacks_sites(self, test: TestRecord) -> bool:
         """Tell whether it is not kept of a window of *test* which lines ask for its ops."""
-        return any(isinstance(self._store.sites(*_where(test.id, window)), str) for window in _compared(test))
+        return any(self._lacks_sites(_where(test.id, window)) for window in _compared(test))
+
+    def _lacks_sites(self, where: _Where) -> bool:
+        """Tell whether no lines are kept of a window, or in an old file: without FLOPs that its calls have."""
+        sites, base = self._store.sites(*where), self._store.entry(*where)
+        if isinstance(sites, str):
+            return True
+        computes = base is not None and any(calls.flops and calls.flops.most for calls in base.calls.values())
+        return computes and all(calls.flops is None for of_op in sites.values() for calls in of_op.values())
 
     def write_sites(self, test: TestRecord, sites: Mapping[str, SitesByOp]) -> None:
         """Keep which lines ask for the ops of a test, by window."""

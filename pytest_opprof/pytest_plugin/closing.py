@@ -310,6 +310,13 @@ class Closing:
         sites = recording.sites(asked)
         for test in asked:
             self._updates.write_sites(test, sites.get(test.id, {}))
+        lacking: dict[str, list[str]] = {}
+        for test in asked:
+            if test.id in sites and not any(sites[test.id].values()):
+                lacking.setdefault(test.no_sites, []).append(test.id)
+        for why, tests_without in lacking.items():
+            more = f" and {plural(len(tests_without) - 1, 'more test')}" if len(tests_without) > 1 else ""
+            self._summary.lines.append(f"{tests_without[0]}{more}: which lines ask for the ops is not known: {why}")
         if paths := self._store.save():
             of = plural(len(sites), "test")
             self._summary.lines.append(f"which lines ask for the ops of {of} was recorded{self._wrote(paths)}")

@@ -217,11 +217,15 @@ class Judging:
         return self._each(item, windows, lambda window: window.does_more, judged)
 
     def located(
-        self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]] | None
+        self,
+        item: pytest.Item,
+        windows: list[JudgedWindow],
+        again: Callable[[], Sequence[Window]] | None,
+        no_sites: str,
     ) -> list[JudgedWindow]:
         """Return the reports: of windows that fail for what they did, with the lines that did it.
 
-        *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
+        *no_sites* is why none may be found though somebody looked. *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows
@@ -240,7 +244,7 @@ class Judging:
             )
             look = looks[-1] if looks else Answer({}, why)
             why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
-            why = why or look.why or "what recorded them does not tell it"
+            why = why or look.why or no_sites
             windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
 

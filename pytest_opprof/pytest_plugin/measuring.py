@@ -28,6 +28,7 @@ from . import body, xdist
 from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly, unmeasured
 from .fixture import MEASUREMENT, measurement_of
 from .judging import Judging, is_open
+from .looks import why_no_sites, without_sites
 from .marks import plan_of
 from .options import shown
 from .outcome import concluded, defect
@@ -177,10 +178,11 @@ class Measuring:
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)
+            no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
-                return windows
+                return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
-            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None)
+            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None, no_sites)
 
     def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""
@@ -200,6 +202,7 @@ class Measuring:
             line=0 if line is None else line + 1,
             adapts=_adapts(item),
             tells_sites=_tells_sites(measurement, windows),
+            no_sites=why_no_sites(measurement.backends, windows),
         )
         if failure:
             raise Failed(failure, cause)

@@ -8,7 +8,7 @@ from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import open_trace, titled
 from .op_table import ranks_table, table
-from .where import where
+from .where import shared_line, where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _RAISE = "raise the limit in its op_budget mark"
@@ -34,7 +34,7 @@ def failure(
     for window in broken:
         what = "op budget exceeded" if window.budget else "op regression" if window.regressions else "ranks differ"
         lines.append(f"{what}: {titled(test, window.name)}  [{window.environment}]")
-        lines += [f"  {finding}" for finding in window.findings]
+        lines += [f"  {finding}" for finding in (*shared_line(window), *window.findings)]
         lines += [f"  ({window.looked})"] if window.looked else []
         if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")

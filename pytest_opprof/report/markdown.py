@@ -197,7 +197,7 @@ def _window(window: WindowResult) -> Iterator[str]:
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}
         others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
-        asked = [(f"+{each.more} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
+        asked = [(f"{each} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
         others.sort(key=lambda site: -site.calls)
         asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
         for what, line in asked[:_LINES]:

@@ -92,6 +92,8 @@ class TestRecord(TestResult, kw_only=True):
     """The path of its file."""
     tells_sites: bool = False
     """Whether the backends that recorded it can tell which lines ask for ops."""
+    no_sites: str = ""
+    """Why it may not be known of some, and what to do."""
     adapts: str = ""
     """What makes it do more or less in each run, as far as that is known by name."""
     missing: dict[str, str] = {}

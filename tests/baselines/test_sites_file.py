@@ -120,6 +120,15 @@ def test_a_file_that_would_say_the_same_stays_as_it_is(path: Path) -> None:
     assert at.stat() == before
 
 
+def test_bytes_and_flops_are_kept_where_they_are_known(path: Path) -> None:
+    product = {Site((ADD,)): Calls(2, 2, 96, 1_000), Site((ADD,), is_backward=True): Calls(1, 1, None, 500)}
+    sites_file.save(path, [("test_helper", "body", {"MatMul": product})], {"test_helper": {"body"}})
+    assert content(path).of("test_helper", "body") == {"MatMul": product}
+    kept = json.loads(paths.sites_of(path).read_text(encoding="utf-8"))["tests"]["test_helper"]["body"]
+    assert kept["work"] == {"170e3": {"MatMul": [96, 1_000]}}
+    assert kept["backward_work"] == {"170e3": {"MatMul": [None, 500]}}
+
+
 def test_one_line_more_changes_no_other_line_of_the_file(path: Path) -> None:
     new = Place("models.py", "Norm.forward", "return y.to(x.dtype)")
     more = {**STEP_SITES, "Cast": {**STEP_SITES["Cast"], Site((new, STEP)): Calls(2, 2)}}
@@ -223,7 +232,10 @@ def test_a_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> Non
 
 texts = st.text(max_size=8)
 places = st.builds(Place, texts, texts, texts)
-calls = st.builds(lambda least, more: Calls(least, least + more), st.integers(0, 10**6), st.integers(0, 2))
+work = st.none() | st.integers(0, 10**18)
+calls = st.builds(
+    lambda least, more, *work: Calls(least, least + more, *work), st.integers(0, 10**6), st.integers(0, 2), work, work
+)
 of_op = st.dictionaries(st.builds(Site, st.lists(places, max_size=3).map(tuple), st.booleans()), calls, max_size=3)
 changes = st.lists(st.tuples(texts, texts, st.dictionaries(texts, of_op, max_size=3)), max_size=3)
 

@@ -13,6 +13,7 @@ from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.baselines.update import Updates
 from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.results.judged_window import JudgedWindow
@@ -181,3 +182,19 @@ def test_a_window_that_a_test_no_longer_has_goes_with_an_update_of_all(
     assert updates(update).write([now], times=True)[0][word] == 1
     assert (kept(pytester.path, "b") is None) is (update == "all")
     assert kept(pytester.path) is not None
+
+
+def test_lines_of_an_old_file_without_work_are_recorded_again(updates: Any, pytester: pytest.Pytester) -> None:
+    """Only where the baseline has FLOPs: else each update would look again at what has none."""
+    line = SourceLine("m.py", 1, "f", "x @ y")
+    for flops, lacks in ((None, False), (10, True)):
+        entry = CallRange(1, 1, flops=flops and Range(flops, flops))
+        store = Store(pytester.path / "b")
+        store.put(ENVIRONMENT, "test_m.py", "test_a", BODY, WindowBaseline({"MatMul": entry}))
+        store.put_sites(ENVIRONMENT, "test_m.py", "test_a", BODY, kept_sites({"MatMul": (SiteCalls(1, (line,)),)}))
+        store.save()
+        assert updates().lacks_sites(done(window())) is lacks
+    updates_now = updates()
+    updates_now.write_sites(done(window()), {BODY: {"MatMul": (SiteCalls(1, (line,), flops=10),)}})
+    assert updates_now._store.save()
+    assert not updates().lacks_sites(done(window()))

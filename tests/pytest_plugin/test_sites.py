@@ -10,9 +10,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_opprof.backends.numpy.backend import NumpyBackend
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, Pool
+from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.pytest_plugin import looks as looks_module
@@ -208,7 +210,7 @@ def test_a_backend_that_tells_no_lines_starts_no_process(
     )
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*which lines*")
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: the fake backend tells no lines"])
     result.stdout.no_fnmatch_line("*where Cast*")
     assert asked == []
 
@@ -217,6 +219,20 @@ def test_why_no_line_is_known_is_said(casting: Any, asked: list[str]) -> None:
     result = casting()
     result.stdout.fnmatch_lines(["which lines ask for Cast is not known: it broke"])
     assert asked == ["test_m.py::test_a"]
+
+
+def test_why_a_backend_told_no_line_is_said_and_what_to_do(
+    casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite
+) -> None:
+    """Also by the update that wanted to record lines."""
+    hint = "graphs that were compiled before have none. Compile them in the test"
+    monkeypatch.setattr(NumpyBackend, "sites_hint", hint)
+    looks(monkeypatch, Answer({}, "", {"body": {}}))
+    result = casting()
+    result.stdout.fnmatch_lines([f"which lines ask for Cast is not known: {hint}"])
+    monkeypatch.setattr(Recording, "sites", lambda self, tests: {test.id: {"body": {}} for test in tests})
+    result = casting(run="--opprof-update", budget="Cast=1")
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: which lines ask for the ops is not known: {hint}"])
 
 
 def test_after_the_allowance_of_a_run_no_process_is_started(

@@ -161,7 +161,27 @@ def test_what_lost_in_calls_is_not_blamed_for_its_time_as_well() -> None:
 def test_the_most_damaging_op_comes_first() -> None:
     base: Table = {"A": (1, 100), "B": (1, 100), "C": (2, 100), "D": (1, 10)}
     now: Table = {"A": (1, 900), "B": (1, 300), "C": (1, 90), "D": (2, 20)}
-    assert [row.op for row in diff(base, now).rows] == ["A", "B", "D", "C"]
+    assert [row.op for row in diff(base, now).rows] == ["D", "A", "B", "C"]
+
+
+def test_counts_order_findings_and_measured_times_do_not() -> None:
+    """The op that matters is not the sixth of nineteen since others happened to take longer."""
+    ops = ["Item", "Copy", "Cast", "Add", "aten::x", "jax::kernel"]
+    base: Table = {"Item": (1, 5), "Add": (9, 900), "aten::x": (1, 5), "jax::kernel": (42, 9_000)}
+    now: Table = dict.fromkeys(ops, (1, 900)) | {"Item": (21, 5), "Add": (10, 999), "aten::x": (99, 9_999)}
+    now["jax::kernel"] = (21, 1)
+    found = diff(base, now)
+    assert [row.op for row in found.rows] == ["Item", "Cast", "Copy", "Add", "aten::x", "jax::kernel"]
+    assert not any("jax::kernel" in finding for finding in findings(found))
+
+
+def test_more_work_comes_after_more_calls_by_its_factor() -> None:
+    def of(flops: int) -> CallRange:
+        return CallRange(1, 1, flops=Range(flops, flops))
+
+    base = {"Add": CallRange(1, 1), "Conv": of(9_000_000), "MatMul": of(10_000)}
+    now = {"Add": CallRange(2, 2), "Conv": of(18_000_000), "MatMul": of(40_000)}
+    assert [row.op for row in compare(base, now, unjudged("in parallel", []), LIMITS).rows] == ["Add", "MatMul", "Conv"]
 
 
 def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:

@@ -37,6 +37,10 @@ _ELSEWHERE = (
     "MindSpore runs on {target}: the mindspore backend records what it runs on the CPU, and the {backend} backend the"
     " kernels, without their dtypes, shapes and lines"
 )
+_LINES = (
+    "MindSpore tells the lines of graphs that it compiled after the first measured test began, and of what PyNative mode"
+    " calls from 2.10 on. Compile the graph in the test or in a fixture, not as the module is imported"
+)
 _KERNELS = {"GPU": "cuda", "Ascend": "ascend"}
 _THREADS = (
     "MindSpore's threads cannot be limited in a process that runs: its ops use all {cores} cores. For steadier times"
@@ -50,6 +54,7 @@ class MindSporeBackend(Backend):
     name = "mindspore"
     hint = "mindspore must be imported at the top of the module, and run on the CPU"
     tells_sites = True
+    sites_hint = _LINES
 
     def __init__(self) -> None:
         self._graphs = KernelGraphs()
