@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log2
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BaselineError, UsageError
@@ -155,9 +155,17 @@ def _write_baselines(top: Path, good: str, kept: Path, to: Path, name: str) -> N
     if not files:
         raise UsageError(f"{_WHAT}: {name} has no baselines in {inside}; name a commit that has, or --dir")
     for (_, path), content in zip(files, contents(top, _WHAT, [name for name, _ in files])):
-        written = to / Path(path).relative_to(inside)
-        written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_bytes(content)
+        written = to / PurePosixPath(path).relative_to(inside)
+        # Git writes no ".." when it checks out; a tree that somebody made by hand may have it all the same.
+        if ".." in written.parts or not written.is_relative_to(to):
+            raise UsageError(
+                f"{_WHAT}: {name} has a file {path!r}, which leads out of {inside}; nothing was written there"
+            )
+        try:
+            written.parent.mkdir(parents=True, exist_ok=True)
+            written.write_bytes(content)
+        except OSError as error:
+            raise UsageError(f"{_WHAT}: {path!r} of {name} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager

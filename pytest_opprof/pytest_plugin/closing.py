@@ -14,7 +14,7 @@ import pytest
 from msgspec import convert
 
 from ..baselines.stale import Collected, renamed, stale
-from ..baselines.store import Store
+from ..baselines.store import Saved, Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BackendError, BaselineError, OpprofError
 from ..machine.git import commit
@@ -142,7 +142,7 @@ class Closing:
         for test in tests:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
-        if paths := self._store.save():
+        if paths := self._kept(self._store.save()):
             self._summary.lines.append(f"which lines ask for their ops was recorded{self._wrote(paths)}")
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
@@ -280,14 +280,17 @@ class Closing:
                 except BaselineError as error:
                     self._summary.lines.append(f"{old} is gone, and was it renamed to {new}? {error}")
                     continue
-                self._store.save()
-                self._summary.lines.append(
-                    f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
-                )
+                saved = self._store.save()
+                self._kept(saved)
+                if not saved.errors:
+                    self._summary.lines.append(
+                        f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
+                    )
 
     def _write_calls(self, tests: Sequence[TestRecord], times: bool) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
-        counts, paths = self._updates.write(tests, times)
+        counts, saved = self._updates.write(tests, times)
+        paths = self._kept(saved)
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
         self._has_written = True
@@ -306,16 +309,21 @@ class Closing:
         sites = recording.sites(asked)
         for test in asked:
             self._updates.write_sites(test, sites.get(test.id, {}))
-        if paths := self._store.save():
+        if paths := self._kept(self._store.save()):
             of = plural(len(sites), "test")
             self._summary.lines.append(f"which lines ask for the ops of {of} was recorded{self._wrote(paths)}")
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
         """Write the times that belong to them. Raises BaselineError."""
-        counts, paths = self._updates.write(tests, times=True)
-        if paths:
+        counts, saved = self._updates.write(tests, times=True)
+        if paths := self._kept(saved):
             number = plural(counts["new"] + counts["changed"], "test")
             self._summary.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
+
+    def _kept(self, saved: Saved) -> list[Path]:
+        """Return the files that were written; what could not be is an error of this run."""
+        self._summary.errors += saved.errors.values()
+        return saved.files
 
     def _wrote(self, paths: Iterable[Path]) -> str:
         return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths)

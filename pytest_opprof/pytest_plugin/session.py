@@ -9,6 +9,7 @@ import pytest
 
 from ..baselines.stale import Collected
 from ..baselines.store import Store
+from ..baselines.writing import check_writable
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
 from ..processes.fresh import Fresh
@@ -60,6 +61,8 @@ def register(config: pytest.Config) -> None:
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against and not settings.rank.rank
+        if keeps and settings.update and not config.option.collectonly:
+            check_writable(settings.baselines)
         manager.register(Closing(config, settings, store, pool, collected, summary, keeps, ranks), "opprof-closing")
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
