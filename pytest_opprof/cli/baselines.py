@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
 from ..baselines.writing import check_inside
 from ..errors import BaselineError, UsageError
+from ..machine.scratch import scratch
 from ..report.listing import clean
 from ..units import plural
 
@@ -190,8 +190,8 @@ def _check_root(root: Path) -> None:
 
 def _collect(pytest_args: Sequence[str]) -> Collected:
     """Ask pytest, in a process of its own, which tests exist. Raises UsageError when it cannot say."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "collected.json")
+    with scratch() as folder:
+        answer = folder / "collected.json"
         command = [
             sys.executable,
             "-m",

@@ -9,7 +9,6 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import BaselineError, UsageError
 from ..machine.git import contents, git
+from ..machine.scratch import scratch
 from ..report.listing import clean
 from ..units import plural
 
@@ -91,18 +91,18 @@ def _run(arguments: argparse.Namespace) -> bool:
     good, bad = _commit(here, arguments.good), _commit(here, bad_name)
     number = _between(here, arguments.good, good, bad_name, bad)
     _check_clean(top)
-    with tempfile.TemporaryDirectory(prefix="opprof-bisect-") as folder:
-        _write_baselines(top, good, (here / arguments.dir).resolve(), Path(folder, "baselines"), arguments.good)
+    with scratch("bisect-") as folder:
+        _write_baselines(top, good, (here / arguments.dir).resolve(), folder / "baselines", arguments.good)
         with _bisecting(top):
             git(top, _WHAT, "checkout", "-q", "--detach", bad)
-            worst = _try(tests, Path(folder))
+            worst = _try(tests, folder)
             git(top, _WHAT, "checkout", "-q", "--detach", good)
-            before = _try(tests, Path(folder)) if worst.findings else Tried()
+            before = _try(tests, folder) if worst.findings else Tried()
             sought = _sought(arguments.good, before, bad_name, worst)
             steps = plural(max(1, round(log2(number + 1))), "step")
             print(f"{plural(number, 'commit')}, about {steps}; looked for:", flush=True)
             _print_findings(worst, sought)
-            return _search(top, good, bad, tests, Path(folder), sought, worst)
+            return _search(top, good, bad, tests, folder, sought, worst)
 
 
 def _bad_and_tests(here: Path, rest: list[str]) -> tuple[str, list[str]]:

@@ -6,11 +6,9 @@ Two processes of the same code differ more than two rounds of one process do, so
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from msgspec import convert
@@ -19,6 +17,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
+from ..machine.scratch import scratch
 from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
@@ -106,10 +105,10 @@ class Pool:
         if not self._rank.is_alone:
             raise BackendError(f"{NO_FRESH} of {self._rank.size}")
         config = self._config
-        with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
+        with scratch() as folder:
             commands = []
             for each in range(number):
-                Path(folder, f"{each}").mkdir()
+                (folder / f"{each}").mkdir()
                 words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
                 told = {"kind": "fresh", "files": sorted(files)}
                 commands.append(Command("a fresh process", words, config.invocation_params.dir, told))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +17,7 @@ from msgspec import convert, structs
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
+from ..machine.scratch import scratch
 from ..measure.plan import TestPlan
 from ..processes import turns
 from ..processes.child import Command, terminated_as_by_ctrl_c
@@ -93,13 +93,13 @@ class Against:
         with ExitStack() as stack:
             stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
+            folder = stack.enter_context(scratch())
             say(
                 self._config,
                 f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
                 f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run",
             )
-            sides = _commands(self._config, tree, folder, self._python)
+            sides = _commands(self._config, tree, str(folder), self._python)
             return self._taking_turns(sides, items)
 
     def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:

@@ -16,6 +16,7 @@ from math import prod
 from time import time_ns
 
 from ...formats.mindspore_files import op_type
+from ...machine.scratch import scratch
 from ...ops.dtypes import item_bytes
 from ...ops.names import Kind, meaning
 from ...ops.signature import UNKNOWN, Signature
@@ -124,8 +125,6 @@ class MindSporeBackend(Backend):
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast, as PyNative mode runs them."""
-        import tempfile
-
         import mindspore
         from mindspore import ops, profiler
 
@@ -133,8 +132,8 @@ class MindSporeBackend(Backend):
 
         @contextmanager
         def another() -> Iterator[None]:
-            with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
-                handler = profiler.tensorboard_trace_handler(folder, analyse_flag=False)
+            with scratch() as folder:
+                handler = profiler.tensorboard_trace_handler(str(folder), analyse_flag=False)
                 with profiler.profile(activities=[profiler.ProfilerActivity.CPU], on_trace_ready=handler):
                     yield
 
