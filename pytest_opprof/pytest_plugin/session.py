@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from ..processes.ranks import Ranks
 from ..processes.side import Side
 from ..processes.this_run import CORE, SITES
 from ..report.summary import Summary
+from ..sites.code import kinds
+from ..sites.shown import package_of
 from . import xdist
 from .closing import Closing
 from .fixture import MEASURING, TURN
@@ -37,6 +40,9 @@ def register(config: pytest.Config) -> None:
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
     check_flags(config, settings.rank)
     os.environ.setdefault(RUN, str(os.getpid()))
+    whose = ExitStack()
+    config.add_cleanup(whose.close)
+    whose.enter_context(kinds.of_run(config.rootpath, map(package_of, settings.sites_show)))
     parent = Parent.found()
     is_parallel = is_worker and not settings.serialize
     # Sides that take turns find a core as slow as each other.
