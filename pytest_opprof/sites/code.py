@@ -54,20 +54,19 @@ class Kinds(dict[str, Kind]):
     @contextmanager
     def of_run(self, root: str | os.PathLike[str], shown: Iterable[str] = ()) -> Iterator[None]:
         """Take code below *root*, and packages with the names *shown*, for what is tested meanwhile."""
-        before = self._root, self._shown
-        self._set(frozenset([os.path.abspath(root), os.path.realpath(root)]), frozenset(shown))
+        before = self._root, self._shown, dict(self)
+        self.clear()
+        self._root, self._shown = frozenset([os.path.abspath(root), os.path.realpath(root)]), frozenset(shown)
         try:
             yield
         finally:
-            self._set(*before)
+            self._root, self._shown, known = before
+            self.clear()
+            self.update(known)
 
     def hides(self, package: str) -> bool:
         """Tell whether lines of an installed *package* are hidden, by its name."""
         return package in FRAMEWORKS | THEIR_TOOLS and package not in self._shown
-
-    def _set(self, root: frozenset[str], shown: frozenset[str]) -> None:
-        self._root, self._shown = root, shown
-        self.clear()
 
     def __missing__(self, file: str) -> Kind:
         found = self[file] = self._kind(file)
@@ -75,7 +74,7 @@ class Kinds(dict[str, Kind]):
 
     def _kind(self, file: str) -> Kind:
         if file.startswith("<"):
-            # The line that runs eval, exec or what a dataclass generates is the site. A docstring's examples have lines.
+            # The line that runs eval, exec or what a dataclass generates is the site; examples in docstrings have lines.
             return Kind.TRACED if file.startswith("<doctest ") else Kind.HIDDEN
         path = os.path.abspath(file)
         if _is_below(path, [_HERE]):
