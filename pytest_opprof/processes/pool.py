@@ -55,16 +55,16 @@ class Process:
         self._core = core
 
     def measure(
-        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: bool = False
+        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: Sequence[str] = ()
     ) -> dict[str, Answer]:
         """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
 
-        *sites*: with the lines that ask for ops, which takes time.
+        *sites*: the tests to measure with the lines that ask for ops, which takes time.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
-        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": sites})
+        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites)})
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -141,5 +141,6 @@ class Pool:
         """
         with self.started({file}) as processes:
             return [
-                processes[0].measure([test], stays=left > 0, sites=left == 0)[test] for left in reversed(range(times))
+                processes[0].measure([test], stays=left > 0, sites=[] if left else [test])[test]
+                for left in reversed(range(times))
             ]

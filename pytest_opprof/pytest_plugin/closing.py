@@ -35,6 +35,11 @@ from ..verdict.tolerances import BASE_PROCESSES
 from .options import shown
 from .outcome import defect
 
+_NO_MARK = (
+    "no baseline was written: no test that was collected has a mark. Mark those to measure, with"
+    " @pytest.mark.op_budget(Cast=10) or @pytest.mark.opprof, or measure every test: add --opprof-all"
+)
+
 
 class Closing:
     """The hooks of the process that runs the tests, or starts the workers that do."""
@@ -195,6 +200,11 @@ class Closing:
             summary.errors.append(f"interrupted: {what}")
         if settings.json or settings.summary or settings.html:
             self._write_run(interrupted)
+        # As pytest ends where it collects no test: the command does not do what it was given for.
+        is_idle = settings.update and self._keeps_baselines and summary.ran and not (summary.marked or summary.records)
+        if is_idle and session.exitstatus == pytest.ExitCode.OK:
+            summary.errors.append(_NO_MARK)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
         if failed and session.exitstatus == pytest.ExitCode.OK:
@@ -291,6 +301,8 @@ class Closing:
         """Write the baselines of the tests that passed. Raises BaselineError."""
         counts, saved = self._updates.write(tests, times)
         paths = self._kept(saved)
+        if not self._summary.records:
+            return  # what is said where nothing was measured says it
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
         self._has_written = True

@@ -46,7 +46,11 @@ class Worker:
 
     def pytest_sessionfinish(self) -> None:
         """Send which tests exist, and what went wrong."""
-        known = {"tests": self._collected.plain(), "errors": self._summary.errors}
+        known = {
+            "tests": self._collected.plain(),
+            "errors": self._summary.errors,
+            "marked": self._summary.marked,
+        }
         self._config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
 
 
@@ -72,9 +76,10 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Collect what a worker knows; one that crashed says nothing."""
-        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": []})
+        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": [], "marked": False})
         self._collected.merge(known["tests"])
         self._summary.errors += known["errors"]
+        self._summary.marked |= known["marked"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

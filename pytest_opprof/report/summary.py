@@ -35,6 +35,8 @@ class Summary:
     """What fails the run, though no test of it may have failed; each is said once."""
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
+    marked: bool = False
+    """Whether any test was collected that is to be measured."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False

@@ -74,7 +74,7 @@ class Kinds(dict[str, Kind]):
 
     def _kind(self, file: str) -> Kind:
         if file.startswith("<"):
-            # The line that runs eval, exec or what a dataclass generates is the site; examples in docstrings have lines.
+            # The line that runs eval, exec or a generated dataclass is the site. Examples in a docstring have lines.
             return Kind.TRACED if file.startswith("<doctest ") else Kind.HIDDEN
         path = os.path.abspath(file)
         if _is_below(path, [_HERE]):
