@@ -107,12 +107,15 @@ def _broken(path: Path, problem: str) -> BaselineError:
     return BaselineError(f"{path}: {problem[:200]}. Restore the file, or delete it and run pytest --opprof-update")
 
 
-def save(path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collection[str]]) -> list[Path]:
+def save(
+    path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collection[str]], through: Path | None = None
+) -> list[Path]:
     """Write the sites of windows beside the file of calls at *path*, and return the files that changed.
 
     Sites of windows that are not *kept* (by test: those that have calls) are dropped; a file without any is removed.
     One that cannot be read is replaced where there is something to write, and else left as it is. Each is the old one
-    or the new one, never half of it. Raises BaselineError when it cannot be written.
+    or the new one, never half of it; what is not whole yet lies in the folder *through*, or beside it. Raises
+    BaselineError when it cannot be written.
     """
     from msgspec import to_builtins
 
@@ -123,11 +126,11 @@ def save(path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collectio
     windows |= {(test, window): {op: near(of_op) for op, of_op in sites.items()} for test, window, sites in new}
     document = _document({where: sites for where, sites in windows.items() if where[1] in kept.get(where[0], ())})
     same = not isinstance(before, str) and before.file == document
-    if same or (not document.tests and not at.exists()):
+    if same or (not document.tests and not os.path.exists(at)):
         return []
     try:
         if document.tests:
-            write_atomically(at, _text(to_builtins(document)))
+            write_atomically(at, _text(to_builtins(document)), through)
         else:
             at.unlink()
     except OSError as error:

@@ -7,17 +7,17 @@ A test without a baseline is recorded in the good commit; one that a commit does
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import log2
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..baselines.paths import files as calls_files
 from ..baselines.paths import sites_of, times_of
 from ..errors import UsageError
 from ..machine.git import contents, git
+from ..machine.scratch import scratch
 from ..report.listing import clean
 from ..units import plural
 from .bisect_trial import Cause, Trial, Tried, as_they_are
@@ -60,9 +60,9 @@ def _run(arguments: argparse.Namespace) -> bool:
     number = _between(here, arguments.good, good, bad_name, bad)
     _check_clean(top)
     today = as_they_are(here, tests)
-    with tempfile.TemporaryDirectory(prefix="opprof-bisect-") as folder:
-        _write_baselines(top, good, (here / arguments.dir).resolve(), Path(folder, "baselines"), arguments.good)
-        trial = Trial(tests, today, Path(folder))
+    with scratch("bisect-") as folder:
+        _write_baselines(top, good, (here / arguments.dir).resolve(), folder / "baselines", arguments.good)
+        trial = Trial(tests, today, folder)
         with _bisecting(top):
             git(top, _WHAT, "checkout", "-q", "--detach", good)
             before = trial.tried("--opprof-update-new")
@@ -133,14 +133,23 @@ def _write_baselines(top: Path, good: str, kept: Path, to: Path, name: str) -> N
         )
         for path in (each for calls in on_disk for each in (calls, times_of(calls), sites_of(calls))):
             if path.is_file():
-                _write(to / path.relative_to(kept), path.read_bytes())
+                _write(to / path.relative_to(kept), path.read_bytes(), name)
     for (_, committed), content in zip(files, contents(top, _WHAT, [each for each, _ in files])):
-        _write(to / Path(committed).relative_to(inside), content)
+        written = to / PurePosixPath(committed).relative_to(inside)
+        # Git writes no ".." when it checks out; a tree that somebody made by hand may have it all the same.
+        if ".." in written.parts or not written.is_relative_to(to):
+            raise UsageError(
+                f"{_WHAT}: {name} has a file {committed!r}, which leads out of {inside}; nothing was written there"
+            )
+        _write(written, content, name)
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+def _write(path: Path, content: bytes, name: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{_WHAT}: {str(path)!r} of {name} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager

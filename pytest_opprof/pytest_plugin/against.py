@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +19,7 @@ from msgspec import convert, structs
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
 from ..machine.git import git
+from ..machine.scratch import scratch
 from ..measure.plan import TestPlan
 from ..processes import turns
 from ..processes.base import Base, messages
@@ -125,7 +125,7 @@ class Against:
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
             if self._config.option.opprof_against_tests == "here":
                 _lay_over(tree, items)
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
+            folder = stack.enter_context(scratch())
             say(self._config, f"opprof: {_forecast(items, self._everything)}")
             if self._base.is_the_working_tree:
                 say(self._config, "opprof: no tracked file differs from that commit: both sides run the same code")
@@ -133,10 +133,10 @@ class Against:
             python = self._python
             if install := self._config.option.opprof_against_install:
                 say(self._config, f"opprof: installing the base: {install}")
-                python = installed(Path(folder, "base"), tree.path, install)
+                python = installed(folder / "base", tree.path, install)
             sides = []
             for number in range(workers):
-                place = Path(folder, f"{number}")
+                place = folder / f"{number}"
                 place.mkdir()
                 sides.append(_commands(self._config, tree, str(place), python, self._everything))
             changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, items)

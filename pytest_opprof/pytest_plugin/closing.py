@@ -14,7 +14,7 @@ import pytest
 from msgspec import convert
 
 from ..baselines.stale import Collected, renamed, stale
-from ..baselines.store import Store
+from ..baselines.store import Saved, Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BackendError, BaselineError, OpprofError
 from ..machine.git import commit
@@ -34,6 +34,11 @@ from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES
 from .options import shown
 from .outcome import defect
+
+_NO_MARK = (
+    "no baseline was written: no test that was collected has a mark. Mark those to measure, with"
+    " @pytest.mark.op_budget(Cast=10) or @pytest.mark.opprof, or measure every test: add --opprof-all"
+)
 
 
 class Closing:
@@ -142,7 +147,7 @@ class Closing:
         for test in tests:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
-        if paths := self._store.save():
+        if paths := self._kept(self._store.save()):
             self._summary.lines.append(f"which lines ask for their ops was recorded{self._wrote(paths)}")
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
@@ -198,6 +203,11 @@ class Closing:
             summary.errors.append(f"interrupted: {what}")
         if settings.json or settings.summary or settings.html:
             self._write_run(interrupted)
+        # As pytest ends where it collects no test: the command does not do what it was given for.
+        is_idle = settings.update and self._keeps_baselines and summary.ran and not (summary.marked or summary.records)
+        if is_idle and session.exitstatus == pytest.ExitCode.OK:
+            summary.errors.append(_NO_MARK)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
         if failed and not settings.report_only and session.exitstatus == pytest.ExitCode.OK:
@@ -284,14 +294,19 @@ class Closing:
                 except BaselineError as error:
                     self._summary.lines.append(f"{old} is gone, and was it renamed to {new}? {error}")
                     continue
-                self._store.save()
-                self._summary.lines.append(
-                    f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
-                )
+                saved = self._store.save()
+                self._kept(saved)
+                if not saved.errors:
+                    self._summary.lines.append(
+                        f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
+                    )
 
     def _write_calls(self, tests: Sequence[TestRecord], times: bool) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
-        counts, paths = self._updates.write(tests, times)
+        counts, saved = self._updates.write(tests, times)
+        paths = self._kept(saved)
+        if not self._summary.records:
+            return  # what is said where nothing was measured says it
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
         self._has_written = True
@@ -317,16 +332,21 @@ class Closing:
         for why, tests_without in lacking.items():
             more = f" and {plural(len(tests_without) - 1, 'more test')}" if len(tests_without) > 1 else ""
             self._summary.lines.append(f"{tests_without[0]}{more}: which lines ask for the ops is not known: {why}")
-        if paths := self._store.save():
+        if paths := self._kept(self._store.save()):
             of = plural(len(sites), "test")
             self._summary.lines.append(f"which lines ask for the ops of {of} was recorded{self._wrote(paths)}")
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
         """Write the times that belong to them. Raises BaselineError."""
-        counts, paths = self._updates.write(tests, times=True)
-        if paths:
+        counts, saved = self._updates.write(tests, times=True)
+        if paths := self._kept(saved):
             number = plural(counts["new"] + counts["changed"], "test")
             self._summary.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
+
+    def _kept(self, saved: Saved) -> list[Path]:
+        """Return the files that were written; what could not be is an error of this run."""
+        self._summary.errors += saved.errors.values()
+        return saved.files
 
     def _wrote(self, paths: Iterable[Path]) -> str:
         return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths)

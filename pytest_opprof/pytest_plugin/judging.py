@@ -225,7 +225,8 @@ class Judging:
     ) -> list[JudgedWindow]:
         """Return the reports: of windows that fail for what they did, with the lines that did it.
 
-        *no_sites* is why none may be found though somebody looked. *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
+        *no_sites* is why none may be found though somebody looked. *again* runs the body once more in this
+        process, if it is repeatable; else a fresh process looks at it.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows

@@ -86,6 +86,7 @@ class Measuring:
                 self._may_judge_times |= has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
                 if plan.measured or has_fixture:
                     self._pool.files.add(str(item.path))
+                    self._summary.marked = True
             except UsageError as error:
                 errors.append(str(error))
                 item.stash[_WRONG_MARK] = error

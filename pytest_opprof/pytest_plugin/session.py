@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from ..baselines.stale import Collected
 from ..baselines.store import Store
+from ..baselines.writing import check_writable
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
 from ..processes.base import base_of
@@ -20,6 +22,8 @@ from ..processes.ranks import Ranks
 from ..processes.side import Side
 from ..processes.this_run import CORE, SITES
 from ..report.summary import Summary
+from ..sites.code import kinds
+from ..sites.shown import package_of
 from . import xdist
 from .closing import Closing
 from .fixture import MEASURING, TURN
@@ -38,6 +42,9 @@ def register(config: pytest.Config) -> None:
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
     check_flags(config, settings.rank)
     os.environ.setdefault(RUN, str(os.getpid()))
+    whose = ExitStack()
+    config.add_cleanup(whose.close)
+    whose.enter_context(kinds.of_run(config.rootpath, map(package_of, settings.sites_show)))
     parent, base = Parent.found(), None
     if settings.against and parent is None:
         base = base_of(config.invocation_params.dir, settings.against)
@@ -65,6 +72,8 @@ def register(config: pytest.Config) -> None:
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against and not settings.rank.rank
+        if keeps and settings.update and not config.option.collectonly:
+            check_writable(settings.baselines)
         manager.register(Closing(config, settings, store, pool, collected, summary, keeps, ranks), "opprof-closing")
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")

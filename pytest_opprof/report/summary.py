@@ -37,6 +37,8 @@ class Summary:
     """Baselines whose test or window is gone."""
     accept: str = ""
     """The line of a commit message that accepts what failed the run."""
+    marked: bool = False
+    """Whether any test was collected that is to be measured."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.cli.bisect import _write_baselines
 from pytest_opprof.cli.bisect_trial import Trial, Tried
 from pytest_opprof.cli.main import main
+from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 
@@ -250,3 +253,22 @@ def test_an_interruption_goes_back_to_where_it_began(
     assert main(["bisect", "HEAD~1", "test_m.py"]) == 130
     assert git(Path(), "symbolic-ref", "HEAD") == "refs/heads/main\n"
     assert "BISECT_LOG" not in {path.name for path in Path(".git").iterdir()}
+
+
+@pytest.mark.processes
+def test_a_tree_made_by_hand_writes_nowhere_else(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    git(tmp_path, "init", "-q", str(top))
+
+    def written(kind: str, content: bytes) -> str:
+        command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+        return subprocess.run(command, cwd=top, input=content, capture_output=True, check=True).stdout.decode().strip()
+
+    tree = written("blob", b"mine")
+    for name in ("stolen.json", "..", "..", "baselines"):
+        mode = b"100644" if name == "stolen.json" else b"40000"
+        tree = written("tree", mode + b" " + name.encode() + b"\0" + bytes.fromhex(tree))
+    to = tmp_path / "a" / "b" / "baselines"
+    with pytest.raises(UsageError, match=r"good has a file 'baselines/\.\./\.\./stolen.json', which leads out of"):
+        _write_baselines(top, tree, top / "baselines", to, "good")
+    assert list(tmp_path.rglob("stolen.json")) == []

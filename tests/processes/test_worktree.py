@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import UsageError
+from pytest_opprof.machine.scratch import scratch
 from pytest_opprof.processes.base import base_of
 from pytest_opprof.processes.worktree import Worktree, worktree
 
@@ -79,11 +79,21 @@ class Repository:
         return [*map(str, self.places.iterdir()), *known[1:]]
 
     def leave(self, name: str, tree: str = "tree") -> Path:
-        """Leave a worktree behind, as a run does that is killed, and return its folder."""
+        """Make a worktree in a folder of that name, as somebody else may, and return the folder."""
         place = self.places / name
         place.mkdir()
         self.git("worktree", "add", "-q", "--detach", str(place / tree))
         return place
+
+
+KILLED = """
+import os, signal, sys, tempfile
+from pathlib import Path
+from pytest_opprof.processes.worktree import worktree
+tempfile.tempdir = sys.argv[2]
+with worktree(Path(sys.argv[1]), "one"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 @pytest.fixture
@@ -170,15 +180,11 @@ def test_two_revisions_may_be_checked_out_at_once(repository: Repository) -> Non
 
 @pytest.mark.processes
 def test_what_a_run_left_that_was_killed_is_removed_and_nothing_else(repository: Repository) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    killed = repository.leave(f"opprof-{dead.pid}-abc")
-    others = [
-        repository.leave(f"opprof-{os.getpid()}-abc"),  # of a run that goes on
-        repository.leave(f"opprof-{dead.pid}-abd", tree="mine"),
-        repository.leave(f"my-opprof-{dead.pid}-abc"),
-    ]
-    with worktree(repository.top, "one"):
-        assert not killed.exists()
+    others = [repository.leave("opprof-123-abc"), repository.leave("mine")]
+    kept = repository.left()
+    subprocess.run([sys.executable, "-c", KILLED, str(repository.top), str(repository.places)])
+    assert len(repository.left()) == len(kept) + 2  # a folder, and the worktree in it
+    with worktree(repository.top, "one") as tree, scratch():
         assert all(place.exists() for place in others)
-    assert str(killed) not in " ".join(repository.left())
+        assert tree.path.exists()  # of a run that goes on
+    assert sorted(repository.left()) == sorted(kept)

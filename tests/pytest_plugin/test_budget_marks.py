@@ -349,6 +349,42 @@ def test_a_suite_with_no_marks_says_that_nothing_was_measured(pytester: pytest.P
         result.stdout.fnmatch_lines(["opprof: nothing was measured: no test with an op_budget or opprof mark*"])
 
 
+@pytest.mark.parametrize("arguments", [[], pytest.param(["-n1"], marks=pytest.mark.processes)])
+def test_an_update_of_a_suite_with_no_marks_is_a_usage_error_that_says_what_to_do(
+    pytester: pytest.Pytester, suite: Suite, arguments: list[str]
+) -> None:
+    pytester.makepyfile("def test_a(): pass\n")
+    result = suite("--opprof-update", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: error: no baseline was written: no test that was collected has a mark. *: add --opprof-all",
+            "opprof: nothing was measured: *",
+        ]
+    )
+    result.stdout.no_fnmatch_line("baselines of 0 tests*")
+    assert not (pytester.path / "baselines").exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "@pytest.mark.opprof\n@pytest.mark.skip\ndef test_b(): pass\n",
+        "def test_b(opprof):\n    with opprof('w'): fake.launch('Add')\n",
+        "@pytest.fixture\ndef marks(request): request.node.add_marker(pytest.mark.opprof)\n"
+        "def test_b(marks): fake.launch('Add')\n",
+    ],
+    ids=["is skipped", "uses the fixture", "is marked by a fixture"],
+)
+@pytest.mark.parametrize("arguments", [[], pytest.param(["-n1"], marks=pytest.mark.processes)])
+def test_an_update_passes_where_some_test_is_to_be_measured(
+    pytester: pytest.Pytester, suite: Suite, body: str, arguments: list[str]
+) -> None:
+    pytester.makepyfile(f"{HEAD}def test_a(): pass\n{body}")
+    assert suite("--opprof-update", *arguments).ret == 0
+
+
 def test_the_timing_of_a_mark_is_part_of_the_environment(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(HEAD + "@pytest.mark.opprof(timing='sync')\ndef test_a(): fake.launch('Add')\n")
     suite("--opprof").stdout.fnmatch_lines(["no baseline for fake 1, fake, sync *"])

@@ -122,7 +122,7 @@ def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pyt
     result.stdout.fnmatch_lines(["opprof: error: interrupted: no baseline was written"])
     assert not (pytester.path / "baselines").exists()
     assert '"interrupted": true' in (pytester.path / "run.json").read_text()
-    assert not list(pytester.path.rglob("*.tmp"))
+    assert not list(pytester.path.rglob("*.opprof-tmp"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ there")

@@ -69,7 +69,7 @@ class Fresh:
     def end(self) -> None:
         pass
 
-    def measure(self, tests: list[str], timeout_s: float) -> dict[str, Answer]:
+    def measure(self, tests: list[str], timeout_s: float, sites: list[str]) -> dict[str, Answer]:
         self.asked.append(tests)
         self.timeouts.append(timeout_s)
         done = self.does(len(self.asked))

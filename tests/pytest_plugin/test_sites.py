@@ -307,11 +307,25 @@ def test_a_package_is_named_behind_the_line_that_calls_it_or_shown(
     result.stdout.fnmatch_lines(["where Cast comes from (1 call):", f"     1  {place}"])
 
 
-def test_a_framework_cannot_be_shown(casting: Any) -> None:
-    result = casting("-o", "opprof_sites_show=torch")
+def test_a_test_tool_cannot_be_shown(casting: Any) -> None:
+    result = casting("-o", "opprof_sites_show=pytest")
     output = f"{result.stdout.str()}{result.stderr.str()}"
-    assert "'torch' cannot be shown as a call site" in output
+    assert "'pytest' cannot be shown as a call site" in output
     assert "INTERNALERROR" not in output
+
+
+@pytest.mark.parametrize("where", ["below the root directory", "installed", "installed and shown"])
+def test_lines_of_a_framework_are_those_of_who_works_on_it(pytester: pytest.Pytester, suite: Suite, where: str) -> None:
+    folder = pytester.path if where == "below the root directory" else pytester.path / "site-packages"
+    (folder / "megengine").mkdir(parents=True)
+    (folder / "megengine" / "__init__.py").write_text(CASTS.lstrip())
+    pytester.syspathinsert(folder)
+    text = MODEL.format(budget="Cast=0", rounds=2, times=1).replace("casts", "megengine")
+    pytester.makepyfile(test_m=text)
+    show = ["-o", "opprof_sites_show=megengine"] if "shown" in where else []
+    result = suite("--opprof", "--opprof-backend=numpy", *show, "test_m.py")
+    place = "test_m.py:*" if where == "installed" else "megengine/__init__.py:*"
+    result.stdout.fnmatch_lines(["where Cast comes from (1 call):", f"     1  {place}"])
 
 
 # --- --opprof-sites

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from tempfile import TemporaryDirectory
 
 from ...errors import BackendError
+from ...machine.scratch import scratch
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ...sites.chains import UNKNOWN
@@ -157,5 +157,5 @@ def _profiler() -> Iterator[None]:
     """Profile as users do: into a folder."""
     import jax
 
-    with TemporaryDirectory() as folder, jax.profiler.trace(folder):
+    with scratch() as folder, jax.profiler.trace(str(folder)):
         yield
