@@ -254,6 +254,7 @@ def _document(
         "communication_ns": query.communication(saved),
         "step_ns": list(saved.step_ns) if saved.step_ns else None,
         "peak_memory": saved.peak_memory,
+        "host_peak_memory": saved.host_peak_memory,
         "remarks": reading.remarks(saved),
         **dict(zip(("rows", "host_rows"), rows)),
     }
@@ -279,6 +280,8 @@ def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argpars
         yield f"wall time of each of {len(saved.step_ns)} steps: {least} to {most}"
     if saved.peak_memory is not None:
         yield f"peak memory: {format_bytes(saved.peak_memory, 4)}"
+    if saved.host_peak_memory is not None:
+        yield f"peak memory of the host: {format_bytes(saved.host_peak_memory, 4)}"
     if arguments.copy_time:
         yield _copy_line(query.copy_time(saved, questions[0]))
     for question in questions:
