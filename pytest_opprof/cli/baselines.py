@@ -17,7 +17,7 @@ from ..baselines import paths as baselines_paths
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
 from ..errors import BaselineError, UsageError
-from ..report.listing import clean
+from ..escaping import terminal
 from ..units import plural
 
 _LONE = "has times or call sites of a module without calls"
@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
 def _list(arguments: argparse.Namespace) -> bool:
     for path in _files(arguments.dir):
         content = file.load(path)
-        print(clean(f"{path}  [{content.environment.full}]"))
+        print(terminal(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
                 said = {
@@ -67,7 +67,7 @@ def _list(arguments: argparse.Namespace) -> bool:
                 timed = "; ".join(said[machine] for machine in sorted(said))
                 calls = sum(calls.most for calls in entry.calls.values())
                 ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
-                print(clean(f"  {test}  {window}: {ops}"))
+                print(terminal(f"  {test}  {window}: {ops}"))
     return False
 
 
@@ -139,14 +139,14 @@ def _prune(arguments: argparse.Namespace) -> bool:
         print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
     for path, tests in gone.items():
         for test in tests:
-            print(clean(f"{path}: {test}"))
+            print(terminal(f"{path}: {test}"))
         store.drop_tests(path, tests)
     for path, said in unused:
-        print(clean(f"{baselines_paths.times_of(path)}: {said}"))
+        print(terminal(f"{baselines_paths.times_of(path)}: {said}"))
         store.drop_tests(path, [])
     lone = _lone(arguments.dir)
     for path in lone:
-        print(clean(f"{path}: {_LONE}"))
+        print(terminal(f"{path}: {_LONE}"))
     if not arguments.dry_run:
         store.save()
         for path in lone:
@@ -164,7 +164,7 @@ def _move(arguments: argparse.Namespace) -> bool:
     paths = [] if arguments.dry_run else store.save()
     print(f"{plural(moved, 'test')}{' would be' if arguments.dry_run else ''} moved from {old} to {new}")
     for path in paths:
-        print(clean(f"  wrote {path}" if path.exists() else f"  removed {path}"))
+        print(terminal(f"  wrote {path}" if path.exists() else f"  removed {path}"))
     return False
 
 
