@@ -17,8 +17,8 @@ from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
 from ..baselines.writing import check_inside
 from ..errors import BaselineError, UsageError
+from ..escaping import terminal
 from ..machine.scratch import scratch
-from ..report.listing import clean
 from ..units import plural
 
 _LONE = "has times or call sites of a module without calls"
@@ -57,7 +57,7 @@ def add(commands: Any) -> None:
 def _list(arguments: argparse.Namespace) -> bool:
     for path in _files(arguments.dir):
         content = file.load(path)
-        print(clean(f"{path}  [{content.environment.full}]"))
+        print(terminal(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
                 said = {
@@ -68,7 +68,7 @@ def _list(arguments: argparse.Namespace) -> bool:
                 timed = "; ".join(said[machine] for machine in sorted(said))
                 calls = sum(calls.most for calls in entry.calls.values())
                 ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
-                print(clean(f"  {test}  {window}: {ops}"))
+                print(terminal(f"  {test}  {window}: {ops}"))
     return False
 
 
@@ -143,13 +143,13 @@ def _prune(arguments: argparse.Namespace) -> bool:
         print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
     for path, tests in gone.items():
         for test in tests:
-            print(clean(f"{path}: {test}"))
+            print(terminal(f"{path}: {test}"))
         store.drop_tests(path, tests)
     for path, said in unused:
-        print(clean(f"{baselines_paths.times_of(path)}: {said}"))
+        print(terminal(f"{baselines_paths.times_of(path)}: {said}"))
         store.drop_tests(path, [])
     for path in lone:
-        print(clean(f"{path}: {_LONE}"))
+        print(terminal(f"{path}: {_LONE}"))
     if not arguments.dry_run:
         _save(store)
         store.remove(lone)
@@ -167,7 +167,7 @@ def _move(arguments: argparse.Namespace) -> bool:
     paths = [] if arguments.dry_run else _save(store)
     print(f"{plural(moved, 'test')}{' would be' if arguments.dry_run else ''} moved from {old} to {new}")
     for path in paths:
-        print(clean(f"  wrote {path}" if path.exists() else f"  removed {path}"))
+        print(terminal(f"  wrote {path}" if path.exists() else f"  removed {path}"))
     return False
 
 

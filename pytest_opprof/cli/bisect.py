@@ -16,9 +16,9 @@ from typing import Any
 from ..baselines.paths import files as calls_files
 from ..baselines.paths import sites_of, times_of
 from ..errors import UsageError
+from ..escaping import terminal
 from ..machine.git import contents, git
 from ..machine.scratch import scratch
-from ..report.listing import clean
 from ..units import plural
 from .bisect_trial import Cause, Trial, Tried, as_they_are
 
@@ -190,7 +190,7 @@ def _search(top: Path, good: str, bad: str, trial: Trial, sought: set[Cause], wo
         commit = git(top, _WHAT, "rev-parse", "HEAD").strip()
         tried[commit] = trial.tried()
         word, why = tried[commit].judged(sought)
-        print(clean(f"  {word:4}  {_told(top, commit)}{f': {why}' if why else ''}"), flush=True)
+        print(terminal(f"  {word:4}  {_told(top, commit)}{f': {why}' if why else ''}"), flush=True)
         skipped |= {commit} if word == "skip" else set()
         try:
             git(top, _WHAT, "bisect", word)
@@ -201,7 +201,7 @@ def _search(top: Path, good: str, bad: str, trial: Trial, sought: set[Cause], wo
     if unknown := _left(top, set()):
         names = ", ".join(commit[:9] for commit in (first, *unknown))
         raise UsageError(f"{_WHAT}: the first bad commit is one of {names}: all but the first could not be judged")
-    print(clean(f"first bad commit: {_told(top, first)}"))
+    print(terminal(f"first bad commit: {_told(top, first)}"))
     _print_findings(tried[first], sought)
     return False
 
@@ -220,6 +220,6 @@ def _told(top: Path, commit: str) -> str:
 def _print_findings(tried: Tried, sought: set[Cause]) -> None:
     found = [f"  {cause[0]}: {text}" for cause, text in tried.findings if cause in sought]
     for line in found[:_SHOWN]:
-        print(clean(line))
+        print(terminal(line))
     if len(found) > _SHOWN:
         print(f"  ... and {len(found) - _SHOWN} more")

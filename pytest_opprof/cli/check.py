@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
+from ..escaping import terminal
 from ..profile.saved import SavedProfile, communicates
 from ..readers import formats
-from ..report import listing
 from ..report.colours import painted
 from ..units import format_ns
 from ..verdict import query
@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> bool:
                 reading.say(found, remark)
             raise
         for line in [*text.splitlines(), *(f"note: {remark}" for remark in remarks)]:
-            print(painted(listing.clean(line)))
+            print(painted(terminal(line)))
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
     if cut and not broken:

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import UsageError
+from ..escaping import writer
 from ..ops import names as ops_names
 from ..ops.dtypes import is_dtype
 from ..profile.saved import OUTSIDE, SavedKernel, SavedProfile
@@ -151,7 +152,8 @@ def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Names
     for doubt in _doubts(saved, questions[0]):
         reading.say(found, doubt)
     if arguments.format in ("table", "markdown") and not arguments.only_ops:
-        return "\n".join([*([str(found)] if whose else []), *_text(saved, questions, arguments)])
+        title = [writer(arguments.format)(str(found))] if whose else []
+        return "\n".join([*title, *_text(saved, questions, arguments)])
     columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
     answers = [query.answer(saved, question) for question in questions]
     for question, lines in zip(questions, answers):
@@ -254,6 +256,7 @@ def _document(
         "communication_ns": query.communication(saved),
         "step_ns": list(saved.step_ns) if saved.step_ns else None,
         "peak_memory": saved.peak_memory,
+        "host_peak_memory": saved.host_peak_memory,
         "remarks": reading.remarks(saved),
         **dict(zip(("rows", "host_rows"), rows)),
     }
@@ -264,7 +267,8 @@ def _document(
 
 
 def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argparse.Namespace) -> Iterator[str]:
-    yield f"{saved.source}  [{saved.environment}]"
+    write = writer(arguments.format)
+    yield write(f"{saved.source}  [{saved.environment}]")
     for side in ("device", "host"):
         ns = query.total(saved, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
@@ -279,15 +283,17 @@ def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argpars
         yield f"wall time of each of {len(saved.step_ns)} steps: {least} to {most}"
     if saved.peak_memory is not None:
         yield f"peak memory: {format_bytes(saved.peak_memory, 4)}"
+    if saved.host_peak_memory is not None:
+        yield f"peak memory of the host: {format_bytes(saved.host_peak_memory, 4)}"
     if arguments.copy_time:
         yield _copy_line(query.copy_time(saved, questions[0]))
     for question in questions:
         lines = query.answer(saved, question)
-        yield from map(_selected, query.selection(saved, question))
+        yield from map(write, map(_selected, query.selection(saved, question)))
         if any(line.calls == 0 for line in lines):
             yield "0 calls: a part of calls that are counted in another row"
         yield ""
-        yield listing.rows_table(lines, arguments.format) if lines else _nothing(saved, question)
+        yield listing.rows_table(lines, arguments.format) if lines else write(_nothing(saved, question))
 
 
 def _selected(line: Line) -> str:
@@ -343,8 +349,9 @@ def _kernels_answer(
     nothing = "" if kernels else _no_kernel([saved], arguments)
     kernels = kernels[: arguments.top] if arguments.top else kernels
     if arguments.format in ("table", "markdown"):
-        text = nothing or listing.kernels_text(kernels, arguments.format)
-        return "\n".join([*map(str, list(whose.values())[:1]), text])
+        write = writer(arguments.format)
+        text = write(nothing) if nothing else listing.kernels_text(kernels, arguments.format)
+        return "\n".join([*(write(str(found.place)) for _ in whose if _ == "profile"), text])
     if nothing and whose:
         reading.say(found, nothing)
     if arguments.format == "csv":

@@ -18,6 +18,7 @@ from msgspec import convert, structs
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
+from ..escaping import terminal
 from ..machine.git import git
 from ..machine.scratch import scratch
 from ..measure.plan import TestPlan
@@ -107,7 +108,7 @@ class Against:
                     raise session.Interrupted(session.shouldstop)
         finally:
             self._summary.lines += found.acceptances()
-            self._summary.accept = proposed(found.worse)
+            self._summary.accept = terminal(proposed(found.worse))
         return True
 
     def _accepted_by_commits(self) -> Iterator[Acceptance]:

@@ -17,6 +17,7 @@ from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Saved, Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BackendError, BaselineError, OpprofError
+from ..escaping import terminal
 from ..machine.git import commit
 from ..machine.load import Watch
 from ..machine.ranks import ranks_named
@@ -366,4 +367,4 @@ class Closing:
         if len(lines) > 1:
             terminalreporter.section("opprof", sep="-")
         for line in lines:
-            terminalreporter.write_line(line)
+            terminalreporter.write_line(terminal(line))

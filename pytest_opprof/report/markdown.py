@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ..errors import UsageError
+from ..escaping import markdown as escaped
 from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from ..verdict.facts import named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
-from .listing import clean
 from .ranks import RankSpread, rank_spreads, said
 
 MOST_BYTES: Final = 1000 * 1024
@@ -26,18 +25,6 @@ _NOTE_BYTES = 2048
 _ROWS, _OPS, _LINES, _NAMES = 12, 100, 3, 5
 _BAR = 16
 """Characters of the longest bar."""
-_MARKUP = re.compile(r"[&<>\"@|`*\[\]\\~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)")
-"""What means something in Markdown, HTML or to GitHub (@name, #1, $x$); an underscore inside a word does not."""
-
-
-def escaped(text: str) -> str:
-    """Return *text* as it is to be read: no markup, no link, and nobody is mentioned.
-
-    >>> escaped("test_a[x|y]")
-    'test_a&#91;x&#124;y&#93;'
-    """
-    # GitHub looks for mentions after entities are read: the space without width is what stops it.
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};{'&#8203;' * (found[0] == '@')}", clean(text))
 
 
 def append(path: Path, run: RunResult) -> None:

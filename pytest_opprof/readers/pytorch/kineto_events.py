@@ -21,11 +21,14 @@ from msgspec import field as named
 
 from ...ops.cuda_kernels import is_nccl
 from ...ops.formulas import USE_ATTRIBUTES
-from ...ops.pytorch_events import STEP, logged
+from ...ops.pytorch_events import COMMS, STEP, collective, logged
 from ...timeline.spans import Memory
-from .calls import Call
+from .calls import Call, json_text
 from .rows import Rows
 
+MTIA = "mtia_ccp_events"
+"""The category of what Meta's accelerators did. Their device is the process of the event."""
+_MTIA_WAITS = frozenset(["event_wait", "event_record"])
 _NEW, _BY_VALUES = -1, -2
 """In place of the index of a call: there is none yet; values of arguments tell several apart."""
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
@@ -33,7 +36,7 @@ _KINDS = {
     **dict.fromkeys(["cpu_op", "Operator", "user_annotation"], _OP),
     **dict.fromkeys(["Runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "hip_runtime"], _LAUNCH),
     **dict.fromkeys(["privateuse1_runtime", "privateuse1_driver", "mtia_runtime"], _LAUNCH),
-    **dict.fromkeys(["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"], _ACTIVITY),
+    **dict.fromkeys(["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", MTIA], _ACTIVITY),
     **dict.fromkeys(["", "cpu_instant_event"], _INSTANT),
 }
 """The kind of each category. Others (arrows from launch to kernel, Python functions, overhead) are passed over."""
@@ -51,6 +54,9 @@ class Arguments(Struct, gc=False, frozen=True):
     device: int | str = 0
     stream: int | str = 0
     nbytes: int = named(name="bytes", default=-1)
+    size: int = -1
+    direction: str = ""
+    """Of a copy of MTIA, as is the size: ``HOST_TO_DEVICE``."""
     dims: Raw = named(name="Input Dims", default=Raw(b""))
     types: Raw = named(name="Input type", default=Raw(b""))
     values: Raw = named(name="Concrete Inputs", default=Raw(b""))
@@ -176,10 +182,16 @@ class Events:
             duration = round(event.dur * 1000)
             args = event.args
             if kind == _ACTIVITY:
-                kernel = kernel_numbers.get((name, cat, args.device, args.stream))
+                device, nbytes = args.device, args.nbytes
+                if cat == MTIA:
+                    if name in _MTIA_WAITS:
+                        continue
+                    device, nbytes = event.pid, args.size
+                    name = f"Memcpy {args.direction} ({name})" if args.direction else name
+                kernel = kernel_numbers.get((name, cat, device, args.stream))
                 if kernel is None:
-                    kernel = self._kernel(name, cat, args.device, args.stream)
-                activities += (args.correlation, start, duration, kernel, args.nbytes)
+                    kernel = self._kernel(name, cat, device, args.stream)
+                activities += (args.correlation, start, duration, kernel, nbytes)
                 if kernel in communicate:
                     told = name, bytes(args.collective), bytes(args.group), bytes(args.ranks)
                     self.transfers.append((start, duration, self._transfer_texts.setdefault(told, told)))
@@ -215,16 +227,17 @@ class Events:
 
     def _call(self, event: Event, alike: tuple[str, str, bytes]) -> int:
         """Return the index of a call that is new, or that other values tell from those that are *alike*."""
-        args, values = event.args, b""
-        if event.name in USE_ATTRIBUTES:
+        args, name, values = event.args, event.name, b""
+        if name in USE_ATTRIBUTES or name == COMMS:
             self._call_numbers[alike] = _BY_VALUES
-            values = bytes(args.values)
+            values = bytes(args.values if name != COMMS else args.collective)
             alike = (*alike[:2], alike[2] + b"\0" + values)
         number = self._call_numbers.setdefault(alike, len(self.calls))
         if number == len(self.calls):
             numbered, written = args.sequence >= 0, (bytes(args.dims), bytes(args.types))
-            self.calls.append(Call(event.name, event.cat, *written, numbered, self.logged, values))
-            self.logged |= logged([event.name])
+            name = (collective(json_text(values)) or name) if name == COMMS else name
+            self.calls.append(Call(name, event.cat, *written, numbered, self.logged, values))
+            self.logged |= logged([name])
         return number
 
     def _launch(self, name: str) -> int:
