@@ -89,8 +89,14 @@ def _sweep(place: str) -> None:
     except OSError:
         return
     for folder in found:
-        if (lock := _lock_of_the_dead(folder)) is not None:
-            _remove(folder, lock)
+        remove_left(folder)
+
+
+def remove_left(folder: Path) -> None:
+    """Remove a folder, or the one that `scratch` yielded of it, if its process is dead; anything else stays."""
+    folder = folder.parent if folder.name == _FILES else folder
+    if fcntl and folder.name.startswith(_PREFIX) and (lock := _lock_of_the_dead(folder)) is not None:
+        _remove(folder, lock)
 
 
 def _lock_of_the_dead(folder: Path) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..machine.git import git
-from ..machine.scratch import scratch
+from ..machine.scratch import remove_left, scratch
 
 _TREE = "tree"
 
@@ -54,6 +54,10 @@ def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
             place = stack.enter_context(scratch("tree-"))
         except OSError as error:
             raise UsageError(f"--opprof-against: no folder for the revision: {error.strerror or error}") from None
+        for line in _git(top, "worktree", "list", "--porcelain").splitlines():
+            path = Path(line.removeprefix("worktree "))
+            if line.startswith("worktree ") and path.name == _TREE:
+                remove_left(path.parent)  # also in the temporary folder of another job
         # Git forgets the worktrees whose folders are gone: those of runs that were killed, and in the end this one.
         _git(top, "worktree", "prune")
         stack.callback(_git, top, "worktree", "prune")

@@ -395,11 +395,10 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(
 
 @pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytester) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    left = Path(os.environ["TMPDIR"], f"opprof-{dead.pid}-abc")
-    left.mkdir()
-    git(repository, "worktree", "add", "-q", "--detach", str(left / "tree"))
+    left = Path(os.environ["TMPDIR"], "opprof-tree-abc")
+    left.mkdir(mode=0o700)
+    (left / "lock").touch()  # which no process holds
+    git(repository, "worktree", "add", "-q", "--detach", str(left / "files" / "tree"))
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     run(repository).assert_outcomes(failed=1, deselected=1)
     assert leftovers(repository) == []
