@@ -52,7 +52,7 @@ def _settings(config: pytest.Config) -> Settings:
         everything=bool(_value(config, "all")),
         strict=bool(_value(config, "strict")),
         memory=_value(config, "memory"),
-        # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
+        # What an update writes of ranks, it has to see in the one look.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),

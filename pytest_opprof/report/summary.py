@@ -35,6 +35,8 @@ class Summary:
     """What fails the run, though no test of it may have failed; each is said once."""
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
+    elsewhere: list[str] = field(default_factory=list)
+    """What failed on other ranks, in a few words: this one may have passed."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False
@@ -70,7 +72,8 @@ class Summary:
         yield from (f"opprof: error: {error}" for error in self.errors)
         nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
-        yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
+        errors = [plural(len(self.errors), "error")] if self.errors else []
+        yield ", ".join([said, *self.elsewhere, *errors])
 
 
 def _worse(records: Sequence[TestRecord]) -> Iterator[str]:

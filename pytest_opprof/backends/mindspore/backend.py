@@ -38,8 +38,8 @@ _ELSEWHERE = (
     " kernels, without their dtypes, shapes and lines"
 )
 _LINES = (
-    "MindSpore tells the lines of graphs that it compiled after the first measured test began, and of what PyNative mode"
-    " calls from 2.10 on. Compile the graph in the test or in a fixture, not as the module is imported"
+    "MindSpore tells the lines of graphs that it compiled after the first measured test began, and of what PyNative"
+    " mode calls from 2.10 on. Compile the graph in the test or in a fixture, not as the module is imported"
 )
 _KERNELS = {"GPU": "cuda", "Ascend": "ascend"}
 _THREADS = (
