@@ -38,6 +38,11 @@ from .outcome import concluded, defect
 from .ranks import Compared
 from .traces import traced
 
+_BENCHMARK = "pytest-benchmark"
+_PROFILED = (
+    "pytest-benchmark timed this under opprof's profiler, so its table shows more than the code takes; for its times"
+    " run it without --opprof"
+)
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
 
@@ -162,6 +167,8 @@ class Measuring:
                 measurement.is_over = True
                 measurement.recorder.abandon()
                 del item.stash[MEASUREMENT]
+            if _adapts(item) == _BENCHMARK and not getattr(item.config.option, "benchmark_disable", True):
+                windows = [window.with_remark(_PROFILED) for window in windows]
             self._conclude(item, measurement, windows)
             return result
 
@@ -251,7 +258,7 @@ def _adapts(item: pytest.Item) -> str:
     """Return what makes a test do more or less in each run, as far as it is known by name."""
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         return "Hypothesis"
-    return "pytest-benchmark" if "benchmark" in getattr(item, "fixturenames", ()) else ""
+    return _BENCHMARK if "benchmark" in getattr(item, "fixturenames", ()) else ""
 
 
 def _tells_sites(measurement: Measurement, windows: Sequence[JudgedWindow]) -> bool:

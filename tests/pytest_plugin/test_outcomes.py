@@ -276,3 +276,32 @@ def test_a_framework_that_is_too_old_is_one_usage_error_and_no_failure_of_each_t
     why = "opprof cannot measure with the fake backend: fake 0.1 is installed, and opprof records fake 1"
     assert result.stderr.str().count(why) == 1
     suite("--opprof", "-k", "test_b").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("flags", "said"), [((), 1), (("--benchmark-disable",), 0)])
+def test_the_table_of_pytest_benchmark_is_said_to_be_taken_under_the_profiler(
+    pytester: pytest.Pytester, suite: Suite, flags: tuple[str, ...], said: int
+) -> None:
+    """pytest-benchmark is stood for by its option and fixture."""
+    pytester.makeconftest(
+        """
+        import pytest
+        def pytest_addoption(parser): parser.addoption("--benchmark-disable", action="store_true")
+        @pytest.fixture
+        def benchmark(): return lambda function: function()
+        """
+    )
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(Cast=1)
+def test_a(benchmark): benchmark(lambda: fake.launch("Cast"))
+@pytest.mark.op_budget(Cast=1)
+def test_b(benchmark): benchmark(lambda: fake.launch("Cast"))
+"""
+    )
+    result = suite("--opprof", *flags)
+    result.assert_outcomes(passed=2)
+    assert result.stdout.str().count("pytest-benchmark timed this under opprof's profiler") == said
+    if said:
+        result.stdout.fnmatch_lines(["*its times run it without --opprof: *::test_a, *::test_b"])
