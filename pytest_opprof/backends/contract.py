@@ -69,6 +69,13 @@ class Backend(ABC):
         """Say in one line why this backend cannot run here, or return None if it can."""
         return None
 
+    def unsupported(self) -> str | None:
+        """Say in one line why the version of the framework that is installed cannot be recorded, or return None.
+
+        It must not import the framework. A run that would measure with it says so once, and measures nothing.
+        """
+        return None
+
     @abstractmethod
     def in_use(self) -> bool:
         """Tell whether this process uses the framework: then it is recorded, if the user chose no backends.

@@ -52,7 +52,9 @@ def measurement_of(item: pytest.Item) -> Measurement:
         shown = Shown(item.config.rootpath, settings.sites_show, settings.sites_hide)
         measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
         item.stash[MEASUREMENT] = measurement
-        if settings.sites or item.config.stash.get(SITES, False):
+        # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
+        on_ranks = not settings.rank.is_alone and not plan.budget.limits_time
+        if settings.sites or on_ranks or item.config.stash.get(SITES, False):
             measurement.recorder.chains = Chains()
         measurement.recorder.turn = item.config.stash.get(TURN, None)
         measurement.core = item.config.stash.get(CORE, None)

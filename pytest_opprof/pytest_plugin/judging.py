@@ -185,10 +185,10 @@ class Judging:
 
     def _timing(self, base: WindowBaseline, runs: Sequence[ProcessTimes], plan: TestPlan) -> TimingVerdict:
         before = base.times.get(machine(), ())
-        if self._settings.sites:
-            return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
         if not self._settings.rank.is_alone:
             return unjudged(why_untimed(self._settings.rank), runs)
+        if self._settings.sites:
+            return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
@@ -225,8 +225,8 @@ class Judging:
     ) -> list[JudgedWindow]:
         """Return the reports: of windows that fail for what they did, with the lines that did it.
 
-        *no_sites* is why none may be found though somebody looked. *again* runs the body once more in this
-        process, if it is repeatable; else a fresh process looks at it.
+        *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
+        *no_sites* is why none may be found though somebody looked.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from ..backends.registry import load_all
 from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BackendError, OpprofError, UsageError
@@ -16,6 +18,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
+from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
 from ..processes.this_run import CORE
 from ..report.summary import Summary
@@ -35,6 +38,11 @@ from .outcome import concluded, defect
 from .ranks import Compared
 from .traces import traced
 
+_BENCHMARK = "pytest-benchmark"
+_PROFILED = (
+    "pytest-benchmark timed this under opprof's profiler, so its table shows more than the code takes; for its times"
+    " run it without --opprof"
+)
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
 
@@ -80,6 +88,7 @@ class Measuring:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
         errors = []
+        asked = set[tuple[str, ...] | None]()
         for item in items:
             try:
                 plan, has_fixture = plan_of(item), "opprof" in getattr(item, "fixturenames", ())
@@ -87,9 +96,11 @@ class Measuring:
                 if plan.measured or has_fixture:
                     self._pool.files.add(str(item.path))
                     self._summary.marked = True
+                    asked.add(plan.backends)
             except UsageError as error:
                 errors.append(str(error))
                 item.stash[_WRONG_MARK] = error
+        errors += [] if self._config.option.collectonly else _unsupported(asked)
         # In a worker of pytest-xdist it would be an internal error: there each such test fails.
         if errors and not xdist.is_worker(self._config):
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
@@ -163,6 +174,8 @@ class Measuring:
                 measurement.is_over = True
                 measurement.recorder.abandon()
                 del item.stash[MEASUREMENT]
+            if _adapts(item) == _BENCHMARK and not getattr(item.config.option, "benchmark_disable", True):
+                windows = [window.with_remark(_PROFILED) for window in windows]
             self._conclude(item, measurement, windows)
             return result
 
@@ -237,11 +250,22 @@ class Measuring:
         return report
 
 
+def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:
+    """Return what is too old of the frameworks that tests *asked* for, or of all that are imported (None)."""
+    found = dict[str, None]()
+    for chosen in asked:
+        with suppress(BackendError):  # each test that needs it says so
+            for backend in load_all(chosen):
+                if (chosen or is_in_use(backend)) and (why := backend.unsupported()):
+                    found[f"opprof cannot measure with the {backend.name} backend: {why}"] = None
+    return list(found)
+
+
 def _adapts(item: pytest.Item) -> str:
     """Return what makes a test do more or less in each run, as far as it is known by name."""
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         return "Hypothesis"
-    return "pytest-benchmark" if "benchmark" in getattr(item, "fixturenames", ()) else ""
+    return _BENCHMARK if "benchmark" in getattr(item, "fixturenames", ()) else ""
 
 
 def _tells_sites(measurement: Measurement, windows: Sequence[JudgedWindow]) -> bool:

@@ -39,6 +39,8 @@ class Summary:
     """The line of a commit message that accepts what failed the run."""
     marked: bool = False
     """Whether any test was collected that is to be measured."""
+    elsewhere: list[str] = field(default_factory=list)
+    """What failed on other ranks, in a few words: this one may have passed."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False
@@ -79,7 +81,8 @@ class Summary:
         yield from (f"opprof: error: {error}" for error in self.errors)
         nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
-        yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
+        errors = [plural(len(self.errors), "error")] if self.errors else []
+        yield ", ".join([said, *self.elsewhere, *errors])
 
 
 def _worse(records: Sequence[TestRecord]) -> Iterator[str]:

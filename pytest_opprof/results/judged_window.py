@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from ..machine.ranks import on_ranks
 from ..profile.calls import Range
@@ -136,6 +138,10 @@ class JudgedWindow:
             said = "; ".join(map(str, self.diff.findings()))
             return [*said_by_backend, f"{said}; but {self.excused}, {DEPENDS}"]
         return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
+
+    def with_remark(self, text: str) -> JudgedWindow:
+        """Return it with one more remark."""
+        return replace(self, numbers=structs.replace(self.numbers, remarks=(*self.numbers.remarks, text)))
 
     @property
     def untimed(self) -> str:
