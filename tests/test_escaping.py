@@ -15,7 +15,7 @@ from pytest_opprof.report.listing import csv_of, tabulated
 
 NAMES = st.one_of(
     st.text(),
-    st.lists(st.sampled_from(':: error ##[ \n \r \x1b[2J | ` [x](http://y) www.a @a ='.split(" "))).map("".join),
+    st.lists(st.sampled_from(":: error ##[ \n \r \x1b[2J | ` [x](http://y) www.a @a =".split(" "))).map("".join),
 )
 
 
