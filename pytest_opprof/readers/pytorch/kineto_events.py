@@ -256,9 +256,8 @@ class Events:
         return number
 
     def _launch(self, name: str) -> int:
-        number = self._launch_numbers[name] = (
-            -1 if _STARTS_NOTHING.match(name) else _bounded(len(self.launch_names), "calls of the driver")
-        )
+        bounded = _bounded(len(self.launch_names), "calls of the driver")
+        number = self._launch_numbers[name] = -1 if _STARTS_NOTHING.match(name) else bounded
         if number >= 0:
             self.launch_names.append(name)
         return number

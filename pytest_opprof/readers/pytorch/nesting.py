@@ -218,9 +218,7 @@ class Forest:
                 calls, starts, ends = [], [], []
                 until = end
             if len(calls) == MOST_INSIDE:
-                raise TooDeep(
-                    f"has more than {MOST_INSIDE:,} calls in one call, which no program makes; is it damaged?"
-                )
+                raise TooDeep(f"has more than {MOST_INSIDE:,} calls in one call, which no program makes")
             calls.append(call)
             starts.append(start)
             ends.append(end)
