@@ -117,8 +117,11 @@ def _run(arguments: argparse.Namespace) -> bool:
 
 
 def _matches(saved: SavedProfile, arguments: argparse.Namespace) -> bool:
-    """Tell whether there is an op that was asked for, on any side."""
-    return any(query.answer(saved, _question(arguments, side)) for side in _sides(arguments))
+    """Tell whether an op has the name and type that were asked for, on any side."""
+    name, types = _pattern(arguments.name), tuple(arguments.type)
+    if name is None and not types:
+        return True
+    return any(query.select(saved, Question(side=side, name=name, types=types)) for side in _sides(arguments))
 
 
 def _no_op(saved: SavedProfile, arguments: argparse.Namespace) -> str:
