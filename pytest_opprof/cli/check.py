@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
     if cut and not broken:
-        raise TraceError(f"{cut[0]}: was cut, so that nobody can tell whether it is within its budget")
+        raise TraceError(f"{cut[0]}: was read in part, so that nobody can tell whether it is within its budget")
     return broken
 
 
@@ -123,7 +123,7 @@ def _check_timed(found: formats.Found, saved: SavedProfile, budget: Budget) -> N
 def _kept(found: formats.Found, saved: SavedProfile, profile: Any, arguments: argparse.Namespace) -> str:
     limits = ", ".join(arguments.budget)
     ops = f"{profile.total.most_calls} calls of {len(profile.ops)} ops{_each(profile.steps)}"
-    verdict = "what is left of it does not exceed" if saved.is_cut else "within"
+    verdict = "what could be read of it does not exceed" if saved.is_cut else "within"
     return f"{found}: {verdict} its budget ({limits}); {ops}"
 
 

@@ -140,7 +140,7 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             print(painted(terminal(line)))
     worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
     if base.is_cut or (now.is_cut and not worse):
-        raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
+        raise TraceError("a file was read in part, so that nobody can tell whether the second profile is worse")
     if diff.times and not worse:
         raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
     return worse
@@ -154,7 +154,7 @@ def _page(path: Path, base: Side, now: Side, both: dict[str, Any], diff: Diff) -
         diff_page.Compared(str(side.path), both[key]["source"], both[key]["environment"])
         for key, side in (("base", base), ("now", now))
     ]
-    cut = [f"{side.path}: the file was cut: this is what was whole of it" for side in (base, now) if side.is_cut]
+    cut = [f"{side.path}: was read in part (--partial): this is what is there" for side in (base, now) if side.is_cut]
     page.write(path, diff_page.html(sides[0], sides[1], diff, cut), "-o")
 
 

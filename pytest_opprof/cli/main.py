@@ -37,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names are in any script, terminals are not
-    arguments = parser().parse_args(argv)
+    commands = parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        commands.print_help(sys.stderr)
+        return BAD_INPUT
+    arguments = commands.parse_args(argv)
     if sys.stdout is None:
         print("opprof: there is no standard output to write to", file=sys.stderr)
         return BAD_INPUT

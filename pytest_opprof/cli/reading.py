@@ -58,7 +58,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="FORMAT", help="read it as this format, whatever it looks like")
     parser.add_argument("--rank", metavar="N", help="which rank (or 'all'), of a folder with several")
     parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
-    parser.add_argument("--partial", action="store_true", help="read what is whole of a file that was cut")
+    parser.add_argument(
+        "--partial", action="store_true", help="read what is there of a file that was cut or lacks times"
+    )
     parser.add_argument("--model", type=Path, metavar="FILE", help="the ONNX model that was run: it knows the lines")
 
 

@@ -145,7 +145,7 @@ class SavedProfile:
     remarks: tuple[str, ...] = ()
     """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
     is_cut: bool = False
-    """Whether this is only what was whole of a file that was cut."""
+    """Whether it was read in part: of a file that was cut, that lacks times, or that other files contradict."""
 
     def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
         """Return the profile that budgets and comparisons take, its ops being canonical ops.

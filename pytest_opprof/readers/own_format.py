@@ -58,7 +58,9 @@ class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     ]
     inferred_types: Annotated[bool, Meta(description="Whether op types were guessed from kernel names.")]
     remarks: tuple[str, ...]
-    is_cut: Annotated[bool, Meta(description="Whether it is only what was whole of a file that was cut.")]
+    is_cut: Annotated[
+        bool, Meta(description="Whether it is only a part of the file: of one that was cut, or lacks times.")
+    ]
     environment: EnvironmentJson
     kernels: tuple[SavedKernel, ...] | None
     launches: Annotated[

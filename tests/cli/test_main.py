@@ -240,3 +240,13 @@ def test_the_command_imports_neither_pytest_nor_numpy() -> None:
     code = "import sys; from pytest_opprof.cli.main import main; main(['ops', 'Cast']); "
     code += "print({'pytest', 'numpy'} & set(sys.modules))"
     assert run("-c", code).stdout.splitlines()[-1] == "set()"
+
+
+def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(
+        f"\n    {command} " in err or f"\n    {command}\n" in err
+        for command in ("show", "diff", "check", "baselines", "formats")
+    )

@@ -82,7 +82,7 @@ def ranks(place: Place) -> list[int | None]:
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the profile. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
-    from .kineto_events import OTHERS, Event, Events, ExactEvent
+    from .kineto_events import OTHERS, Event, Events, ExactEvent, TooMany
     from .kineto_sites import REMARK, SitedEvents
 
     header: dict[str, object] = {}
@@ -109,14 +109,14 @@ def read(place: Place, options: Options) -> SavedProfile:
             return _profile(events, header, remarks)
     except OverflowError:
         raise _no_time(place) from None
-    except TooDeep as error:
+    except (TooDeep, TooMany) as error:
         raise TraceError(f"{place}: {error}") from None
     raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")
 
 
 def timeline(place: Place, options: Options) -> Timeline:
     """Return when everything ran. Raises TraceError."""
-    from .kineto_events import OTHERS, Event, Events, ExactEvent
+    from .kineto_events import OTHERS, Event, Events, ExactEvent, TooMany
     from .kineto_timeline import timeline_of
 
     events = Events()
@@ -127,6 +127,8 @@ def timeline(place: Place, options: Options) -> Timeline:
         return timeline_of(events)
     except OverflowError:
         raise _no_time(place) from None
+    except TooMany as error:
+        raise TraceError(f"{place}: {error}") from None
 
 
 def _no_time(place: Place) -> TraceError:

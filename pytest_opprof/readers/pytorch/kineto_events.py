@@ -46,6 +46,17 @@ _STARTS_NOTHING = re.compile(
 """Calls of the driver that launch nothing: in some files nine in ten."""
 
 
+MOST_EVENTS = 10_000_000
+"""Of calls and of activities each; they take 0.3 GiB."""
+MOST_DIFFERENT = 100_000
+"""Different calls, kernels on streams, threads and devices each; a million of them would take 2 GiB. Traces of
+training have some 10**4."""
+
+
+class TooMany(ValueError):
+    """Says what there is more of than in any recording."""
+
+
 class Arguments(Struct, gc=False, frozen=True):
     """The ``args`` that are read. Shapes stay JSON: of a million only few differ."""
 
@@ -141,6 +152,7 @@ class Events:
         self._launch_numbers: dict[str, int] = {}
         """-1 for calls that launch nothing."""
         self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
+        self._called = 0
         self._communicate: set[int] = set()
         self._transfer_texts: dict[tuple[str, bytes, bytes, bytes], tuple[str, bytes, bytes, bytes]] = {}
         """What `transfers` tell, by itself: few differ, and the ranks of a group are a long text."""
@@ -212,6 +224,9 @@ class Events:
         self.activities.add(activities)
         for thread, called in threads.items():
             self.threads[thread].add(called)
+            self._called += len(called) // 4
+        if max(self._called, len(self.activities), len(self.launches)) > MOST_EVENTS:
+            raise TooMany(f"holds more than {MOST_EVENTS:,} events. Record fewer steps")
 
     def base_of(self, event: Event) -> float:
         """Return the time from which all others count: of the first *event*, a whole number, so that they are exact."""
@@ -220,7 +235,7 @@ class Events:
         return self._base
 
     def _thread(self, pid: int | str, tid: int | str) -> int:
-        number = self._thread_numbers.setdefault((pid, tid), len(self.threads))
+        number = self._thread_numbers.setdefault((pid, tid), _bounded(len(self.threads), "threads"))
         if number == len(self.threads):
             self.threads.append(Rows(4))
         return number
@@ -232,7 +247,7 @@ class Events:
             self._call_numbers[alike] = _BY_VALUES
             values = bytes(args.values if name != COMMS else args.collective)
             alike = (*alike[:2], alike[2] + b"\0" + values)
-        number = self._call_numbers.setdefault(alike, len(self.calls))
+        number = self._call_numbers.setdefault(alike, _bounded(len(self.calls), "ops and shapes"))
         if number == len(self.calls):
             numbered, written = args.sequence >= 0, (bytes(args.dims), bytes(args.types))
             name = (collective(json_text(values)) or name) if name == COMMS else name
@@ -241,13 +256,14 @@ class Events:
         return number
 
     def _launch(self, name: str) -> int:
-        number = self._launch_numbers[name] = -1 if _STARTS_NOTHING.match(name) else len(self.launch_names)
+        bounded = _bounded(len(self.launch_names), "calls of the driver")
+        number = self._launch_numbers[name] = -1 if _STARTS_NOTHING.match(name) else bounded
         if number >= 0:
             self.launch_names.append(name)
         return number
 
     def _kernel(self, *kernel: Any) -> int:
-        number = self._kernel_numbers[kernel] = len(self.kernels)
+        number = self._kernel_numbers[kernel] = _bounded(len(self.kernels), "kernels and streams")
         self.kernels.append(Kernel(*kernel))
         if is_nccl(self.kernels[-1].name):
             self._communicate.add(number)
@@ -256,6 +272,7 @@ class Events:
     def _allocated(self, time: float, args: Arguments) -> None:
         row = round(time * 1000), args.allocated, args.total
         self.allocations[args.device_type, args.device_id].add(row)
+        _bounded(len(self.allocations), "devices")
 
     @property
     def thread_names(self) -> list[tuple[int | str, int | str]]:
@@ -298,6 +315,13 @@ class Events:
                 busy += end - (start if start > before else before)
                 until[device] = end
         return busy
+
+
+def _bounded(number: int, what: str) -> int:
+    """Return *number*, of those before, as that of the next. Raises TooMany."""
+    if number >= MOST_DIFFERENT:
+        raise TooMany(f"holds more than {MOST_DIFFERENT:,} different {what}, which no recording has; is it damaged?")
+    return number
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,11 @@ from operator import add, lt
 from ...ops.names import Meaning
 from ...ops.pytorch_events import COMPILING, Compiler, Role, asks
 from ...profile.attribution import NOBODY, owners
-from ...profile.nesting import NEVER, innermost, nested
+from ...profile.nesting import NEVER, TooDeep, innermost, nested
 from .rows import Rows, packed
 
+MOST_INSIDE = 1_000_000
+"""Calls in one outermost call; while it is open, each takes 0.2 KB."""
 _MOST_UNPACKED = 1 << 12
 """Numbers in a list before it is packed; packed numbers take a fifth of the memory."""
 _LARGE = 1 << 8
@@ -215,6 +217,8 @@ class Forest:
                     step += 1
                 calls, starts, ends = [], [], []
                 until = end
+            if len(calls) == MOST_INSIDE:
+                raise TooDeep(f"has more than {MOST_INSIDE:,} calls in one call, which no program makes")
             calls.append(call)
             starts.append(start)
             ends.append(end)
