@@ -149,7 +149,7 @@ class Closing:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
         if paths := self._kept(self._store.save()):
-            self._summary.lines.append(f"which lines ask for their ops was recorded{self._wrote(paths)}")
+            self._summary.lines += [f"which lines ask for their ops was recorded", *self._wrote(paths)]
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
         """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""
@@ -309,7 +309,7 @@ class Closing:
         if not self._summary.records:
             return  # what is said where nothing was measured says it
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
-        self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
+        self._summary.lines += [f"baselines of {plural(sum(counts.values()), 'test')}: {said}", *self._wrote(paths)]
         self._has_written = True
 
     def _write_sites(self, recording: Recording, tests: Sequence[TestRecord], changed: Sequence[TestRecord]) -> None:
@@ -335,22 +335,22 @@ class Closing:
             self._summary.lines.append(f"{tests_without[0]}{more}: which lines ask for the ops is not known: {why}")
         if paths := self._kept(self._store.save()):
             of = plural(len(sites), "test")
-            self._summary.lines.append(f"which lines ask for the ops of {of} was recorded{self._wrote(paths)}")
+            self._summary.lines += [f"which lines ask for the ops of {of} was recorded", *self._wrote(paths)]
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
         """Write the times that belong to them. Raises BaselineError."""
         counts, saved = self._updates.write(tests, times=True)
         if paths := self._kept(saved):
             number = plural(counts["new"] + counts["changed"], "test")
-            self._summary.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
+            self._summary.lines += [f"times of {number} were recorded", *self._wrote(paths)]
 
     def _kept(self, saved: Saved) -> list[Path]:
         """Return the files that were written; what could not be is an error of this run."""
         self._summary.errors += saved.errors.values()
         return saved.files
 
-    def _wrote(self, paths: Iterable[Path]) -> str:
-        return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths)
+    def _wrote(self, paths: Iterable[Path]) -> list[str]:
+        return [f"  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config

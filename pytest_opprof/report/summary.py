@@ -51,7 +51,7 @@ class Summary:
         records = list(self.records.values())
         if verbosity >= 0:
             for record in records:
-                yield from ["", f"would fail: {record.reported}"] if record.reported else []
+                yield from ["", *f"would fail: {record.reported}".split("\n")] if record.reported else []
             common = _common_remarks(records)
             for record in records:
                 if record.table:
