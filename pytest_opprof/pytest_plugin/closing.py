@@ -149,7 +149,7 @@ class Closing:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
         if paths := self._kept(self._store.save()):
-            self._summary.lines += [f"which lines ask for their ops was recorded", *self._wrote(paths)]
+            self._summary.lines += ["which lines ask for their ops was recorded", *self._wrote(paths)]
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
         """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""

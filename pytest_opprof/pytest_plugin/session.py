@@ -46,7 +46,7 @@ def register(config: pytest.Config) -> None:
     config.add_cleanup(whose.close)
     whose.enter_context(kinds.of_run(config.rootpath, map(package_of, settings.sites_show)))
     parent, base = Parent.found(), None
-    if settings.against and parent is None:
+    if settings.against and parent is None and not config.option.collectonly:
         base = base_of(config.invocation_params.dir, settings.against)
         settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")
     is_parallel = is_worker and not settings.serialize
@@ -84,7 +84,7 @@ def register(config: pytest.Config) -> None:
         config.stash[SITES] = parent.told["sites"]
     elif parent:
         manager.register(Fresh(config, parent), "opprof-fresh")
-    elif base and not config.option.collectonly:
+    elif base:
         from .against import Against
 
         manager.register(Against(config, base, settings.against_python, summary), "opprof-against")
