@@ -6,9 +6,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof.escaping import terminal
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.escaping import terminal
 from pytest_opprof.report import listing
 from pytest_opprof.verdict.query import answer
 from pytest_opprof.verdict.question import Line, Question
