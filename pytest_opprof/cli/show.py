@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds, or write it as a page."""
     if arguments.output:
         return _page(arguments)
-    if arguments.top is None:
+    if arguments.top is None and "top" in _TAKES.get(_listed_instead(arguments), ("top",)):
         arguments.top = 0 if arguments.format == "csv" else _TOP
     by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)

@@ -155,7 +155,12 @@ def tabulated(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) 
     write = writer(style)
     cells = [[write(cell) for cell in row] for row in rows]
     tablefmt = "github" if style in ("markdown", "github") else "simple"
-    return tabulate(cells, headers=[*map(write, header)], tablefmt=tablefmt, disable_numparse=True)
+    return tabulate(
+        cells,
+        headers=[each if each == "#" else write(each) for each in header],
+        tablefmt=tablefmt,
+        disable_numparse=True,
+    )
 
 
 def _known(value: float | None, write: Callable[[float], str]) -> str:

@@ -3,6 +3,10 @@ from __future__ import annotations
 import csv
 import json
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.escaping import terminal
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report import listing
@@ -17,6 +21,12 @@ def lines(*records: SavedOp) -> list[Line]:
 
 
 RECORD = SavedOp(HOSTILE, "Conv", device_ns=1234.5, memory=0, input_shapes=((2, 3), ()), input_dtypes=("f32", "f32"))
+
+
+@given(st.text())
+def test_no_control_character_reaches_the_terminal(text: str) -> None:
+    assert terminal(text).isprintable()
+    assert terminal(terminal(text)) == terminal(text)
 
 
 def test_hostile_names_are_escaped_in_every_format() -> None:
