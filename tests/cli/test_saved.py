@@ -758,3 +758,11 @@ class TestWhereOutputGoes:
         assert done.returncode == 2
         assert done.stderr.startswith("opprof: ")
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_more_peak_memory_is_a_finding_of_diff(run: Run) -> None:
+    save("small.json", made(peak_memory=1 << 20))
+    save("large.json", made(peak_memory=500 << 20))
+    code, out, _ = run("diff", "small.json", "large.json")
+    assert (code, "peak memory: 500 MiB, 1 MiB before" in out) == (1, True)
+    assert run("diff", "small.json", "small.json")[0] == 0
