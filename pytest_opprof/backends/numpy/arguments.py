@@ -1,4 +1,7 @@
-"""The arrays among the arguments and results of an op: their dtypes and shapes, and which are views of others."""
+"""The arrays among the arguments and results of an op: their dtypes and shapes, and which are views of others.
+
+Nothing here runs code of another package: attributes are read as `numpy.ndarray` has them, whatever a subclass says.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,82 @@ import numpy as np
 
 from ...ops.numpy_work import Attributes
 
-_HAVE_DTYPES = (np.ndarray, np.generic)
-_NUMBERS = (int, float, str)
+_ndarray, _generic = np.ndarray, np.generic
+_NUMBERS = frozenset(map(id, (int, float, str, complex, bool, type(None))))
+_PLAIN = _NUMBERS | {id(np.ndarray)}
+"""By `id`: to look a class up, or to compare it, may run the code of its metaclass."""
+_TEXT = frozenset(map(id, (int, str)))
+_SHOWN = frozenset(map(id, (float, complex, bool, type(None), tuple, list, slice)))
+_dtype_of = np.ndarray.dtype.__get__  # type: ignore[attr-defined]
+_shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
+_mro_of = type.__dict__["__mro__"].__get__
+MOST_ITEMS = 10_000
+"""Of a list; of a longer one the first."""
 
 
-def arrays_in(values: Any) -> list[Any]:
+def arrays_in(values: Any, depth: int = 8) -> list[Any]:
     """Return the arrays in *values*, also in lists and tuples."""
     found = []
     for value in values:
-        if isinstance(value, np.ndarray):
+        kind = type(value)
+        if kind is np.ndarray or issubclass(kind, _ndarray):
             found.append(value)
-        elif type(value) is tuple or type(value) is list:
-            found.extend(arrays_in(value))
+        elif (kind is tuple or kind is list) and depth:
+            found.extend(arrays_in(value, depth - 1))
     return found
 
 
-def tensors_in(values: Any) -> tuple[Any, ...]:
+def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
     """Return dtype, shape, dtype, shape ... of the arrays and NumPy scalars in *values*, also in lists and tuples."""
     # Flat, and without `arrays_in`: this runs twice for every op.
     found: list[Any] = []
     for value in values:
-        if isinstance(value, _HAVE_DTYPES):
+        kind = type(value)
+        if kind is _ndarray:
             found.append(value.dtype)
             found.append(value.shape)
-        elif isinstance(value, (tuple, list)) and value and not isinstance(value[0], _NUMBERS):
-            found += tensors_in(value)
+        elif id(kind) in _NUMBERS:
+            pass
+        elif issubclass(kind, _ndarray):
+            found.append(_dtype_of(value))
+            found.append(_shape_of(value))
+        elif issubclass(kind, _generic):
+            found.append(np.generic.dtype.__get__(value))  # type: ignore[attr-defined]
+            found.append(())
+        elif (kind is list or issubclass(kind, tuple)) and value and depth:
+            items = value[:MOST_ITEMS] if kind is list else tuple.__getitem__(value, slice(MOST_ITEMS))
+            if id(type(items[0])) not in _NUMBERS:
+                found += tensors_in(items, depth - 1)
     return tuple(found)
+
+
+def is_delegated(values: Any, protocol: str, in_lists: bool = False) -> bool:
+    """Tell whether NumPy hands the call to another class, which has the *protocol*, as ``__array_ufunc__``.
+
+    Then it is that class that asks for ops.
+    """
+    for value in values:
+        kind = type(value)
+        if kind is _ndarray or id(kind) in _PLAIN:
+            continue
+        if (kind is list or kind is tuple) and in_lists:
+            if value and id(type(value[0])) not in _PLAIN and is_delegated(value[:MOST_ITEMS], protocol):
+                return True
+        elif not issubclass(kind, _generic):
+            for cls in _mro_of(kind):
+                if cls is np.ndarray:
+                    break
+                if protocol in type.__getattribute__(cls, "__dict__"):
+                    return True
+    return False
 
 
 def attributes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attributes:
     """Return the arguments as text where they are neither arrays nor numbers; in the place of an array is None."""
 
     def told(value: Any) -> Any:
-        return None if isinstance(value, np.ndarray) else value if isinstance(value, (int, str)) else repr(value)
+        kind = id(type(value))
+        return value if kind in _TEXT else repr(value) if kind in _SHOWN else None
 
     return Attributes(tuple(map(told, args)), tuple((name, told(value)) for name, value in kwargs.items()))
 
@@ -50,7 +96,9 @@ def is_view(result: Any, args: tuple[Any, ...]) -> bool:
     """Tell whether *result*, or the first of its items, is one of *args* or a view of one."""
     first = result[0] if type(result) in (list, tuple) and result else result
     # A view has a base. Most results have none and need no comparison.
-    if not isinstance(first, np.ndarray) or (first.base is None and all(first is not array for array in args)):
+    if not issubclass(type(first), np.ndarray):
+        return False
+    if np.ndarray.base.__get__(first) is None and all(first is not array for array in args):  # type: ignore[attr-defined]
         return False
     return any(np.may_share_memory(first, array) for array in arrays_in(args))
 
@@ -61,6 +109,8 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)
 
 
-def copied_dtypes(source: object, destination: np.ndarray[Any, Any]) -> tuple[str, ...]:
+def copied_dtypes(source: object, destination: Any) -> tuple[str, ...]:
     """Return the dtypes of a copy from *source* to *destination*; nothing if *source* is no array."""
-    return (dtype_name(source.dtype), dtype_name(destination.dtype)) if isinstance(source, np.ndarray) else ()
+    if not issubclass(type(source), np.ndarray):
+        return ()
+    return dtype_name(_dtype_of(source)), dtype_name(_dtype_of(destination))

@@ -1,0 +1,170 @@
+"""Leads calls of NumPy to observers while a window is open, and back after it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+
+from . import layout, observers, targets
+from .machine import Machine, Pointers, Stub
+from .recording import Recording
+from .targets import Target
+
+_lock = RLock()
+
+
+@contextmanager
+def observed(recording: Recording) -> Iterator[None]:
+    """Observe until the context ends; *recording* gets all calls, unless another one begins inside."""
+    hook = _hook()
+    with _lock:
+        observers.recordings.append(recording)
+        hook.put_in()
+    try:
+        yield
+    finally:
+        with _lock:
+            observers.recordings.remove(recording)
+            if not observers.recordings:
+                hook.put_back()
+
+
+def late_modules() -> list[str]:
+    """Return the modules with ufuncs that were imported since the window was opened: their calls were not seen."""
+    return _hook().late()
+
+
+class _Hook:
+    """All pointers, and the stubs that they lead to."""
+
+    def __init__(self) -> None:
+        layout.check()
+        self._machine = Machine(observers.end)
+        self._modules: dict[str, object] = {}
+        self._last: tuple[int, object] = (0, None)
+        self._kept: list[object] = []
+        self._stubs: dict[int, tuple[int, int]] = {}
+        """By address of a pointer: what it was, and the stub."""
+        self._writable = _Writable()
+        self._add(list(targets.of_classes()))
+        self._in, self._back = Pointers([]), Pointers([])
+        self._subclasses: set[int] = set()
+
+    def put_in(self) -> None:
+        """Lead all calls to observers."""
+        self._look()
+        self._machine.write(self._in)
+
+    def put_back(self) -> None:
+        """Lead all calls to where they went before."""
+        self._machine.write(self._back)
+        # A class of arrays that was made meanwhile has copies of the pointers.
+        self._look(only_classes=True)
+        self._machine.write(self._back)
+
+    def late(self) -> list[str]:
+        new = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
+        found = {}
+        for name, module in new.items():
+            if any(target.address not in self._stubs for target in targets.of_modules({name: module})):
+                found[name] = None
+        return list(found)
+
+    def _look(self, only_classes: bool = False) -> None:
+        """Find the pointers of new modules, and of new classes of arrays."""
+        new: list[Target] = []
+        last = len(sys.modules), next(reversed(sys.modules.values()))
+        if last != self._last and not only_classes:
+            self._last = last
+            modules = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
+            self._modules |= modules
+            new += targets.of_modules(modules)
+        classes = [each for each in _subclasses(np.ndarray) if id(each) not in self._subclasses]
+        for kind in classes:
+            self._subclasses.add(id(kind))
+            new += [
+                target
+                for target in targets.indexing(kind)
+                if any(layout.pointer(target.address) in pair for pair in self._of_arrays())
+            ]
+        if self._add(new) or not len(self._in):
+            self._in = Pointers((address, old, stub) for address, (old, stub) in self._stubs.items())
+            self._back = Pointers((address, stub, old) for address, (old, stub) in self._stubs.items())
+
+    def _of_arrays(self) -> list[tuple[int, int]]:
+        return [self._stubs[target.address] for target in targets.indexing(np.ndarray)]
+
+    def _add(self, new: list[Target]) -> bool:
+        """Make stubs for what is not known yet."""
+        fresh: dict[int, Target] = {}
+        for target in new:
+            address = target.address
+            if address in self._stubs or address in fresh or not layout.pointer(address):
+                continue
+            if address in self._writable:
+                fresh[address] = target
+        originals = {address: layout.pointer(address) for address in fresh}
+        of_arrays = {} if not self._stubs else {stub: old for old, stub in self._of_arrays()}
+        originals = {address: of_arrays.get(found, found) for address, found in originals.items()}
+        stubs = self._machine.stubs(
+            Stub(target.routine, originals[address], target.observer) for address, target in fresh.items()
+        )
+        for (address, target), stub in zip(fresh.items(), stubs):
+            self._kept.append((target.owner, target.observer))
+            self._stubs[address] = originals[address], stub
+        return bool(fresh)
+
+
+class _Writable:
+    """The addresses that may be written: a pointer in read-only memory is left alone."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def __contains__(self, address: int) -> bool:
+        if not self._is_in(address):
+            self._read()
+        return self._is_in(address)
+
+    def _is_in(self, address: int) -> bool:
+        place = bisect_right(self._begins, address) - 1
+        return place >= 0 and address + 8 <= self._ends[place]
+
+    def _read(self) -> None:
+        self._begins, self._ends = [], []
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            span, access = line.split(" ", 2)[:2]
+            if "w" in access:
+                begin, _, end = span.partition("-")
+                self._begins.append(int(begin, 16))
+                self._ends.append(int(end, 16))
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    for each in type.__subclasses__(kind):
+        yield each
+        yield from _subclasses(each)
+
+
+@cache
+def _hook() -> _Hook:
+    hook = _Hook()
+    os.register_at_fork(after_in_child=_after_fork)
+    return hook
+
+
+def _after_fork() -> None:
+    """Record nothing in a forked process: its window is its parent's."""
+    if observers.recordings:
+        observers.recordings.clear()
+        _hook().put_back()
+

@@ -1,0 +1,237 @@
+"""What observers tell: the calls of one window, which become the events of its log."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from _thread import get_ident
+from array import array
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any
+
+from ...ops.numpy_work import NO_ATTRIBUTES, work
+from ...profile.columns import ABSENT
+from ...profile.event_log import EventLog
+from ...sites.chains import Chains
+from .arguments import dtype_name, tensors_in
+from .callers import BETWEEN, HIDDEN, NOBODY, NUMPY, PROGRAM, SCIPY, Lines, function_name, learn, whose
+from .casts import casts_of
+from .layout import is_marked, mark
+
+NUMBER, FRAME, KEY, GIVEN, ATTRIBUTES, ABOUT, STACK, ENDS = range(8)
+"""What a row has while its call runs: a list, which the machine code empties where the call raises.
+
+FRAME is the `id` of the frame that called. KEY is raw name, dtypes and op, as for `EventLog.name`, then what `casts_of`
+needs; nothing where the call is no op. ABOUT is what the observer of the end needs."""
+Row = list[Any]
+Key = tuple[Any, ...]
+QUIET: Key = ()
+FUNCTION: Any = "a function of Python, of which only the calls inside are observed"
+NOT_AN_OP: Any = object()
+_NO_OP = -1
+"""In the place of a case."""
+
+
+class End:
+    """Stands in ``f_trace`` of the frame of a function: it goes when the frame goes, and so tells the end."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+
+    def __call__(self, *event: object) -> None:
+        """Trace nothing, if something begins to trace while the function runs."""
+
+    def __del__(self) -> None:
+        row = self.row
+        if row and not row[ENDS][row[NUMBER]]:
+            row[ENDS][row[NUMBER]] = perf_counter_ns()
+
+
+class Recording:
+    """The calls of one window, in the order in which they began: a number of each in every column."""
+
+    # Numbers in arrays: a list for each call, kept, would take 250 bytes and keep the garbage collector busy.
+    def __init__(self, log: EventLog, moments: bool) -> None:
+        self.log = log
+        self.unread = 0
+        """How many calls could not be read."""
+        self.begins = array("q")
+        self.ends = array("q")
+        """0 while it runs, or where it raised or was no op."""
+        self.case = array("q")
+        self._parents = array("q")
+        self._intervals = array("q")
+        self._nodes = array("q")
+        self._threads = array("q")
+        self.cases: dict[tuple[Any, ...], int] = {}
+        self._lines = Lines(log.chains or Chains())
+        self._stacks: dict[int, list[Row]] = {}
+        self._thread_names: dict[int, str] = {get_ident(): ""}
+        self._moments = moments
+
+    def asked(self, frame: FrameType) -> list[Row] | None:
+        """Return the rows of this thread that run, the innermost last, for a call by *frame*; None if it is no op."""
+        thread = get_ident()
+        stack = self._stacks.get(thread)
+        if stack is None:
+            stack = self._stacks[thread] = []
+            self._thread_names.setdefault(thread, _thread_name(thread))
+        while stack and (not stack[-1] or self.ends[stack[-1][NUMBER]]):
+            stack.pop()
+        code = frame.f_code
+        by = whose.get(id(code)) or learn(code)
+        if by is PROGRAM:
+            if not stack or stack[-1][FRAME] != id(frame):
+                return stack
+            return None if self._around(stack, frame) is NOT_AN_OP else stack
+        return None if self._caller(stack, frame, by) is NOT_AN_OP else stack
+
+    def begin(
+        self, stack: list[Row], frame: FrameType, key: Key, given: Any = (), attributes: Any = None, about: Any = None
+    ) -> Row | None:
+        """Return a row for a call by *frame*, None for what an import runs. An empty key hides what is inside."""
+        node = self._lines.node(frame)
+        if node == HIDDEN:
+            return None
+        number = len(self.begins)
+        row: Row = [number, id(frame), key, given, attributes, about, stack, self.ends]
+        self._parents.append(stack[-1][NUMBER] if stack else -1)
+        self._intervals.append(self.log.interval)
+        self._nodes.append(node)
+        self._threads.append(get_ident())
+        self.case.append(_NO_OP)
+        self.ends.append(0)
+        stack.append(row)
+        self.begins.append(perf_counter_ns())
+        return row
+
+    def _caller(self, stack: list[Row], frame: FrameType, called_by: int) -> Any:
+        """Return the row that a call is inside of, None if there is none; `NOT_AN_OP` if it is no op."""
+        inside = stack[-1][FRAME] if stack and stack[-1][ABOUT] is not FUNCTION else 0
+        if inside == id(frame) or called_by is NOBODY:
+            return NOT_AN_OP
+        at: FrameType | None = frame
+        functions: list[FrameType] = []
+        by = called_by
+        while at is not None:
+            code = at.f_code
+            by = whose.get(id(code)) or learn(code)
+            if by is NUMPY or by is SCIPY:
+                functions.append(at)
+            elif by is not BETWEEN:
+                break
+            at = at.f_back
+            if inside == id(at):
+                return stack[-1] if called_by is SCIPY and stack[-1][KEY] else NOT_AN_OP
+        if at is None or by is not PROGRAM:
+            return NOT_AN_OP
+        if not functions:  # the standard library calls for the program
+            return self._around(stack, at)
+        row = self._function(stack, functions, at)
+        return row if row and row[KEY] and called_by is SCIPY else NOT_AN_OP
+
+    def _around(self, stack: list[Row], frame: FrameType) -> Any:
+        while stack and stack[-1] and stack[-1][FRAME] == id(frame):
+            if stack[-1][ABOUT] is not FUNCTION:
+                return NOT_AN_OP  # compiled code of the op that runs
+            # The function has returned, as the frame that called it calls now.
+            number = stack.pop()[NUMBER]
+            self.ends[number] = self.ends[number] or perf_counter_ns()
+        return stack[-1] if stack else None
+
+    def _function(self, stack: list[Row], functions: list[FrameType], program: FrameType) -> Row | None:
+        """Return the row of the function of NumPy or SciPy that the *program* called, the last of *functions*."""
+        outermost = functions[-1]
+        trace = outermost.f_trace
+        if type(trace) is End:
+            return trace.row if trace.row and trace.row[ENDS] is self.ends else None
+        top = stack[-1] if stack else None
+        if top and top[FRAME] == id(program) and top[ABOUT] is FUNCTION and is_marked(outermost):
+            return top
+        if self._around(stack, program) is NOT_AN_OP:
+            return None
+        name = function_name(functions[::-1])
+        given = _given(outermost) if name else ()
+        key = (name, (), "", None, None) if name else QUIET
+        row = self.begin(stack, program, key, given, None, FUNCTION)
+        if row is None:
+            return None
+        if name:
+            self.case[row[NUMBER]] = self.cases.setdefault((key, given, (), None), len(self.cases))
+        if trace is None and sys.gettrace() is None:
+            outermost.f_trace = End(row)
+        else:
+            mark(outermost)  # something traces, and `f_trace` is its
+        return row
+
+    def fill(self) -> None:
+        """Add all that ended to the log."""
+        log = self.log
+        log.knows_flops = True
+        cases = [_work(log, *case) for case in self.cases]
+        numbers: list[int] = []
+        last = perf_counter_ns()
+        columns = self.begins, self.ends, self.case, self._parents, self._intervals, self._nodes, self._threads
+        for begin, end, case, around, interval, node, thread in zip(*columns):
+            parent = numbers[around] if around >= 0 else -1
+            if case == _NO_OP:
+                numbers.append(parent)
+                continue
+            name, nbytes, flops, casts = cases[case]
+            duration = (end or last) - begin
+            event = log.add(name, duration, parent, interval, nbytes)
+            numbers.append(event)
+            if flops is not None:
+                log.computed(event, flops)
+            if log.chains is not None:
+                log.asked_at(event, node)
+            if self._moments:
+                log.ran(event, begin, begin + duration, self._thread_names[thread])
+            for cast, cast_bytes, cast_flops in casts:
+                # The ufunc casts as it computes. So the cast is an op inside it, without a time of its own.
+                inside = log.add(cast, ABSENT, event, interval, cast_bytes)
+                if cast_flops is not None:
+                    log.computed(inside, cast_flops)
+                if log.chains is not None:
+                    log.asked_at(inside, node)
+        if self.unread:
+            calls = "1 call" if self.unread == 1 else f"{self.unread} calls"
+            log.remark(f"not seen: {calls} of NumPy whose arguments opprof could not read")
+
+
+def _given(frame: FrameType) -> tuple[Any, ...]:
+    """Return dtypes and shapes of the arguments of a function that has just begun."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return ()
+    values = frame.f_locals
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]
+    found = tensors_in([values[name] for name in names if name in values])
+    # Before Python 3.13 it is a snapshot that the frame keeps, and arrays with it; somebody else may have it, too.
+    if sys.version_info < (3, 13) and sys.getrefcount(values) <= 3:
+        values.clear()
+    return found
+
+
+def _thread_name(ident: int) -> str:
+    # `threading.current_thread` would add a thread that Python did not start to the list that the program sees.
+    known = getattr(threading, "_active", {}).get(ident)
+    return known.name if known is not None else f"thread {ident}"
+
+
+def _work(log: EventLog, key: Key, given: Any, returned: Any, attributes: Any) -> tuple[int, int, int | None, list[Any]]:
+    """Return the name in *log* of such an op, its bytes and FLOPs, and those of the casts that it makes."""
+    read, written = (
+        [(dtype_name(dtype), shape) for dtype, shape in zip(arrays[::2], arrays[1::2])] for arrays in (given, returned)
+    )
+    raw, dtypes, op, ufunc, asked = key
+    signature, nbytes, flops = work(raw, read, written, op, attributes or NO_ATTRIBUTES)
+    casts = []
+    for dtype, to, shape in casts_of(given, ufunc, asked):
+        cast = ("dtype=", (dtype_name(dtype), dtype_name(to)), "", None, None)
+        casts.append(_work(log, cast, (dtype, shape), (to, shape), None)[:3])
+    return log.name(raw, dtypes, op, None, signature), ABSENT if nbytes is None else nbytes, flops, casts
