@@ -16,8 +16,8 @@ _ndarray, _generic = np.ndarray, np.generic
 _NUMBERS = frozenset(map(id, (int, float, str, complex, bool, type(None))))
 _PLAIN = _NUMBERS | {id(np.ndarray)}
 """By `id`: to look a class up, or to compare it, may run the code of its metaclass."""
-_TEXT = frozenset(map(id, (int, str)))
-_SHOWN = frozenset(map(id, (float, complex, bool, type(None), tuple, list, slice)))
+_TEXT = frozenset(map(id, (int, str, bool)))
+_SHOWN = frozenset(map(id, (float, complex, type(None), tuple, list, slice)))
 _dtype_of = np.ndarray.dtype.__get__  # type: ignore[attr-defined]
 _shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
 _mro_of = type.__dict__["__mro__"].__get__

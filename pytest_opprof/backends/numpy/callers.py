@@ -61,6 +61,8 @@ def _whose(file: str) -> int:
         root = os.path.dirname(os.path.dirname(os.path.abspath(scipy)))
         if path.startswith(tuple(os.path.join(root, each) for each in _SCIPY)):
             return SCIPY
+        if path.startswith(os.path.join(root, "scipy", "_lib", "")):
+            return BETWEEN
     kind = kinds[file]
     if kind is Kind.TRACED:
         return PROGRAM
@@ -139,11 +141,13 @@ def _name(code: CodeType, module: str) -> str:
     home = ".".join(public)
     if qualified == "NpzFile.__getitem__":
         return "numpy.load"
+    if code.co_name == "as_strided":
+        return ""
     for each in (home, public[0] if public else ""):
         function: Any = getattr(sys.modules.get(each), code.co_name, None)
         if callable(function) and "." not in qualified and not isinstance(function, type):
             is_question = code.co_name in (SCIPY_QUERIES if each.startswith("scipy") else QUERIES | FUNCTIONS_OF_VIEWS)
-            return "" if is_question or code.co_name == "as_strided" else f"{each}.{code.co_name}"
+            return "" if is_question else f"{each}.{code.co_name}"
     is_public = "<" not in qualified and not any(
         part.startswith("_") and not part.endswith("__") for part in qualified.split(".")
     )

@@ -150,6 +150,9 @@ def _table(end: Callable[..., Any]) -> Any:
         values += map(function, names)
     else:
         values += [0, 0, 0]
+    comparisons = list(range(8))
+    _ALIVE.append(comparisons)
+    values += map(id, comparisons)
     table = (ctypes.c_uint64 * len(values))(*values)
     _ALIVE.append(table)
     return table

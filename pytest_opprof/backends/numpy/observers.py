@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import _getframe
 from time import perf_counter_ns
 from types import FrameType, TracebackType
@@ -49,7 +49,7 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
         return None  # a subclass of arrays that was made while the window was open
     recording = recordings[-1]
     try:
-        stack = recording.asked(frame)
+        stack = recording.asked(frame, op.about is CONVERTS)
         if stack is None:
             return None
         protocol = op.protocol
@@ -61,7 +61,7 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
         if op.is_quiet:
             return recording.begin(stack, frame, QUIET)
         key = op.key
-        about = (op.about, args) if op.about else None
+        about = (op.about, args or tuple(kwargs.values())) if op.about else None
         attributes = attributes_of(args, kwargs) if op.needs_attributes else None
         if op.ufunc is not None:
             given = tensors_in(args[: op.ufunc.nin])
@@ -232,6 +232,23 @@ def of_packed_ufunc_method(method: str, name_of: Callable[[Any, str], str]) -> C
     return observe
 
 
+def of_scalars(ops: Sequence[Op]) -> Callable[..., Any]:
+    """Return an observer of an operator of NumPy's scalars; *ops* are those of each comparison, or one."""
+    single = ops[0] if len(ops) == 1 else None
+
+    def observe(left: Any, right: Any, third: Any) -> Row | None:
+        # With an array beside it NumPy calls a ufunc, which is observed itself; another class decides itself.
+        for value in (left, right):
+            kind = type(value)
+            if id(kind) not in _NUMBERS and not issubclass(kind, np.generic):
+                return None
+        args = (left,) if right is None else (left, right)
+        return _asked(single or ops[third], _getframe(1), args, _NONE)
+
+    return observe
+
+
+_NUMBERS = frozenset(map(id, (int, float, complex, bool, type(None))))
 _BY_INDEX, _ASSIGN = Op("ndarray.__getitem__"), Op("ndarray.__setitem__")
 
 

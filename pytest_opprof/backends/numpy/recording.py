@@ -18,6 +18,7 @@ from ...sites.chains import Chains
 from .arguments import dtype_name, tensors_in
 from .callers import BETWEEN, HIDDEN, NOBODY, NUMPY, PROGRAM, SCIPY, Lines, function_name, learn, whose
 from .casts import casts_of
+from .function_names import CONVERSIONS
 from .layout import is_marked, mark
 
 NUMBER, FRAME, KEY, GIVEN, ATTRIBUTES, ABOUT, STACK, ENDS = range(8)
@@ -28,6 +29,7 @@ needs; nothing where the call is no op. ABOUT is what the observer of the end ne
 Row = list[Any]
 Key = tuple[Any, ...]
 QUIET: Key = ()
+CONVERTS: Key = ("a function that converts: no op itself, but the conversion inside may be one",)
 FUNCTION: Any = "a function of Python, of which only the calls inside are observed"
 NOT_AN_OP: Any = object()
 _NO_OP = -1
@@ -73,8 +75,11 @@ class Recording:
         self._thread_names: dict[int, str] = {get_ident(): ""}
         self._moments = moments
 
-    def asked(self, frame: FrameType) -> list[Row] | None:
-        """Return the rows of this thread that run, the innermost last, for a call by *frame*; None if it is no op."""
+    def asked(self, frame: FrameType, converts: bool = False) -> list[Row] | None:
+        """Return the rows of this thread that run, the innermost last, for a call by *frame*; None if it is no op.
+
+        *converts*: it is one of the conversions that `numpy.require` and the like stand for.
+        """
         thread = get_ident()
         stack = self._stacks.get(thread)
         if stack is None:
@@ -88,7 +93,7 @@ class Recording:
             if not stack or stack[-1][FRAME] != id(frame):
                 return stack
             return None if self._around(stack, frame) is NOT_AN_OP else stack
-        return None if self._caller(stack, frame, by) is NOT_AN_OP else stack
+        return None if self._caller(stack, frame, by, converts) is NOT_AN_OP else stack
 
     def begin(
         self, stack: list[Row], frame: FrameType, key: Key, given: Any = (), attributes: Any = None, about: Any = None
@@ -109,7 +114,7 @@ class Recording:
         self.begins.append(perf_counter_ns())
         return row
 
-    def _caller(self, stack: list[Row], frame: FrameType, called_by: int) -> Any:
+    def _caller(self, stack: list[Row], frame: FrameType, called_by: int, converts: bool) -> Any:
         """Return the row that a call is inside of, None if there is none; `NOT_AN_OP` if it is no op."""
         inside = stack[-1][FRAME] if stack and stack[-1][ABOUT] is not FUNCTION else 0
         if inside == id(frame) or called_by is NOBODY:
@@ -132,7 +137,9 @@ class Recording:
         if not functions:  # the standard library calls for the program
             return self._around(stack, at)
         row = self._function(stack, functions, at)
-        return row if row and row[KEY] and called_by is SCIPY else NOT_AN_OP
+        if row and row[KEY] and (called_by is SCIPY or (converts and row[KEY] is CONVERTS)):
+            return row
+        return NOT_AN_OP
 
     def _around(self, stack: list[Row], frame: FrameType) -> Any:
         while stack and stack[-1] and stack[-1][FRAME] == id(frame):
@@ -156,11 +163,13 @@ class Recording:
             return None
         name = function_name(functions[::-1])
         given = _given(outermost) if name else ()
-        key = (name, (), "", None, None) if name else QUIET
+        key: Key = (name, (), "", None, None) if name else QUIET
+        if name.startswith("numpy.") and name.rpartition(".")[2] in CONVERSIONS:
+            key = CONVERTS
         row = self.begin(stack, program, key, given, None, FUNCTION)
         if row is None:
             return None
-        if name:
+        if name and key is not CONVERTS:
             self.case[row[NUMBER]] = self.cases.setdefault((key, given, (), None), len(self.cases))
         if trace is None and sys.gettrace() is None:
             outermost.f_trace = End(row)

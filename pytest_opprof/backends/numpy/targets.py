@@ -13,11 +13,14 @@ import numpy.random  # not at its first use: that may be in a window
 from . import layout
 from .function_names import (
     BIT_GENERATORS,
+    COMPARISONS,
     CONVERSIONS,
     CREATIONS,
     DRAWS,
     FUNCTIONS_OF_VIEWS,
+    OPERATORS,
     QUERIES,
+    UNARY_OPERATORS,
     ufunc_name,
 )
 from .observers import (
@@ -35,6 +38,7 @@ from .observers import (
     of_one,
     of_packed,
     of_packed_ufunc_method,
+    of_scalars,
     of_ufunc_method,
 )
 
@@ -72,6 +76,7 @@ def of_classes() -> Iterator[Target]:
     yield from _builtins()
     yield from _random()
     yield from indexing(np.ndarray)
+    yield from _scalars()
     for name, routine, observe in (
         ("__getitem__", "by_index", by_index),
         ("__setitem__", "three_int", assign),
@@ -133,6 +138,21 @@ def _random() -> Iterator[Target]:
         for slot, routine in ((layout.INIT, "three_int"), (layout.NEW, "three")):
             if layout.pointer(id(kind) + slot):
                 yield Target(id(kind) + slot, routine, of_packed(op, takes_self=False), kind)
+
+
+def _scalars() -> Iterator[Target]:
+    compare = of_scalars([Op(f"numpy.{name}") for name in COMPARISONS])
+    operators = [
+        (8 * layout.NUMBER_SLOTS.index(slot), routine, of_scalars([Op(f"numpy.{name}")]))
+        for names, of in ((OPERATORS, "two"), (UNARY_OPERATORS, "one"))
+        for slot, name in names.items()
+        for routine in ["three" if slot == "power" else of]
+    ]
+    for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]:
+        kind = np.dtype(code).type
+        yield Target(id(kind) + layout.COMPARE, "compare", compare, kind)
+        for offset, routine, observer in operators:
+            yield Target(layout.pointer(id(kind) + layout.AS_NUMBER) + offset, routine, observer, kind)
 
 
 def _method(function: Any, op: Op, takes_self: bool = True) -> Iterator[Target]:

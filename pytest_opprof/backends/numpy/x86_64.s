@@ -83,9 +83,12 @@
     lea rdx, [r14+1]
     mov rcx, r15
     .endif
-    .if \kind >= 3                     # fixed arguments: 3 three of them, 4 and 5 two
-    .if \kind >= 4
+    .if \kind >= 3                     # fixed arguments: 3 three of them, 4 and 5 two, 6 two and a number, 7 one
+    .if \kind == 4 || \kind == 5 || \kind == 7
     xor r14d, r14d
+    .endif
+    .if \kind == 7
+    xor r13d, r13d
     .endif
     sub rsp, 32
     mov rax, [rbx+56]
@@ -98,6 +101,10 @@
     cmovz rcx, rax
     mov [rsp+8], rcx
     mov rcx, r14
+    .if \kind == 6
+    and ecx, 7
+    mov rcx, [rbx+104+rcx*8]           # as an int of Python
+    .endif
     test rcx, rcx
     cmovz rcx, rax
     mov [rsp+16], rcx
@@ -198,6 +205,8 @@
     ROUTINE by_index, 4
     ROUTINE two, 5
     ROUTINE three_int, 3, 1
+    ROUTINE compare, 6
+    ROUTINE one, 7
     .globl write
     .balign 16
 write:                                 # rows of address, old, new: where the address holds old, it gets new
