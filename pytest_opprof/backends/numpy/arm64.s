@@ -80,7 +80,10 @@
     and x10, x10, #-16
     sub sp, sp, x10
     mov x1, sp
-    str x20, [x1]
+    ldr x14, [x19, #56]
+    cmp x20, #0
+    csel x14, x14, x20, eq
+    str x14, [x1]
     add x11, x1, #8
     mov x12, x21
     cbz x9, 4f

@@ -11,7 +11,7 @@ from ...errors import BackendError
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
-from . import hook
+from . import hook, selftest
 from .recording import Recording
 
 
@@ -24,9 +24,13 @@ class NumpyBackend(Backend):
     def __init__(self) -> None:
         self._is_recording = False
 
+    def unavailable(self) -> str | None:
+        """Say why calls of NumPy cannot be observed here."""
+        return selftest.problem() or None
+
     def in_use(self) -> bool:
-        """Return True where calls can be seen: NumPy is imported by opprof itself."""
-        return True
+        """Return True where calls can be observed: opprof itself has imported NumPy."""
+        return not selftest.problem()
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:

@@ -42,6 +42,11 @@ def late_modules() -> list[str]:
     return _hook().late()
 
 
+def changed() -> int:
+    """Return how many pointers lead to observers now."""
+    return _hook().changed()
+
+
 class _Hook:
     """All pointers, and the stubs that they lead to."""
 
@@ -69,6 +74,10 @@ class _Hook:
         # A class of arrays that was made meanwhile has copies of the pointers.
         self._look(only_classes=True)
         self._machine.write(self._back)
+
+    def changed(self) -> int:
+        """Return how many pointers lead to a stub."""
+        return sum(layout.pointer(address) == stub for address, (_, stub) in self._stubs.items())
 
     def late(self) -> list[str]:
         new = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}

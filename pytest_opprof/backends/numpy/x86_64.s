@@ -74,7 +74,10 @@
 2:  lea rdx, [rax*8+23]
     and rdx, -16
     sub rsp, rdx
-    mov [rsp], r12
+    mov rcx, r12                       # Cython's functions of modules may have no self
+    test rcx, rcx
+    cmovz rcx, [rbx+56]
+    mov [rsp], rcx
     lea rdi, [rsp+8]
     mov rsi, r13
     mov rcx, rax
