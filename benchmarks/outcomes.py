@@ -5,7 +5,7 @@ python benchmarks/outcomes.py --list                                   # those t
 python benchmarks/outcomes.py scipy.stats -- -n 2 -p no:randomly       # what follows -- is for pytest
 
 Each target runs plain and measured, one after the other, in a folder of its own. Prints the tests whose outcome
-differs, and how many times the CPU time the measured run took. The exit status is the number of differences, at most 100.
+differs, and how many times the CPU time the measured run took. The exit status is the number of differences (most: 100).
 """
 
 from __future__ import annotations
@@ -73,11 +73,22 @@ Outcomes = dict[str, Counter[str]]
 
 
 def _outcomes(path: Path, more: list[str]) -> tuple[Outcomes, float]:
-    """Return the outcomes of each test, and how many seconds of the CPU the run took, other work on the machine left out."""
+    """Return the outcomes of each test, and how many seconds of the CPU the run took."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.xml")
         packages = [each for each in [path, *path.parents] if (each / "__init__.py").exists()]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(packages[-1]), "-W", "ignore"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(packages[-1]),
+            "-W",
+            "ignore",
+        ]
         command += ["--tb=short", f"--junitxml={result}", str(path), *more]
         begin = sum(os.times()[2:4])
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

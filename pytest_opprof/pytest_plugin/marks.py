@@ -15,8 +15,8 @@ from ..errors import UsageError
 from ..measure.plan import Settings, TestPlan
 from ..verdict.budgets import Budget
 from .options import (
-    NUMPY_IS_GONE,
     LIMITS,
+    NUMPY_IS_GONE,
     checked_backends,
     checked_count,
     checked_ranks,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import io
-import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,12 +17,6 @@ import scipy.signal
 import scipy.sparse.linalg
 import scipy.special
 from numpy import asarray as from_import
-
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.numpy.backend import NumpyBackend
-from pytest_opprof.measure.recorder import Recorder
-from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.op_profile import OpProfile
 
 from .test_numpy_backend import Watch
 

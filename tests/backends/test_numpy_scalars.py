@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import json
-import math
-import operator
-import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-
-from pytest_opprof.backends.contract import Options
 
 from .test_numpy_backend import Watch
 

@@ -18,8 +18,11 @@ _PLAIN = _NUMBERS | {id(np.ndarray)}
 """By `id`: to look a class up, or to compare it, may run the code of its metaclass."""
 _TEXT = frozenset(map(id, (int, str, bool)))
 _SHOWN = frozenset(map(id, (float, complex, type(None), tuple, list, slice)))
-_dtype_of = np.ndarray.dtype.__get__  # type: ignore[attr-defined]
-_shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
+_dtype_of = np.ndarray.dtype.__get__
+_shape_of = np.ndarray.shape.__get__
+_base_of = np.ndarray.base.__get__
+_may_share_memory: Any = getattr(np.may_share_memory, "_implementation", np.may_share_memory)
+"""Without the dispatcher, which is observed."""
 _mro_of = type.__dict__["__mro__"].__get__
 MOST_ITEMS = 10_000
 """Of a list; of a longer one the first."""
@@ -32,7 +35,7 @@ def arrays_in(values: Any, depth: int = 8) -> list[Any]:
         kind = type(value)
         if kind is np.ndarray or issubclass(kind, _ndarray):
             found.append(value)
-        elif (kind is tuple or kind is list) and depth:
+        elif issubclass(kind, (tuple, list)) and depth:
             found.extend(arrays_in(value, depth - 1))
     return found
 
@@ -52,7 +55,7 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
             found.append(_dtype_of(value))
             found.append(_shape_of(value))
         elif issubclass(kind, _generic):
-            found.append(np.generic.dtype.__get__(value))  # type: ignore[attr-defined]
+            found.append(np.generic.dtype.__get__(value))
             found.append(())
         elif (kind is list or issubclass(kind, tuple)) and value and depth:
             items = value[:MOST_ITEMS] if kind is list else tuple.__getitem__(value, slice(MOST_ITEMS))
@@ -70,7 +73,7 @@ def is_delegated(values: Any, protocol: str, in_lists: bool = False) -> bool:
         kind = type(value)
         if kind is _ndarray or id(kind) in _PLAIN:
             continue
-        if (kind is list or kind is tuple) and in_lists:
+        if (kind is list or issubclass(kind, tuple)) and in_lists:
             if value and id(type(value[0])) not in _PLAIN and is_delegated(value[:MOST_ITEMS], protocol):
                 return True
         elif not issubclass(kind, _generic):
@@ -98,9 +101,12 @@ def is_view(result: Any, args: tuple[Any, ...]) -> bool:
     # A view has a base. Most results have none and need no comparison.
     if not issubclass(type(first), np.ndarray):
         return False
-    if np.ndarray.base.__get__(first) is None and all(first is not array for array in args):  # type: ignore[attr-defined]
-        return False
-    return any(np.may_share_memory(first, array) for array in arrays_in(args))
+    arrays = arrays_in(args)
+    if any(first is array for array in arrays):
+        return True
+    if _base_of(first) is None:
+        return any(_base_of(array) is first for array in arrays)
+    return any(_may_share_memory(first, array) for array in arrays)
 
 
 @cache

@@ -1,7 +1,10 @@
 """`arm64.s`, assembled: `python -m tests.backends.assembled` writes this file."""
 
 # fmt: off
-ROUTINES = {"vectorcall": 0, "fastcall_keywords": 480, "fastcall": 1040, "three": 1600, "by_index": 2128, "two": 2688, "three_int": 3216, "compare": 3728, "one": 4256, "write": 4784}
+ROUTINES = {
+    "vectorcall": 0, "fastcall_keywords": 480, "fastcall": 1040, "three": 1600, "by_index": 2128, "two": 2688,
+    "three_int": 3216, "compare": 3728, "one": 4256, "write": 4784
+}
 """Where in the code each routine begins."""
 CODE = bytes.fromhex(
     "9f2403d5fd7bbaa9fd030091f35301a9f55b02a9f76303a9f96b04a9fb7305a9f80310aaf40300aaf50301aaf60302aaf70303aa"
@@ -98,10 +101,12 @@ CODE = bytes.fromhex(
     "020000141b0080d2e0031baaf35341a9f55b42a9f76343a9f96b44a9fb7345a9fd7bc6a8c0035fd61f2003d58877665544332211"
     "5f2403d5410100b4092840a90b0840f92c0140f99f010aeb410000542b0100f900600091210400d101ffffb5c0035fd6"
 )
+# fmt: on
 
 
 def stub(block: int, routine: int) -> bytes:
     """Return the code that jumps to a *routine* with the address of its *block* in x16."""
     # bti jc; ldr x16, block; ldr x17, routine; br x17
     code = (0xD50324DF, 0x58000070, 0x58000091, 0xD61F0220)
-    return b"".join(each.to_bytes(4, "little") for each in code) + block.to_bytes(8, "little") + routine.to_bytes(8, "little")
+    numbers = [number.to_bytes(8, "little") for number in (block, routine)]
+    return b"".join(each.to_bytes(4, "little") for each in code) + b"".join(numbers)

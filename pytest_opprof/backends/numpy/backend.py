@@ -46,6 +46,9 @@ class NumpyBackend(Backend):
         finally:
             self._is_recording = False
         recording.fill()
+        if late := hook.late_modules():
+            log.unseen.extend(f"ufuncs of {name}, first imported in the window" for name in late)
+            log.remark(f"not seen: {', '.join(log.unseen[:3])}{' ...' if len(late) > 3 else ''}")
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast."""

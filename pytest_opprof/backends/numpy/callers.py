@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+from itertools import cycle
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
-from ...sites.chains import Chains
+from ...sites.chains import UNKNOWN, Chains
 from ...sites.code import Kind, kinds
-from ...sites.stack import here
 from .function_names import FUNCTIONS_OF_VIEWS, QUERIES, SCIPY_QUERIES
 from .function_names import SCIPY as SCIPY_MODULES
+from .layout import MEMORY, TRACE_LINES
 
 HIDDEN = -1
 """In the place of a node: what ran is no part of the program."""
@@ -29,6 +31,11 @@ _kinds: dict[int, int] = {}
 _TRACED, _HIDDEN, _TEST_TOOL, _IMPORTS = range(1, 5)
 _codes: list[CodeType] = []
 """All of which the `id` is known: so it stays theirs."""
+
+
+def _kind_of(code: CodeType) -> int:
+    learn(code)
+    return _kinds[id(code)]
 
 
 def learn(code: CodeType) -> int:
@@ -73,35 +80,63 @@ def _whose(file: str) -> int:
 
 
 class Lines:
-    """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for what an import runs."""
+    """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for what an import runs.
+
+    A frame that was seen is marked: whoever called it stays there until it returns. So of a deep stack only the frames
+    that are new are walked.
+    """
 
     def __init__(self, chains: Chains) -> None:
         self._chains = chains
-        self._known: dict[tuple[int, ...], int] = {}
+        self._nodes: dict[tuple[int, int, int], int] = {}
+        self._callers: dict[int, int] = {}
+        self._mark = next(_marks)
 
     def node(self, frame: FrameType | None) -> int:
-        """Return the node of *frame* and the frames around it: 0.2 us a frame."""
-        key: list[int] = []
-        at = frame
+        """Return the node of *frame* and the frames around it."""
+        at, node = frame, UNKNOWN
+        new: list[tuple[FrameType, CodeType, int]] = []
+        mark, place = self._mark, TRACE_LINES
         while at is not None:
             code = at.f_code
-            number = id(code)
-            kind = _kinds.get(number)
-            if kind is None:
-                learn(code)
-                kind = _kinds[number]
-            if kind == _TRACED:
-                key.append(number)
-                key.append(at.f_lasti)
-            elif kind == _TEST_TOOL:
+            kind = _kinds.get(id(code)) or _kind_of(code)
+            if kind == _TEST_TOOL:
                 break
-            elif kind == _IMPORTS:
-                return HIDDEN
+            if kind == _IMPORTS:
+                node = HIDDEN
+                break
+            new.append((at, code, kind))
+            if MEMORY[id(at) + place] == mark and (known := self._callers.get(id(at))) is not None:
+                node = known
+                break
             at = at.f_back
-        found = self._known.get(tuple(key))
-        if found is None:
-            found = self._known[tuple(key)] = here(self._chains, frame)
-        return found
+        nodes = self._nodes
+        for at, code, kind in reversed(new):
+            if MEMORY[id(at) + place] == _UNMARKED and not code.co_flags & _MOVES:
+                MEMORY[id(at) + place] = mark
+                self._callers[id(at)] = node
+            if kind == _TRACED and node != HIDDEN:
+                key = node, id(code), at.f_lasti
+                found = nodes.get(key)
+                if found is None:
+                    found = nodes[key] = self._chains.node(node, code, at.f_lineno)
+                node = found
+        return node
+
+    def mark(self, frame: FrameType) -> None:
+        """Mark a frame until its function returns."""
+        if MEMORY[id(frame) + TRACE_LINES] == _UNMARKED:
+            MEMORY[id(frame) + TRACE_LINES] = self._mark
+
+    def is_marked(self, frame: FrameType) -> bool:
+        """Tell whether a frame is marked."""
+        return MEMORY[id(frame) + TRACE_LINES] == self._mark
+
+
+_marks = cycle(range(2, 256))
+_UNMARKED = 1
+_MOVES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Of a code whose frame goes on under another caller."""
 
 
 _names: dict[int, tuple[CodeType, str]] = {}

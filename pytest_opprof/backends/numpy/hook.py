@@ -80,18 +80,20 @@ class _Hook:
         return sum(layout.pointer(address) == stub for address, (_, stub) in self._stubs.items())
 
     def late(self) -> list[str]:
+        """Return the modules that were imported since calls were led to observers, and have functions to observe."""
+        if self._last == _last():
+            return []
         new = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
-        found = {}
-        for name, module in new.items():
-            if any(target.address not in self._stubs for target in targets.of_modules({name: module})):
-                found[name] = None
-        return list(found)
+        return [
+            name
+            for name, module in new.items()
+            if any(target.address not in self._stubs for target in targets.of_modules({name: module}))
+        ]
 
     def _look(self, only_classes: bool = False) -> None:
         """Find the pointers of new modules, and of new classes of arrays."""
         new: list[Target] = []
-        last = len(sys.modules), next(reversed(sys.modules.values()))
-        if last != self._last and not only_classes:
+        if self._last != (last := _last()) and not only_classes:
             self._last = last
             modules = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
             self._modules |= modules
@@ -159,9 +161,15 @@ class _Writable:
 
 
 def _subclasses(kind: type) -> Iterator[type]:
-    for each in type.__subclasses__(kind):
+    subclasses: list[type] = type.__subclasses__(kind)
+    for each in subclasses:
         yield each
         yield from _subclasses(each)
+
+
+def _last() -> tuple[int, object]:
+    """Return how many modules there are, and which was imported last."""
+    return len(sys.modules), next(reversed(sys.modules.values()))
 
 
 @cache
@@ -176,4 +184,3 @@ def _after_fork() -> None:
     if observers.recordings:
         observers.recordings.clear()
         _hook().put_back()
-

@@ -10,7 +10,6 @@ import ctypes
 import platform
 import sys
 import sysconfig
-from types import FrameType
 from typing import Any
 
 HEAD = 16
@@ -98,7 +97,7 @@ def _name(definition: int) -> str:
 
 
 def _find_trace_lines() -> int:
-    """Return where a frame keeps ``f_trace_lines``, a byte; 0 where that cannot be told."""
+    """Return where a frame keeps ``f_trace_lines``, a byte."""
     frame: Any = sys._getframe()
     before = frame.f_trace_lines
     seen = []
@@ -107,20 +106,11 @@ def _find_trace_lines() -> int:
         seen.append(ctypes.string_at(id(frame), object.__sizeof__(frame)))
     frame.f_trace_lines = before
     places = [place for place, (yes, no) in enumerate(zip(*seen)) if (yes, no) == (1, 0)]
-    return places[0] if len(places) == 1 else 0
+    assert len(places) == 1, "f_trace_lines"
+    return places[0]
 
 
-_TRACE_LINES = _find_trace_lines()
-_MARK = 2
-
-
-def mark(frame: FrameType) -> None:
-    """Mark a frame, until its function returns: another number than 1 is true as well."""
-    byte = ctypes.c_ubyte.from_address(id(frame) + _TRACE_LINES)
-    if _TRACE_LINES and byte.value == 1:
-        byte.value = _MARK
-
-
-def is_marked(frame: FrameType) -> bool:
-    """Tell whether a frame is marked; False where it could not be."""
-    return bool(_TRACE_LINES) and ctypes.c_ubyte.from_address(id(frame) + _TRACE_LINES).value == _MARK
+TRACE_LINES = _find_trace_lines()
+"""Where a frame keeps ``f_trace_lines``: 1 in a new one. Any other number but 0 means the same to Python."""
+MEMORY = (ctypes.c_ubyte * 2**48).from_address(0)
+"""All memory of the process: a byte of a frame in 60 ns."""

@@ -65,9 +65,7 @@ class Machine:
         architecture = _architecture()
         self._table = _table(end)
         self._stub = architecture.stub
-        code = architecture.CODE.replace(
-            PLACE_OF_TABLE, ctypes.addressof(self._table).to_bytes(8, "little")
-        )
+        code = architecture.CODE.replace(PLACE_OF_TABLE, ctypes.addressof(self._table).to_bytes(8, "little"))
         memory = _Memory(len(code))
         memory.write(code)
         self._routines = {name: memory.address + offset for name, offset in architecture.ROUTINES.items()}
@@ -80,7 +78,7 @@ class Machine:
         _ALIVE.extend([blocks, every])
         code = b""
         for number, each in enumerate(every):
-            blocks[2 * number : 2 * number + 2] = each.original, id(each.observer)
+            blocks[2 * number : 2 * number + 2] = [each.original, id(each.observer)]
             stub = self._stub(ctypes.addressof(blocks) + 16 * number, self._routines[each.routine])
             code += stub.ljust(STUB, b"\0")
         memory = _Memory(max(len(code), 1))

@@ -100,7 +100,8 @@ def end(row: Row, result: object) -> None:
         if result is NotImplemented:
             key = QUIET
         elif about is not None:
-            key = _key(key, *about, result)
+            what, args = about
+            key = _key(key, what, args, result)
         if key:
             case = key, given, tensors_in((result,)), attributes
             recording.case[number] = recording.cases.setdefault(case, len(recording.cases))
@@ -119,7 +120,7 @@ def _key(key: Key, about: str, args: tuple[Any, ...], result: Any) -> Key:
     if about == CASTS:
         return QUIET if is_view(result, (source,)) else (key[0], copied_dtypes(source, result), "", None, None)
     if issubclass(type(source), np.ndarray):
-        is_moved = issubclass(type(result), np.ndarray) and not np.may_share_memory(source, result)
+        is_moved = issubclass(type(result), np.ndarray) and not is_view(result, (source,))
         return (key[0], copied_dtypes(source, result), "", None, None) if is_moved else QUIET
     if type(source) not in (list, tuple):
         return QUIET
@@ -263,8 +264,7 @@ def by_index(self: Any, key: Any, _: None) -> Row | None:
 
 def assign(self: Any, key: Any, value: Any) -> Row | None:
     """Observe an assignment by index; an array of objects keeps the object itself."""
-    dtype = np.ndarray.dtype.__get__(self)  # type: ignore[attr-defined]
+    dtype = np.ndarray.dtype.__get__(self)
     if dtype.hasobject:
         return None
     return _asked(_ASSIGN, _getframe(1), (self, key, value), _NONE, copied_dtypes(value, self))
-

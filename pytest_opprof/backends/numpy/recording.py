@@ -7,11 +7,13 @@ import sys
 import threading
 from _thread import get_ident
 from array import array
+from functools import lru_cache
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...ops.numpy_work import NO_ATTRIBUTES, work
+from ...ops.signature import Signature
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ...sites.chains import Chains
@@ -19,7 +21,6 @@ from .arguments import dtype_name, tensors_in
 from .callers import BETWEEN, HIDDEN, NOBODY, NUMPY, PROGRAM, SCIPY, Lines, function_name, learn, whose
 from .casts import casts_of
 from .function_names import CONVERSIONS
-from .layout import is_marked, mark
 
 NUMBER, FRAME, KEY, GIVEN, ATTRIBUTES, ABOUT, STACK, ENDS = range(8)
 """What a row has while its call runs: a list, which the machine code empties where the call raises.
@@ -73,6 +74,8 @@ class Recording:
         self._lines = Lines(log.chains or Chains())
         self._stacks: dict[int, list[Row]] = {}
         self._thread_names: dict[int, str] = {get_ident(): ""}
+        self._functions: dict[int, Row] = {}
+        """By `id` of their frames, those that something traces."""
         self._moments = moments
 
     def asked(self, frame: FrameType, converts: bool = False) -> list[Row] | None:
@@ -157,7 +160,13 @@ class Recording:
         if type(trace) is End:
             return trace.row if trace.row and trace.row[ENDS] is self.ends else None
         top = stack[-1] if stack else None
-        if top and top[FRAME] == id(program) and top[ABOUT] is FUNCTION and is_marked(outermost):
+        if (
+            top
+            and self._functions.get(id(outermost)) is top
+            and top[FRAME] == id(program)
+            and top[ABOUT] is FUNCTION
+            and self._lines.is_marked(outermost)
+        ):
             return top
         if self._around(stack, program) is NOT_AN_OP:
             return None
@@ -174,14 +183,16 @@ class Recording:
         if trace is None and sys.gettrace() is None:
             outermost.f_trace = End(row)
         else:
-            mark(outermost)  # something traces, and `f_trace` is its
+            self._functions[id(outermost)] = row
+            self._lines.mark(outermost)  # something traces, and `f_trace` is its
         return row
 
     def fill(self) -> None:
         """Add all that ended to the log."""
         log = self.log
         log.knows_flops = True
-        cases = [_work(log, *case) for case in self.cases]
+        cases = [_figures(*case) for case in self.cases]
+        names = [figures.name(log) for figures in cases]
         numbers: list[int] = []
         last = perf_counter_ns()
         columns = self.begins, self.ends, self.case, self._parents, self._intervals, self._nodes, self._threads
@@ -190,26 +201,25 @@ class Recording:
             if case == _NO_OP:
                 numbers.append(parent)
                 continue
-            name, nbytes, flops, casts = cases[case]
+            figures = cases[case]
             duration = (end or last) - begin
-            event = log.add(name, duration, parent, interval, nbytes)
+            event = log.add(names[case], duration, parent, interval, figures.nbytes)
             numbers.append(event)
-            if flops is not None:
-                log.computed(event, flops)
-            if log.chains is not None:
-                log.asked_at(event, node)
+            self._say(event, figures, node)
             if self._moments:
                 log.ran(event, begin, begin + duration, self._thread_names[thread])
-            for cast, cast_bytes, cast_flops in casts:
+            for cast in figures.casts:
                 # The ufunc casts as it computes. So the cast is an op inside it, without a time of its own.
-                inside = log.add(cast, ABSENT, event, interval, cast_bytes)
-                if cast_flops is not None:
-                    log.computed(inside, cast_flops)
-                if log.chains is not None:
-                    log.asked_at(inside, node)
+                self._say(log.add(cast.name(log), ABSENT, event, interval, cast.nbytes), cast, node)
         if self.unread:
             calls = "1 call" if self.unread == 1 else f"{self.unread} calls"
             log.remark(f"not seen: {calls} of NumPy whose arguments opprof could not read")
+
+    def _say(self, event: int, figures: _Figures, node: int) -> None:
+        if figures.flops is not None:
+            self.log.computed(event, figures.flops)
+        if self.log.chains is not None:
+            self.log.asked_at(event, node)
 
 
 def _given(frame: FrameType) -> tuple[Any, ...]:
@@ -232,15 +242,31 @@ def _thread_name(ident: int) -> str:
     return known.name if known is not None else f"thread {ident}"
 
 
-def _work(log: EventLog, key: Key, given: Any, returned: Any, attributes: Any) -> tuple[int, int, int | None, list[Any]]:
-    """Return the name in *log* of such an op, its bytes and FLOPs, and those of the casts that it makes."""
+class _Figures(NamedTuple):
+    """What is known of an op by its name and its arrays."""
+
+    raw: str
+    dtypes: tuple[str, ...]
+    op: str
+    signature: Signature
+    nbytes: int
+    flops: int | None
+    casts: tuple[_Figures, ...] = ()
+    """Those that a ufunc makes as it computes."""
+
+    def name(self, log: EventLog) -> int:
+        return log.name(self.raw, self.dtypes, self.op, None, self.signature)
+
+
+@lru_cache(maxsize=4096)  # tests of one package call the same ops on the same shapes: 60 us for each case
+def _figures(key: Key, given: Any, returned: Any, attributes: Any) -> _Figures:
     read, written = (
         [(dtype_name(dtype), shape) for dtype, shape in zip(arrays[::2], arrays[1::2])] for arrays in (given, returned)
     )
     raw, dtypes, op, ufunc, asked = key
     signature, nbytes, flops = work(raw, read, written, op, attributes or NO_ATTRIBUTES)
-    casts = []
-    for dtype, to, shape in casts_of(given, ufunc, asked):
-        cast = ("dtype=", (dtype_name(dtype), dtype_name(to)), "", None, None)
-        casts.append(_work(log, cast, (dtype, shape), (to, shape), None)[:3])
-    return log.name(raw, dtypes, op, None, signature), ABSENT if nbytes is None else nbytes, flops, casts
+    casts = [
+        _figures(("dtype=", (dtype_name(dtype), dtype_name(to)), "", None, None), (dtype, shape), (to, shape), None)
+        for dtype, to, shape in casts_of(given, ufunc, asked)
+    ]
+    return _Figures(raw, dtypes, op, signature, ABSENT if nbytes is None else nbytes, flops, tuple(casts))

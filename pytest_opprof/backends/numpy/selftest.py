@@ -47,11 +47,14 @@ def problem() -> str:
 def _kept() -> Path:
     """Return the file that keeps the result for this build."""
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    compiled = Path(np.zeros.__module__ and (getattr(sys.modules.get("numpy._core._multiarray_umath"), "__file__", "") or np.__file__))
-    told = [sys.version, sys.executable, np.__version__, str(compiled), os.uname().release, os.uname().machine]
+    compiled = next(
+        (found for name in ("numpy._core", "numpy.core") if (found := sys.modules.get(f"{name}._multiarray_umath"))), np
+    )
+    file = Path(str(compiled.__file__))
+    told = [sys.version, sys.executable, np.__version__, str(file), os.uname().release, os.uname().machine]
     told += [f"{each.name} {each.read_bytes().hex()}" for each in sorted(Path(__file__).parent.glob("*.py"))]
     with contextlib.suppress(OSError):
-        told.append(str(compiled.stat().st_mtime_ns))
+        told.append(str(file.stat().st_mtime_ns))
     return Path(folder, "pytest-opprof", f"numpy-{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}")
 
 
@@ -61,9 +64,7 @@ def _tried() -> str:
     command = [sys.executable, "-m", __name__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return f"whether calls can be observed could not be tried: {error}"
     said = done.stdout.strip().splitlines()
@@ -138,7 +139,7 @@ def main() -> None:
         for _ in range(100):
             program()
     recording.fill()
-    seen = {raw for raw in log.freeze().raw_names}
+    seen = {*log.freeze().raw_names}
     wanted = {"numpy.add", "ndarray.astype", "ndarray.__setitem__", "numpy.concatenate", "numpy.add.reduce"}
     wanted |= {"ndarray.__getitem__", "numpy.multiply", "numpy.greater", "numpy.random.normal", "numpy.add.at"}
     assert wanted <= seen, f"not seen: {', '.join(sorted(wanted - seen))}"

@@ -184,4 +184,3 @@ def _definition(function: Any) -> Iterator[tuple[str, int, str]]:
         yield routine, address, packed
     elif isinstance(getattr(function, "__name__", None), str) and layout.vectorcall_at(function):
         yield "vectorcall", layout.vectorcall_at(function), ""
-

@@ -1,7 +1,10 @@
 """`x86_64.s`, assembled: `python -m tests.backends.assembled` writes this file."""
 
 # fmt: off
-ROUTINES = {"vectorcall": 0, "fastcall_keywords": 368, "fastcall": 784, "three": 1200, "by_index": 1616, "two": 2064, "three_int": 2480, "compare": 2896, "one": 3312, "write": 3728}
+ROUTINES = {
+    "vectorcall": 0, "fastcall_keywords": 368, "fastcall": 784, "three": 1200, "by_index": 1616, "two": 2064,
+    "three_int": 2480, "compare": 2896, "one": 3312, "write": 3728
+}
 """Where in the code each routine begins."""
 CODE = bytes.fromhex(
     "554889e55341544155415641574883ec184c8955d04989fc4989f54989d64989cf48bb8877665544332211488b43504885c0740c"
@@ -76,14 +79,13 @@ CODE = bytes.fromhex(
     "007407488b7dc0ff53604d85f674084c89f7ff5308eb2a488b7b18ff531085c07405ff5320eb0b4c89e7ff53084531e4eb0f4c89"
     "ef31f6baffffff7f31c9ff53284c89efff5308eb28488b7b18ff531085c0741aff53204c89e74c89ee4c89f24c89f9488b45d0ff"
     "104989c4eb034531e44c89e0488d65d8415f415e415d415c5b5dc3660f1f8400000000004885f6741c488b07488b5708488b4f10"
-    "48391075034889084883c71848ffce75e4c366662e0f1f8400000000000f1f00"
+    "48391075034889084883c71848ffce75e4c3"
 )
+# fmt: on
 
 
 def stub(block: int, routine: int) -> bytes:
     """Return the code that jumps to a *routine* with the address of its *block* in r10."""
     # endbr64; mov r10, block; mov r11, routine; jmp r11
-    return (
-        b"\xf3\x0f\x1e\xfa\x49\xba" + block.to_bytes(8, "little") + b"\x49\xbb" + routine.to_bytes(8, "little")
-        + b"\x41\xff\xe3"
-    )  # fmt: skip
+    numbers = [number.to_bytes(8, "little") for number in (block, routine)]
+    return b"\xf3\x0f\x1e\xfa\x49\xba" + numbers[0] + b"\x49\xbb" + numbers[1] + b"\x41\xff\xe3"

@@ -225,6 +225,3 @@ write:                                 # rows of address, old, new: where the ad
     dec rsi
     jnz 1b
 2:  ret
-    .globl finish
-    .balign 16
-finish:
