@@ -5,7 +5,7 @@ python benchmarks/outcomes.py --list                                   # those t
 python benchmarks/outcomes.py scipy.stats -- -n 2 -p no:randomly       # what follows -- is for pytest
 
 Each target runs plain and measured, one after the other, in a folder of its own. Prints the tests whose outcome
-differs, and how many times the CPU time the measured run took. The exit status is the number of differences (most: 100).
+differs, and how many times the CPU time the measured run took. The exit status is the number of differences.
 """
 
 from __future__ import annotations

@@ -37,6 +37,8 @@ class NumpyBackend(Backend):
         """Record until the context ends. Raises BackendError if it records already."""
         if self._is_recording:
             raise BackendError("the numpy backend is recording already; it cannot be nested")
+        if reason := self.unavailable():
+            raise BackendError(f"calls of NumPy cannot be observed: {reason}")
         log = EventLog(Environment((("numpy", np.__version__),)), chains=options.chains)
         recording = Recording(log, options.moments)
         self._is_recording = True

@@ -25,10 +25,10 @@ def casts_of(given: tuple[Any, ...], ufunc: Any, asked: Any) -> Iterator[tuple[A
     if asked is None and len(set(arrays)) < 2:
         return  # `ints / 2` computes in another dtype: that is the ufunc's own work
     try:
-        signature = None if asked is None else (None,) * function.nin + (asked,) * function.nout
-        loop = function.resolve_dtypes(
-            (*kinds, *[None] * function.nout), signature=signature, casting="unsafe" if asked is not None else None
-        )
+        how: dict[str, Any] = {}
+        if asked is not None:
+            how = {"signature": (None,) * function.nin + (asked,) * function.nout, "casting": "unsafe"}
+        loop = function.resolve_dtypes((*kinds, *[None] * function.nout), **how)
     except Exception:  # no such loop: the call itself raises, or objects decide
         return
     place = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from bisect import bisect_right
@@ -61,19 +62,34 @@ class _Hook:
         self._writable = _Writable()
         self._add(list(targets.of_classes()))
         self._in, self._back = Pointers([]), Pointers([])
-        self._subclasses: set[int] = set()
+        self._classes: list[type] = []
+        mapping = layout.pointer(id(np.ndarray) + layout.AS_MAPPING)
+        offsets = layout.SUBSCRIPT, layout.ASSIGN_SUBSCRIPT
+        self._indexing = [(offset, *self._stubs[mapping + offset]) for offset in offsets]
+        """The pointers that subclasses of arrays have copies of: where, what it is, and the stub."""
 
     def put_in(self) -> None:
         """Lead all calls to observers."""
         self._look()
         self._machine.write(self._in)
+        self._classes = list(_subclasses(np.ndarray))  # kept as long as the window is open, so that none is freed
+        self._lead(self._classes, self._indexing)
 
     def put_back(self) -> None:
         """Lead all calls to where they went before."""
         self._machine.write(self._back)
         # A class of arrays that was made meanwhile has copies of the pointers.
-        self._look(only_classes=True)
-        self._machine.write(self._back)
+        back = [(offset, stub, old) for offset, old, stub in self._indexing]
+        self._lead([*self._classes, *_subclasses(np.ndarray)], back)
+        self._classes.clear()
+
+    def _lead(self, classes: list[type], pointers: list[tuple[int, int, int]]) -> None:
+        for kind in classes:
+            mapping = layout.pointer(id(kind) + layout.AS_MAPPING)
+            for offset, old, new in pointers if mapping else ():
+                found = ctypes.c_void_p.from_address(mapping + offset)
+                if found.value == old:
+                    found.value = new
 
     def changed(self) -> int:
         """Return how many pointers lead to a stub."""
@@ -90,28 +106,16 @@ class _Hook:
             if any(target.address not in self._stubs for target in targets.of_modules({name: module}))
         ]
 
-    def _look(self, only_classes: bool = False) -> None:
-        """Find the pointers of new modules, and of new classes of arrays."""
-        new: list[Target] = []
-        if self._last != (last := _last()) and not only_classes:
-            self._last = last
-            modules = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
-            self._modules |= modules
-            new += targets.of_modules(modules)
-        classes = [each for each in _subclasses(np.ndarray) if id(each) not in self._subclasses]
-        for kind in classes:
-            self._subclasses.add(id(kind))
-            new += [
-                target
-                for target in targets.indexing(kind)
-                if any(layout.pointer(target.address) in pair for pair in self._of_arrays())
-            ]
-        if self._add(new) or not len(self._in):
+    def _look(self) -> None:
+        """Find the pointers of new modules."""
+        if self._last == (last := _last()) and len(self._in):
+            return
+        self._last = last
+        modules = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
+        self._modules |= modules
+        if self._add(list(targets.of_modules(modules))) or not len(self._in):
             self._in = Pointers((address, old, stub) for address, (old, stub) in self._stubs.items())
             self._back = Pointers((address, stub, old) for address, (old, stub) in self._stubs.items())
-
-    def _of_arrays(self) -> list[tuple[int, int]]:
-        return [self._stubs[target.address] for target in targets.indexing(np.ndarray)]
 
     def _add(self, new: list[Target]) -> bool:
         """Make stubs for what is not known yet."""
@@ -123,8 +127,6 @@ class _Hook:
             if address in self._writable:
                 fresh[address] = target
         originals = {address: layout.pointer(address) for address in fresh}
-        of_arrays = {} if not self._stubs else {stub: old for old, stub in self._of_arrays()}
-        originals = {address: of_arrays.get(found, found) for address, found in originals.items()}
         stubs = self._machine.stubs(
             Stub(target.routine, originals[address], target.observer) for address, target in fresh.items()
         )

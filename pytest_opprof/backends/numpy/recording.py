@@ -93,7 +93,7 @@ class Recording:
         code = frame.f_code
         by = whose.get(id(code)) or learn(code)
         if by is PROGRAM:
-            if not stack or stack[-1][FRAME] != id(frame):
+            if not stack or (stack[-1][FRAME] != id(frame) and stack[-1][ABOUT] is not FUNCTION):
                 return stack
             return None if self._around(stack, frame) is NOT_AN_OP else stack
         return None if self._caller(stack, frame, by, converts) is NOT_AN_OP else stack
@@ -145,13 +145,16 @@ class Recording:
         return NOT_AN_OP
 
     def _around(self, stack: list[Row], frame: FrameType) -> Any:
-        while stack and stack[-1] and stack[-1][FRAME] == id(frame):
-            if stack[-1][ABOUT] is not FUNCTION:
-                return NOT_AN_OP  # compiled code of the op that runs
-            # The function has returned, as the frame that called it calls now.
-            number = stack.pop()[NUMBER]
-            self.ends[number] = self.ends[number] or perf_counter_ns()
-        return stack[-1] if stack else None
+        """Return the row that a call by a *frame* of the program is inside of, None for none; `NOT_AN_OP` if no op."""
+        while stack and stack[-1]:
+            row = stack[-1]
+            if row[ABOUT] is not FUNCTION:
+                return NOT_AN_OP if row[FRAME] == id(frame) else row  # compiled code of the op that runs
+            if _runs(row, frame):
+                return row
+            stack.pop()  # it has returned, unseen: an exception kept its frame, or something traces
+            self.ends[row[NUMBER]] = self.ends[row[NUMBER]] or perf_counter_ns()
+        return None
 
     def _function(self, stack: list[Row], functions: list[FrameType], program: FrameType) -> Row | None:
         """Return the row of the function of NumPy or SciPy that the *program* called, the last of *functions*."""
@@ -220,6 +223,15 @@ class Recording:
             self.log.computed(event, figures.flops)
         if self.log.chains is not None:
             self.log.asked_at(event, node)
+
+
+def _runs(function: Row, frame: FrameType) -> bool:
+    """Tell whether a function of NumPy or SciPy runs around *frame*, not only the frame that called it."""
+    at: FrameType | None = frame
+    called: FrameType | None = None
+    while at is not None and id(at) != function[FRAME]:
+        called, at = at, at.f_back
+    return at is not None and called is not None and whose.get(id(called.f_code)) in (NUMPY, SCIPY, BETWEEN)
 
 
 def _given(frame: FrameType) -> tuple[Any, ...]:
