@@ -58,7 +58,7 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
             found.append(np.generic.dtype.__get__(value))
             found.append(())
         elif (kind is list or issubclass(kind, tuple)) and value and depth:
-            items = value[:MOST_ITEMS] if kind is list else tuple.__getitem__(value, slice(MOST_ITEMS))
+            items: Any = value[:MOST_ITEMS] if kind is list else tuple.__getitem__(value, slice(MOST_ITEMS))
             if id(type(items[0])) not in _NUMBERS:
                 found += tensors_in(items, depth - 1)
     return tuple(found)

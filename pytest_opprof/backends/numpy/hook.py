@@ -67,6 +67,9 @@ class _Hook:
         offsets = layout.SUBSCRIPT, layout.ASSIGN_SUBSCRIPT
         self._indexing = [(offset, *self._stubs[mapping + offset]) for offset in offsets]
         """The pointers that subclasses of arrays have copies of: where, what it is, and the stub."""
+        wrappers = [np.ndarray.__dict__[name] for name in ("__getitem__", "__setitem__")]
+        self._wrappers = [self._stubs[id(wrapper) + layout.WRAPPED][1] for wrapper in wrappers]
+        """The stubs that a class which is made in a window gets instead."""
 
     def put_in(self) -> None:
         """Lead all calls to observers."""
@@ -80,6 +83,7 @@ class _Hook:
         self._machine.write(self._back)
         # A class of arrays that was made meanwhile has copies of the pointers.
         back = [(offset, stub, old) for offset, old, stub in self._indexing]
+        back += [(offset, stub, old) for (offset, old, _), stub in zip(self._indexing, self._wrappers)]
         self._lead([*self._classes, *_subclasses(np.ndarray)], back)
         self._classes.clear()
 

@@ -63,8 +63,11 @@ def _tried() -> str:
         return "there is no Python to try in another process whether calls can be observed"
     command = [sys.executable, "-m", __name__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    root = Path(__file__).parents[3]  # not where the program is: there may be another version
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return f"whether calls can be observed could not be tried: {error}"
     said = done.stdout.strip().splitlines()
