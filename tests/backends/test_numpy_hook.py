@@ -97,6 +97,23 @@ def test_warnings_and_the_error_state_are_numpys_own(watch: Watch) -> None:
             1 / zeros
 
 
+def test_functions_are_found_in_tables_that_were_made_before_and_after(watch: Watch) -> None:
+    before = {each: each.__name__ for each in (np.zeros, np.asarray, np.concatenate, np.add, X.sum, len)}
+    with watch.ops():
+        within = {each: each.__name__ for each in before}
+        assert [before[each] for each in within] == list(within.values())
+        assert np.zeros(2, like=Likes()) == "zeros"
+        assert before[X.sum] == "sum"
+    assert [within[each] for each in before] == list(before.values())
+
+
+class Likes:
+    table = {np.zeros: "zeros"}  # noqa: RUF012
+
+    def __array_function__(self, function: Any, *given: Any) -> str:
+        return self.table[function]
+
+
 class Meters:
     """Takes ufuncs over, as units do: it asks for ops itself."""
 

@@ -60,6 +60,7 @@ class _Hook:
         self._stubs: dict[int, tuple[int, int]] = {}
         """By address of a pointer: what it was, and the stub."""
         self._writable = _Writable()
+        self._stubs[id(type(len)) + layout.HASH] = self._machine.hash
         self._add(list(targets.of_classes()))
         self._in, self._back = Pointers([]), Pointers([])
         self._classes: list[type] = []

@@ -38,6 +38,8 @@ NUMBER_SLOTS = (
     " inplace_rshift inplace_and inplace_xor inplace_or floor_divide true_divide"
 ).split()
 """``PyNumberMethods``, a pointer each."""
+HASH = 120
+"""``PyTypeObject.tp_hash``."""
 COMPARE = 200
 """``PyTypeObject.tp_richcompare``."""
 
@@ -78,6 +80,8 @@ def check() -> None:
     wrapper = np.ndarray.__dict__["__truediv__"]
     divide = pointer(pointer(id(np.ndarray) + AS_NUMBER) + 8 * NUMBER_SLOTS.index("true_divide"))
     assert pointer(id(wrapper) + WRAPPED) == divide, "nb_true_divide"
+    wrapper = type(len).__dict__["__hash__"]
+    assert pointer(id(wrapper) + WRAPPED) == pointer(id(type(len)) + HASH), "tp_hash"
     wrapper = np.ndarray.__dict__["__lt__"]
     assert pointer(id(wrapper) + WRAPPED) == pointer(id(np.ndarray) + COMPARE), "tp_richcompare"
 

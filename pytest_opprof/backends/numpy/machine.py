@@ -69,6 +69,8 @@ class Machine:
         memory = _Memory(len(code))
         memory.write(code)
         self._routines = {name: memory.address + offset for name, offset in architecture.ROUTINES.items()}
+        self.hash = layout.pointer(id(type(len)) + layout.HASH), self._routines["hash"]
+        """The function that hashes builtin functions, and the one that does so while their pointers are replaced."""
         self._write = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(self._routines["write"])
 
     def stubs(self, wanted: Iterable[Stub]) -> list[int]:
@@ -151,6 +153,7 @@ def _table(end: Callable[..., Any]) -> Any:
     comparisons = list(range(8))
     _ALIVE.append(comparisons)
     values += map(id, comparisons)
+    values.append(layout.pointer(id(type(len)) + layout.HASH))
     table = (ctypes.c_uint64 * len(values))(*values)
     _ALIVE.append(table)
     return table

@@ -137,7 +137,7 @@ def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         elif found := tensors_in((value,)):
             if len(found) != 2 or not issubclass(kind, (np.ndarray, np.generic)):
                 return None
-            kinds.append(found[0])
+            kinds.append(np.dtype(found[0]))
         elif kind is bool:
             kinds.append(np.dtype(bool))
         else:

@@ -12,6 +12,8 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...ops.numpy_work import NO_ATTRIBUTES, work
 from ...ops.signature import Signature
 from ...profile.columns import ABSENT
@@ -270,8 +272,13 @@ class _Figures(NamedTuple):
         return log.name(self.raw, self.dtypes, self.op, None, self.signature)
 
 
+def _named(value: Any) -> Any:
+    return np.dtype(value) if type(value) is str else value
+
+
 @lru_cache(maxsize=4096)  # tests of one package call the same ops on the same shapes: 60 us for each case
 def _figures(key: Key, given: Any, returned: Any, attributes: Any) -> _Figures:
+    given, returned = ([*map(_named, arrays)] for arrays in (given, returned))
     read, written = (
         [(dtype_name(dtype), shape) for dtype, shape in zip(arrays[::2], arrays[1::2])] for arrays in (given, returned)
     )

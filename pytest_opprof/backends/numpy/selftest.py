@@ -95,6 +95,10 @@ def _fails(error: type[Exception], call: Callable[[], object]) -> None:
     raise AssertionError(f"{error.__name__} was lost")
 
 
+known: dict[Any, str] = dict.fromkeys([np.zeros, np.asarray, len], "a function")
+"""By function: Python hashes the pointer of a builtin one."""
+
+
 def _work() -> None:
     """Call each routine of the machine code, with and without an error."""
     x: Any = np.ones((4, 4), np.float32)
@@ -113,6 +117,7 @@ def _work() -> None:
     assert np.random.default_rng(1).normal(size=3).shape == (3,), "a random generator"
     assert y.reshape(2, 8).copy().shape == (2, 8), "a method"
     assert x + _Refuses() == "mine", "an operand of another class"
+    assert known[np.zeros] == known[np.asarray] == "a function", "the hash of a function"
     _fails(ValueError, lambda: x + np.ones(3))
     _fails(TypeError, lambda: x.astype("nonsense"))
     _fails(IndexError, lambda: x[[99]])
