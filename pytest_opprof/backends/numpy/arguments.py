@@ -29,6 +29,7 @@ _KNOWN = {id(np.dtype(code)): code for code in np.typecodes["All"] if code not i
 MOST_ITEMS = 10_000
 """Of a list; of a longer one the first."""
 _FIRST = slice(MOST_ITEMS)
+_FIRST = slice(MOST_ITEMS)
 
 
 def arrays_in(values: Any, depth: int = 8) -> list[Any]:
@@ -44,7 +45,7 @@ def arrays_in(values: Any, depth: int = 8) -> list[Any]:
 
 
 def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
-    """Return dtype (or its letter), shape, dtype, shape ... of the arrays and NumPy scalars in *values*, also in lists and tuples."""
+    """Return dtype or its letter, shape, dtype ... of the arrays and NumPy scalars in *values*, also in lists."""
     # Flat, and without `arrays_in`: this runs twice for every op.
     found: list[Any] = []
     for value in values:
@@ -63,9 +64,9 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
             dtype = np.generic.dtype.__get__(value)
             found.append(_KNOWN.get(id(dtype), dtype))
             found.append(())
-        elif (kind is list or issubclass(kind, tuple)) and value and depth:
-            items: Any = value[:MOST_ITEMS] if kind is list else tuple.__getitem__(value, slice(MOST_ITEMS))
-            if id(type(items[0])) not in _NUMBERS:
+        elif issubclass(kind, (list, tuple)) and depth:
+            items = (list if issubclass(kind, list) else tuple).__getitem__(value, _FIRST)
+            if items and id(type(items[0])) not in _NUMBERS:
                 found += tensors_in(items, depth - 1)
     return tuple(found)
 
