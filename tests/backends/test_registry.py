@@ -75,7 +75,7 @@ def test_a_third_party_backend_needs_two_methods_and_has_the_rest(install: Calla
     install(mine=f"{__name__}:Mine")
     mine = registry.load("mine")
     assert isinstance(mine, Mine)
-    assert (mine.unavailable(), mine.blind(), mine.watch([1]), mine.selfcheck_work(), mine.hint) == (None,) * 4 + ("",)
+    assert (mine.unavailable(), mine.blind(), mine.selfcheck_work(), mine.hint) == (None,) * 3 + ("",)
     mine.begin_test()
     mine.settle()
     with registry.threads_limited([mine], 1):

@@ -17,7 +17,7 @@ from ..conftest import profile_of
 
 def watched(opprof: Opprof, profile: OpProfile) -> OpProfile:
     columns = {field.name: getattr(profile.columns, field.name) for field in fields(profile.columns)}
-    seen = {name: opprof.array(column) for name, column in columns.items() if column is not None}
+    seen = {name: np.asarray(column) for name, column in columns.items() if column is not None}
     return replace(profile, columns=replace(profile.columns, **seen))  # type: ignore[arg-type]
 
 

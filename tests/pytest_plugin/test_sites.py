@@ -32,7 +32,7 @@ RAN = []
 @pytest.mark.opprof(rounds={rounds})
 def test_a(opprof):
     RAN.append(1)
-    x = opprof.array([1.0, 2.0])
+    x = np.array([1.0, 2.0])
     x + x
     for _ in range({times}):
         casts.narrowed(x)
@@ -126,7 +126,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
         @pytest.mark.opprof
         @pytest.mark.op_budget(Cast=3)
         def test_a(opprof):
-            x = opprof.array([1.0, 2.0])
+            x = np.array([1.0, 2.0])
             with opprof("one"):
                 for _ in range({one}): casts.narrowed(x)
             for _ in opprof.rounds(2, name="two"):
@@ -176,7 +176,7 @@ def test_what_a_backend_says_of_one_more_round_is_told_once(pytester: pytest.Pyt
         @pytest.mark.opprof(rounds=2)
         def test_a(opprof):
             RAN.append(1)
-            x = opprof.array([1.0]).astype("f4")
+            x = np.array([1.0]).astype("f4")
             if len(RAN) > 3: np.asmatrix(x)
         """
     )
@@ -256,7 +256,7 @@ def test_a_limit_on_dtypes_has_lines_of_those_only(casting: Any, pytester: pytes
         @pytest.mark.op_budget({"Cast[float64->float32]": 0})
         @pytest.mark.opprof(rounds=2)
         def test_b(opprof):
-            x = opprof.array([1.0, 2.0])
+            x = np.array([1.0, 2.0])
             casts.narrowed(x).astype(np.float16)
         """
     )
@@ -303,7 +303,7 @@ def test_a_framework_cannot_be_shown(casting: Any) -> None:
 WINDOW = """
 import casts
 def test_b(opprof):
-    x = opprof.array([1.0, 2.0])
+    x = np.array([1.0, 2.0])
     with opprof("both") as window:
         casts.narrowed(x)
         casts.narrowed(x)

@@ -80,8 +80,8 @@ def is_delegated(values: Any, protocol: str, in_lists: bool = False) -> bool:
         kind = type(value)
         if kind is _ndarray or id(kind) in _PLAIN:
             continue
-        if (kind is list or issubclass(kind, tuple)) and in_lists:
-            items = list.__getitem__(value, _FIRST) if kind is list else tuple.__getitem__(value, _FIRST)
+        if issubclass(kind, (list, tuple)) and in_lists:
+            items = (list if issubclass(kind, list) else tuple).__getitem__(value, _FIRST)
             if items and id(type(items[0])) not in _PLAIN and is_delegated(items, protocol):
                 return True
         elif not issubclass(kind, _generic):
