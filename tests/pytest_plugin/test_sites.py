@@ -26,7 +26,7 @@ def narrowed(x):
     return x.astype(np.float32)
 """
 MODEL = """
-import os, pytest, casts
+import os, numpy as np, pytest, casts
 RAN = []
 @pytest.mark.op_budget({budget})
 @pytest.mark.opprof(rounds={rounds})
@@ -122,7 +122,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
 ) -> None:
     """One has more calls, which are confirmed; the other breaks a limit, and its lines are asked for."""
     text = """
-        import casts, pytest
+        import casts, numpy as np, pytest
         @pytest.mark.opprof
         @pytest.mark.op_budget(Cast=3)
         def test_a(opprof):
@@ -301,7 +301,7 @@ def test_a_framework_cannot_be_shown(casting: Any) -> None:
 # --- --opprof-sites
 
 WINDOW = """
-import casts
+import casts, numpy as np
 def test_b(opprof):
     x = np.array([1.0, 2.0])
     with opprof("both") as window:

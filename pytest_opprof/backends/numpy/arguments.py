@@ -32,6 +32,11 @@ _FIRST = slice(MOST_ITEMS)
 _FIRST = slice(MOST_ITEMS)
 
 
+def letter_of(dtype: Any) -> Any:
+    """Return what stands for a *dtype*: its letter, or itself where others have the same."""
+    return _KNOWN.get(id(dtype), dtype)
+
+
 def arrays_in(values: Any, depth: int = 8) -> list[Any]:
     """Return the arrays in *values*, also in lists and tuples."""
     found = []

@@ -55,7 +55,7 @@ _NUMPY = os.path.join(os.path.dirname(os.path.abspath(np.__file__)), "")
 _TESTS = os.sep + "tests" + os.sep
 _SCIPY = tuple(os.path.join("scipy", *name.split(".")[1:], "") for name in SCIPY_MODULES)
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "")
-_WORK = tuple(os.path.join(_OURS, *each.split("/")) for each in ("cli/selfcheck/", "backends/numpy/known_work.py"))
+WORK = [os.path.join(_OURS, *each.split("/")) for each in ("cli/selfcheck/", "backends/numpy/known_work.py")]
 """Files of ours with work that is measured."""
 _STANDARD_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
 
@@ -73,7 +73,7 @@ def _whose(file: str) -> int:
         if path.startswith(os.path.join(root, "scipy", "_lib", "")):
             return BETWEEN
     kind = kinds[file]
-    if kind is Kind.TRACED or path.startswith(_WORK):
+    if kind is Kind.TRACED or path.startswith(tuple(WORK)):
         return PROGRAM
     if kind is Kind.TEST_TOOL or path.startswith(_OURS):
         return NOBODY

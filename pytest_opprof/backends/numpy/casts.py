@@ -11,16 +11,18 @@ import numpy as np
 def casts_of(given: tuple[Any, ...], ufunc: Any, asked: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield (dtype, dtype that it becomes, shape) of each array of *given* that is cast.
 
-    *given* is dtype, shape, dtype, shape ...; *ufunc* is (the ufunc, the kinds of its arguments: a dtype or a type of
-    Python's numbers) where all of them are known; *asked* is the ``dtype=`` of the call.
+    *given* is dtype, shape, dtype, shape ...; *ufunc* is (the ufunc, the kinds of its arguments: a dtype, the letter of
+    one, or a type of Python's numbers) where all of them are known; *asked* is the ``dtype=`` of the call.
     """
     dtypes, shapes = given[::2], given[1::2]
+    asked = None if asked is None else np.dtype(asked)
     if ufunc is None:
         for dtype, shape in zip(dtypes, shapes) if asked is not None else ():
             if dtype != asked:
                 yield dtype, asked, shape
         return
-    function, kinds = ufunc
+    function, told = ufunc
+    kinds = [kind if isinstance(kind, type) else np.dtype(kind) for kind in told]
     arrays = [kind for kind in kinds if isinstance(kind, np.dtype)]
     if asked is None and len(set(arrays)) < 2:
         return  # `ints / 2` computes in another dtype: that is the ufunc's own work

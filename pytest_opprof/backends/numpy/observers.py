@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.numpy_work import NEEDS_ATTRIBUTES
-from .arguments import attributes_of, copied_dtypes, is_delegated, is_view, tensors_in
+from .arguments import attributes_of, copied_dtypes, is_delegated, is_view, letter_of, tensors_in
 from .recording import QUIET, Key, Recording, Row
 
 recordings: list[Recording] = []
@@ -137,9 +137,9 @@ def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         elif found := tensors_in((value,)):
             if len(found) != 2 or not issubclass(kind, (np.ndarray, np.generic)):
                 return None
-            kinds.append(np.dtype(found[0]))
+            kinds.append(found[0])
         elif kind is bool:
-            kinds.append(np.dtype(bool))
+            kinds.append("?")
         else:
             return None
     return tuple(kinds)
@@ -149,9 +149,9 @@ def _dtype(value: object) -> Any:
     """Return the dtype that is meant; None for none, and for an object whose own code would have to tell."""
     kind = type(value)
     if issubclass(kind, np.dtype):
-        return value
+        return letter_of(value)
     if kind is str or value in _DTYPES or (kind is type and issubclass(value, np.generic)):  # type: ignore[arg-type]
-        return np.dtype(value)  # type: ignore[call-overload]
+        return letter_of(np.dtype(value))  # type: ignore[call-overload]
     return None
 
 
