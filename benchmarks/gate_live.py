@@ -68,7 +68,7 @@ from work import data, work
 @pytest.mark.parametrize(("number", "op"), list(enumerate({ops})), ids=lambda value: str(value))
 def test_work(opprof, number, op, kept={{}}):
     if number not in kept:
-        kept[number] = [opprof.array(x) for x in data(number)]
+        kept[number] = data(number)
     work(number, op, *kept[number])
 """
 PEER = """import pytest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ MARKS = (
     'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
-    "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
+    "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None,"
     " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, ranks=None, top=None): measure the test,"
     " as said; with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30"
     " are better.",
@@ -30,11 +31,6 @@ _FLAGS = (
         "timing",
         "MODE",
         "on accelerators: async (default: their own times) or sync (from before each launch to after its end)",
-    ),
-    (
-        "numpy",
-        "ARRAYS",
-        "which NumPy arrays are seen: watched (default: those of opprof.array()) or all, those that tests make",
     ),
     (
         "tolerance",
@@ -154,6 +150,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
+    # Only to say that it is gone: each op of NumPy is seen.
+    group.addoption("--opprof-numpy", default=None, help=argparse.SUPPRESS)
+    parser.addini("opprof_numpy", "gone: each op of NumPy is seen", default="")
     parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
     parser.addini("opprof_sites_show", "packages whose lines are shown as if they were yours", type="args")
     parser.addini("opprof_sites_hide", "files or folders of helpers: the lines that call them are shown", type="args")
@@ -242,7 +241,7 @@ def _not_enforced(budgets: int) -> str | None:
 def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
     """Measure parts of the test, with or without --opprof.
 
-    with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...; x = opprof.array(array)
+    with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...
     """
     from .errors import OpprofError
     from .pytest_plugin.fixture import MEASUREMENT, Opprof, measurement_of

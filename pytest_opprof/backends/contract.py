@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ..profile.event_log import EventLog
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 GROUP = "pytest_opprof.backends"
 """The entry-point group of backends: a name, and a callable without arguments that returns a `Backend`."""
 Timing = Literal["async", "sync"]
-Watched = Literal["watched", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,6 @@ class Options:
     timing: Timing = "async"
     memory: bool | None = False
     """Whether to record allocations; None: if they are the same in each process, and it takes little time."""
-    numpy: Watched = "watched"
-    """Which arrays of NumPy: those of `opprof.array()` and results of their ops, or also all that a window makes."""
     chains: Chains | None = None
     """Where a log is to say, event by event, which line asked for it (`EventLog.asked_at`); None: nobody asks."""
     moments: bool = False
@@ -108,10 +105,6 @@ class Backend(ABC):
     def threads_limited(self, threads: int) -> AbstractContextManager[object]:
         """Limit ops to so many threads in the context, if the framework has threads besides OpenMP's and BLAS's."""
         return nullcontext()
-
-    def watch(self, array: Any) -> Any:
-        """Return what `opprof.array()` returns for *array*; None if this backend records any array's ops."""
-        return None
 
     def rank(self) -> tuple[int, int] | None:
         """Return which of how many processes this is, if the framework was told; asked after a test."""

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from .. import errors
-from ..backends.contract import Timing, Watched
+from ..backends.contract import Timing
 from ..backends.registry import find, learn_names
 from ..errors import UsageError
 from ..machine.ranks import Rank, rank_of
 from ..measure.plan import Noise, Ranks, Settings
 from ..processes.parent import VARIABLE
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
+
+NUMPY_IS_GONE = "is gone: each op of NumPy is seen, on any array. Leave it out"
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -27,6 +29,8 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def _settings(config: pytest.Config) -> Settings:
+    if _value(config, "numpy"):
+        raise UsageError(f"--opprof-numpy (opprof_numpy in an ini file) {NUMPY_IS_GONE}")
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     rank = rank_of()
@@ -36,7 +40,6 @@ def _settings(config: pytest.Config) -> Settings:
         baselines=_folder(config),
         backends=checked_backends(_value(config, "backend"), "--opprof-backend"),
         timing=checked_timing(_value(config, "timing") or "async", "--opprof-timing"),
-        numpy=checked_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
         tolerances=(PAIRS if config.option.opprof_against else STORED).with_given(
             {key: _value(config, key) for key in LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
         ),
@@ -113,16 +116,6 @@ def checked_timing(value: object, what: str) -> Timing:
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
-
-
-def checked_watched(value: object, what: str) -> Watched:
-    """Return *value* if it says which NumPy calls to watch. Raises UsageError."""
-    if value == "watched" or value == "all":
-        return value
-    raise UsageError(
-        f"{what} is {value!r}; write 'watched' (arrays of opprof.array() and what comes of them) or 'all' (also arrays"
-        " that are made in the window)"
-    )
 
 
 def checked_ranks(value: object, what: str) -> Ranks:

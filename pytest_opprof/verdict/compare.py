@@ -318,7 +318,7 @@ def unseen(base: Mapping[str, CallRange], now: Mapping[str, CallRange], places: 
         return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
     fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
     if fewer and places:
-        return f"fewer calls of {', '.join(fewer)}, but not all was seen: the watch of an array ended in {places[0]}"
+        return f"fewer calls of {', '.join(fewer)}, but not all was seen: {places[0]}"
     return ""
 
 

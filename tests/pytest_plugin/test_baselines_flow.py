@@ -518,12 +518,12 @@ def test_an_op_of_another_framework_is_a_regression_not_another_environment(
 import numpy as np
 from pytest_opprof.backends import fake
 def test_a(opprof):
-    x = opprof.array(np.ones(4))
+    x = np.ones(4)
     with opprof("w"):
         fake.launch("Add")
         {more}
 def test_b(opprof):
-    x = opprof.array(np.ones(4))
+    x = np.ones(4)
     with opprof("w"): {instead}
 """
     both = "--opprof-backend=fake,numpy"

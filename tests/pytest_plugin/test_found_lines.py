@@ -211,7 +211,7 @@ pytestmark = pytest.mark.opprof
 
 @pytest.fixture
 def array(opprof):
-    return lambda *shape: opprof.array(np.random.default_rng(0).random(shape))
+    return lambda *shape: np.random.default_rng(0).random(shape)
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def test_a_marked_test_where_no_backend_sees_anything_fails_in_one_line(
     pytester.makepyfile("import pytest\n@pytest.mark.op_budget(Cast=1)\ndef test_a(): pass\n")
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["opprof could not measure *no array was made by opprof.array()*"])
+    result.stdout.fnmatch_lines(["*nothing was recorded: no op ran, or none that a backend sees*"])
     result.stdout.no_fnmatch_line("*recorder.py*")
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 not measured"])
 
@@ -226,17 +226,6 @@ def test_an_unmarked_test_with_a_baseline_does_not_vanish(pytester: pytest.Pytes
     suite("--opprof-update", "--opprof-all")
     pytester.makepyfile(test_m=HEAD + f"def test_a(): {body}\n")
     suite("--opprof", "--opprof-all").assert_outcomes(passed=body != "pass", failed=body == "pass")
-
-
-def test_a_test_whose_arrays_are_not_watched_any_more_does_not_vanish(pytester: pytest.Pytester, suite: Suite) -> None:
-    numpy = "import numpy as np\ndef test_a({}):\n    {}(np.ones(2)).sum()\n"
-    pytester.makepyfile(test_m=numpy.format("opprof", "opprof.array"))
-    flags = ("--opprof-all", "--opprof-backend=numpy")
-    suite("--opprof-update", *flags)
-    pytester.makepyfile(test_m=numpy.format("", "np.asarray"))
-    result = suite("--opprof", *flags)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*could not measure test_m.py::test_a: nothing was recorded, 1 call of 1 op in the*"])
 
 
 def test_a_budget_of_no_call_is_kept_by_a_window_that_records_nothing(pytester: pytest.Pytester, suite: Suite) -> None:

@@ -28,13 +28,13 @@ def narrowed(x):
     return x.astype(np.float32)
 """
 MODEL = """
-import os, pytest, casts
+import os, numpy as np, pytest, casts
 RAN = []
 @pytest.mark.op_budget({budget})
 @pytest.mark.opprof(rounds={rounds})
 def test_a(opprof):
     RAN.append(1)
-    x = opprof.array([1.0, 2.0])
+    x = np.array([1.0, 2.0])
     x + x
     for _ in range({times}):
         casts.narrowed(x)
@@ -124,11 +124,11 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
 ) -> None:
     """One has more calls, which are confirmed; the other breaks a limit, and its lines are asked for."""
     text = """
-        import casts, pytest
+        import casts, numpy as np, pytest
         @pytest.mark.opprof
         @pytest.mark.op_budget(Cast=3)
         def test_a(opprof):
-            x = opprof.array([1.0, 2.0])
+            x = np.array([1.0, 2.0])
             with opprof("one"):
                 for _ in range({one}): casts.narrowed(x)
             for _ in opprof.rounds(2, name="two"):
@@ -178,7 +178,7 @@ def test_what_a_backend_says_of_one_more_round_is_told_once(pytester: pytest.Pyt
         @pytest.mark.opprof(rounds=2)
         def test_a(opprof):
             RAN.append(1)
-            x = opprof.array([1.0]).astype("f4")
+            x = np.array([1.0]).astype("f4")
             if len(RAN) > 3: np.asmatrix(x)
         """
     )
@@ -272,7 +272,7 @@ def test_a_limit_on_dtypes_has_lines_of_those_only(casting: Any, pytester: pytes
         @pytest.mark.op_budget({"Cast[float64->float32]": 0})
         @pytest.mark.opprof(rounds=2)
         def test_b(opprof):
-            x = opprof.array([1.0, 2.0])
+            x = np.array([1.0, 2.0])
             casts.narrowed(x).astype(np.float16)
         """
     )
@@ -331,9 +331,9 @@ def test_lines_of_a_framework_are_those_of_who_works_on_it(pytester: pytest.Pyte
 # --- --opprof-sites
 
 WINDOW = """
-import casts
+import casts, numpy as np
 def test_b(opprof):
-    x = opprof.array([1.0, 2.0])
+    x = np.array([1.0, 2.0])
     with opprof("both") as window:
         casts.narrowed(x)
         casts.narrowed(x)
