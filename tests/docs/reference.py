@@ -34,7 +34,8 @@ class _Parser:
         return self
 
     def addoption(self, flag: str, *, help: str, metavar: str = "", **_: object) -> None:
-        self.flags.append((f"{flag}={metavar}" if metavar else flag, help.replace("%%", "%")))
+        if help != argparse.SUPPRESS:
+            self.flags.append((f"{flag}={metavar}" if metavar else flag, help.replace("%%", "%")))
 
     def addini(self, name: str, text: str, **_: object) -> None:
         self.ini.append((name, text.replace("%%", "%")))
