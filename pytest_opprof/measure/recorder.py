@@ -18,11 +18,12 @@ from time import perf_counter_ns
 from ..backends.contract import Backend, Options
 from ..backends.failures import entered, failure, failures_of, noted_on
 from ..errors import BackendError, NothingMeasured, OpprofError, UsageError
+from ..machine.children import NOT_SEEN, children, were_started
 from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.load import waited_ns
 from ..profile.assembly import assemble
 from ..profile.event_log import EventLog
-from ..profile.op_profile import OpProfile
+from ..profile.op_profile import ALWAYS, OpProfile
 from ..sites.chains import Chains
 from . import user_ops
 from .ranges import Ranges, check_name
@@ -87,6 +88,7 @@ class Recorder:
         """
         self._check_no_range_is_open(window, "begins")
         self._open.append(window)
+        before = children()
         try:
             if self._live is None:
                 self._start()
@@ -107,6 +109,8 @@ class Recorder:
         window._profile = assemble(
             window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns
         )
+        if were_started(before, children()):
+            window._profile = replace(window._profile, remarks=(*window._profile.remarks, (ALWAYS, NOT_SEEN)))
         window.unfinished = ""
         window._parts.clear()
 

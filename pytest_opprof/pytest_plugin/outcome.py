@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from ..machine.children import NOT_SEEN
 from ..machine.identity import machine
 from ..measure.plan import Settings, TestPlan
 from ..report.failure import cause, failure
@@ -73,6 +74,8 @@ def _failure(
     if missing and settings.strict:
         return f"{missing}: record it with {command(test, '--opprof-update-new', settings.rank)}", "no baseline"
     for title, window in by_title.items():
+        if settings.strict and NOT_SEEN in window.numbers.remarks:
+            return f"{title}: {NOT_SEEN}: --opprof-strict wants all of them seen", "other processes"
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
             return f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"
     return "", ""
