@@ -197,6 +197,18 @@ def test_an_op_in_place_that_became_one_out_of_place_is_more_memory() -> None:
     assert before.held_memory == after.held_memory == (0,)
 
 
+def test_a_cycle_that_nobody_holds_is_no_held_memory() -> None:
+    kept: list[object] = []
+
+    def cycle(keeps: bool) -> None:
+        ring = [torch.zeros(BYTES // 4)]
+        ring.append(ring)  # type: ignore[arg-type]
+        kept.extend([ring] if keeps else [])
+
+    assert measure(lambda: cycle(False)).held_memory == (0,)
+    assert measure(lambda: cycle(True)).held_memory == (BYTES,)
+
+
 def test_what_a_round_leaves_behind_is_held_and_what_it_frees_is_not_less_than_nothing() -> None:
     kept = []
     profile = measure(lambda: kept.append(X.abs()), rounds=2)
