@@ -39,7 +39,7 @@ ADAPTS = {
 
 def is_timed(window: WindowResult) -> bool:
     """Tell whether a window has rounds enough to be judged."""
-    return window.rounds >= LEAST_ROUNDS and any(each.device_ns for each in window.ops.values())
+    return window.rounds >= LEAST_ROUNDS and (not window.ops or any(each.device_ns for each in window.ops.values()))
 
 
 class Recording:

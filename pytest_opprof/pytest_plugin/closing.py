@@ -319,6 +319,7 @@ class Closing:
             test
             for test in tests
             if test.tells_sites
+            and any(window.ops for window in test.windows)
             and (test.id in ids or (self._settings.update != "new" and self._updates.lacks_sites(test)))
         ]
         if not asked:

@@ -81,3 +81,26 @@ def test_b(): table()
     result = suite("--opprof", "--opprof-all", "--opprof-backend=numpy")
     result.assert_outcomes(**outcome)
     result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; measuring it alone in a fresh process"])
+
+
+@pytest.mark.processes
+def test_a_body_without_an_op_that_has_rounds_is_judged_by_its_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+
+        @pytest.mark.opprof(rounds=10)
+        def test_python(): sum(range(1000))
+
+        @pytest.mark.op_budget(MatMul=1)
+        @pytest.mark.opprof(rounds=10)
+        def test_budget(): sum(range(1000))
+        """
+    )
+    flags = ("-p", "no:cacheprovider", "--opprof-backend=numpy", "--opprof-noise=ignore", "--opprof-processes=1")
+    updated = pytester.runpytest_subprocess(*flags, "--opprof-update")
+    updated.assert_outcomes(passed=1, failed=1)
+    updated.stdout.fnmatch_lines(["opprof could not measure test_m.py::test_budget: nothing was recorded*"])
+    updated.stdout.no_fnmatch_line("*lines ask for*")
+    (times,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    assert "(outside ops)" in times.read_text()
