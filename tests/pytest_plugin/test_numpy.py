@@ -81,3 +81,13 @@ def test_b(): table()
     result = suite("--opprof", "--opprof-all", "--opprof-backend=numpy")
     result.assert_outcomes(**outcome)
     result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; measuring it alone in a fresh process"])
+
+
+def test_where_numpy_cannot_be_observed_the_header_says_so_and_the_test_is_not_passed_in_silence(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.backends.numpy.selftest.problem", lambda: "this Python is free-threaded")
+    pytester.makepyfile(test_m=TESTS)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["opprof: ops of NumPy are not seen: this Python is free-threaded"])
