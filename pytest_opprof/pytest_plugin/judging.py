@@ -26,7 +26,7 @@ from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
-from ..results.judged_window import JudgedWindow, limits_of
+from ..results.judged_window import DEPENDS, JudgedWindow, limits_of
 from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
@@ -37,6 +37,7 @@ from ..verdict.facts import ALLOCATIONS, GRAD_NODES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
+from .body import keep_unmeasured
 from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .marks import plan_of
 from .ranks import of_this_rank, why_untimed
@@ -124,6 +125,11 @@ class Judging:
                 asks_for_time = plan.rounds >= LEAST_ROUNDS and not plan.budget.ops
                 if not plan.budget.allows_nothing and not asks_for_time:
                     raise NothingMeasured(_nothing_recorded(measurement))
+            is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
+            if is_lost and self.sees_alone(item):
+                excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+                keep_unmeasured(item, f"{id_of(item)}: {report.unseen}; but {excused}")
+                continue
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
             nothing = Environment((), ranks=self._settings.rank.size)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ..backends.registry import load_all
+from ..backends.registry import load, load_all
 from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BackendError, OpprofError, UsageError
@@ -73,7 +73,7 @@ class Measuring:
         self._modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
 
-    def pytest_report_header(self) -> str:
+    def pytest_report_header(self) -> list[str]:
         """Say what measures and what it is compared with."""
         settings = self._settings
         backends = ",".join(settings.backends) if settings.backends else "auto"
@@ -82,7 +82,10 @@ class Measuring:
         compared = f"against {settings.against}" if settings.against else f"baselines in {root}"
         threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
         rank = "" if settings.rank.is_alone else f"{settings.rank} ({settings.rank.launcher}), "
-        return f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+        line = f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+        # A backend that was chosen is an error where it cannot run; of the others only NumPy has users everywhere.
+        reason = None if settings.backends else load("numpy").unavailable()
+        return [line, *([f"opprof: ops of NumPy are not seen: {reason}"] if reason else [])]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

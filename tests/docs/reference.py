@@ -38,7 +38,8 @@ class _Parser:
             self.flags.append((f"{flag}={metavar}" if metavar else flag, help.replace("%%", "%")))
 
     def addini(self, name: str, text: str, **_: object) -> None:
-        self.ini.append((name, text.replace("%%", "%")))
+        if not text.startswith("gone: "):
+            self.ini.append((name, text.replace("%%", "%")))
 
 
 def flags() -> Iterator[str]:

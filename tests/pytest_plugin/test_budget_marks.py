@@ -151,7 +151,7 @@ def test_b():
         ("opprof(warmup=-1)", "opprof(warmup=) is -1; write an int of 0 or more"),
         ("opprof(tolerance=10)", "opprof(tolerance=) is 10; write a percentage such as '10%'"),
         ("opprof(timing='fast')", "opprof(timing=) is 'fast'; write 'async' or 'sync'"),
-        ("opprof(numpy='every')", "opprof(numpy=) is 'every'; write 'watched' (*) or 'all' (*)"),
+        ("opprof(numpy='every')", "opprof(numpy=) is gone: each op of NumPy is seen, on any array. Leave it out"),
         ("opprof(baseline=1)", "opprof(baseline=1): write True or False"),
         ("opprof(roundz=3)", "unknown keyword of opprof() 'roundz': did you mean 'rounds'*"),
         ("opprof(20)", "opprof(20): write keywords, such as opprof(rounds=20), or opprof(False) to leave a test out"),

@@ -67,18 +67,19 @@ def test_what_shows_nothing_since_another_test_filled_a_cache_is_told_from_a_cha
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, ones: str, outcome: dict[str, int]
 ) -> None:
     text = """
-import numpy as np
+import numpy as np, pytest
 from functools import lru_cache
+pytestmark = pytest.mark.opprof
 @lru_cache
 def table(): return {}
 def test_a(): table(); np.ones(2) + 1
 def test_b(): table()
 """
     pytester.makepyfile(test_m=text.format("np.ones(3)"))
-    suite("--opprof-update", "--opprof-all", "--opprof-backend=numpy", "-k", "test_b")
+    suite("--opprof-update", "--opprof-backend=numpy", "-k", "test_b")
     pytester.makepyfile(test_m=text.format(ones))
     monkeypatch.setattr(Pool, "alone", ALONE)
-    result = suite("--opprof", "--opprof-all", "--opprof-backend=numpy")
+    result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(**outcome)
     result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; measuring it alone in a fresh process"])
 
@@ -104,3 +105,13 @@ def test_a_body_without_an_op_that_has_rounds_is_judged_by_its_time(pytester: py
     updated.stdout.no_fnmatch_line("*lines ask for*")
     (times,) = pytester.path.glob("baselines/*/test_m.py.times.json")
     assert "(outside ops)" in times.read_text()
+
+
+def test_where_numpy_cannot_be_observed_the_header_says_so_and_the_test_is_not_passed_in_silence(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.backends.numpy.selftest.problem", lambda: "this Python is free-threaded")
+    pytester.makepyfile(test_m=TESTS)
+    result = suite("--opprof", "--opprof-backend=auto")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["opprof: ops of NumPy are not seen: this Python is free-threaded"])

@@ -171,20 +171,21 @@ def test_what_confirms_nothing_is_not_asked_for_lines(casting: Any, asked: list[
 def test_what_a_backend_says_of_one_more_round_is_told_once(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         test_m="""
-        import numpy as np, pytest
+        import sys, types, numpy as np, pytest
         RAN = []
-        @pytest.mark.filterwarnings("ignore:the matrix subclass")
         @pytest.mark.op_budget(Cast=0)
         @pytest.mark.opprof(rounds=2)
         def test_a(opprof):
             RAN.append(1)
             x = np.array([1.0]).astype("f4")
-            if len(RAN) > 3: np.asmatrix(x)
+            if len(RAN) > 3:
+                sys.modules["late"] = types.ModuleType("late")
+                sys.modules["late"].f = np.frompyfunc(len, 1, 1)
         """
     )
     result = suite("--opprof", "--opprof-backend=numpy")
-    said = "when it was looked at once more: not seen: what became of watched arrays in numpy.asmatrix"
-    result.stdout.fnmatch_lines([f"test_m.py::test_a: {said} (test_m:9)"])
+    said = "when it was looked at once more: not seen: ufuncs of late, first imported in the window"
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: {said}"])
     assert result.stdout.str().count("not seen") == 1
 
 

@@ -101,7 +101,7 @@ def test_functions_of_numpy_hold_what_runs_inside_them() -> None:
     array = np.ones((4, 4))
     measured = Measured(numpy)
     with measured.recorder.open(measured.window), measured.recorder.step(measured.window):
-        np.apply_along_axis(np.sum, 0, array)
+        np.apply_along_axis(lambda row: np.sum(row), 0, array)
     _, spans = measured.spans()
     assert [span.depth for span in spans] == [0, 1, 1, 1, 1]
     assert len(spans) == len(measured.window.profile.columns)
