@@ -128,6 +128,10 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)
 
 
+for _code in _KNOWN.values():
+    dtype_name(np.dtype(_code))  # not at its first use: what is kept would be one reference more
+
+
 def copied_dtypes(source: object, destination: Any) -> tuple[str, ...]:
     """Return the dtypes of a copy from *source* to *destination*; nothing if *source* is no array."""
     if not issubclass(type(source), np.ndarray):

@@ -19,7 +19,7 @@ from ...ops.signature import Signature
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
 from ...sites.chains import Chains
-from .arguments import dtype_name, tensors_in
+from .arguments import dtype_name, letter_of, tensors_in
 from .callers import BETWEEN, HIDDEN, NOBODY, NUMPY, PROGRAM, SCIPY, Lines, function_name, learn, whose
 from .casts import casts_of
 from .function_names import CONVERSIONS
@@ -285,7 +285,12 @@ def _figures(key: Key, given: Any, returned: Any, attributes: Any) -> _Figures:
     raw, dtypes, op, ufunc, asked = key
     signature, nbytes, flops = work(raw, read, written, op, attributes or NO_ATTRIBUTES)
     casts = [
-        _figures(("dtype=", (dtype_name(dtype), dtype_name(to)), "", None, None), (dtype, shape), (to, shape), None)
+        _figures(
+            ("dtype=", (dtype_name(dtype), dtype_name(to)), "", None, None),
+            (letter_of(dtype), shape),
+            (letter_of(to), shape),
+            None,
+        )
         for dtype, to, shape in casts_of(given, ufunc, asked)
     ]
     return _Figures(raw, dtypes, op, signature, ABSENT if nbytes is None else nbytes, flops, tuple(casts))
