@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 PIP = python -m pip --disable-pip-version-check --quiet
 RUN = python
 
-.PHONY: demo test lint types coverage wheel performance schemas reference docs clean
+.PHONY: demo test test-gpu lint types coverage wheel performance schemas reference docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
@@ -25,6 +25,19 @@ test-%: .venv-%/installed
 .venv-%/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/$(PIP) install --editable ".[test,test-$*]"
+	@touch $@
+
+# On a machine with an NVIDIA GPU: its tests, with PyTorch, CuPy, Numba and JAX of PYTHON, where it has them, else with PyTorch and CuPy of the
+# package index. Without a network: `pip wheel --wheel-dir DIR . hatchling editables` elsewhere, then `make test-gpu WHEELS=DIR`.
+test-gpu: .venv-gpu/installed
+	OPPROF_REQUIRE_GPU=1 .venv-gpu/bin/python -m pytest -m gpu -s $(ARGS)
+
+# Packages of PYTHON are seen by a .pth file: those of another venv are not "system" packages.
+.venv-gpu/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-gpu
+	$(PYTHON) -c "import site; print(*site.getsitepackages(), sep='\n')" > .venv-gpu/python.pth
+	mv .venv-gpu/python.pth .venv-gpu/lib/python*/site-packages
+	.venv-gpu/bin/$(PIP) install $(if $(WHEELS),--no-index --find-links $(WHEELS) --editable .,--editable ".[test-gpu]")
 	@touch $@
 
 lint: $(VENV)/installed-lint

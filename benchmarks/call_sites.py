@@ -82,7 +82,7 @@ def tiny_ops(x: Any) -> Body:
 
 
 def numpy_features(numpy: Backend) -> Body:
-    x = numpy.watch(np.random.default_rng(0).random((64, 64)))
+    x = np.random.default_rng(0).random((64, 64))
 
     def features() -> None:
         for _ in range(10):
@@ -134,7 +134,7 @@ def main() -> None:
     cases = {
         "PyTorch, a training step of a transformer": (of_torch, training_step(), 1.2),
         "PyTorch, a loop of 600 tiny ops": (of_torch, tiny_ops(torch.ones(16)), None),
-        "NumPy, a loop of 600 tiny ops": (numpy, tiny_ops(numpy.watch(np.ones(16))), None),
+        "NumPy, a loop of 600 tiny ops": (numpy, tiny_ops(np.ones(16)), None),
         "NumPy, a pipeline of features, 64 x 64": (numpy, numpy_features(numpy), None),
     }
     print(f"with lines / without, medians of {ROUNDS} pairs")

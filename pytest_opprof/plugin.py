@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ MARKS = (
     'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
-    "opprof(rounds=1, warmup=None, backend=None, timing=None, numpy=None, tolerance=None, op_tolerance=None,"
+    "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None,"
     " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, ranks=None, top=None): measure the test,"
     " as said; with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30"
     " are better.",
@@ -30,11 +31,6 @@ _FLAGS = (
         "timing",
         "MODE",
         "on accelerators: async (default: their own times) or sync (from before each launch to after its end)",
-    ),
-    (
-        "numpy",
-        "ARRAYS",
-        "which NumPy arrays are seen: watched (default: those of opprof.array()) or all, those that tests make",
     ),
     (
         "tolerance",
@@ -85,10 +81,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail for a baseline that is missing or stale, and for times that are not compared",
     )
     group.addoption(
+        "--opprof-report-only",
+        action="store_true",
+        default=None,
+        help="let tests pass that exceed their budget or baseline; say at the end which would fail, and for what",
+    )
+    group.addoption(
         "--opprof-against",
         metavar="REV",
         default=None,
-        help="measure, and compare with another git revision while both take turns",
+        help="measure, and compare with another git revision while both take turns: main... is the merge base with"
+        " main, as in git diff; auto is the base that CI names, else the merge base with the default branch",
+    )
+    group.addoption(
+        "--opprof-against-install",
+        metavar="COMMAND",
+        default=None,
+        help="install that revision beside today's packages, for one that is compiled: 'pip install --no-deps .'",
+    )
+    group.addoption(
+        "--opprof-cache",
+        metavar="DIR",
+        default=None,
+        help="where what tests did at that revision is kept for the next run (default: opprof in pytest's own cache)",
+    )
+    group.addoption(
+        "--opprof-against-tests",
+        metavar="WHOSE",
+        default=None,
+        help="whose test files run at that revision: its own (default: there), or those of the working tree (here)",
     )
     group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
@@ -124,11 +145,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="record which lines ask for ops (default: only of a test that fails, when it is looked at once more)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "serialize", "memory", "sites"):
-        parser.addini(f"opprof_{name}", f"as --opprof-{name}", type="bool", default=False)
+    for name in ("all", "strict", "report-only", "serialize", "memory", "sites"):
+        parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", type="bool", default=False)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
+    # Only to say that it is gone: each op of NumPy is seen.
+    group.addoption("--opprof-numpy", default=None, help=argparse.SUPPRESS)
+    parser.addini("opprof_numpy", "gone: each op of NumPy is seen", default="")
     parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
     parser.addini("opprof_sites_show", "packages whose lines are shown as if they were yours", type="args")
     parser.addini("opprof_sites_hide", "files or folders of helpers: the lines that call them are shown", type="args")
@@ -146,6 +170,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
 
 
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Take the workers of pytest-xdist for the two sides of --opprof-against; pytest-xdist has counted them by now."""
+    options = config.option
+    if options.opprof_against is not None and getattr(options, "dist", "no") != "no":
+        options.opprof_against_workers = len(options.tx) or 1
+        options.dist, options.tx, options.numprocesses = "no", [], 0
+
+
 # Of a rank after pytest has set its terminal up, which a rank other than 0 replaces.
 @pytest.hookimpl(trylast=any(name in os.environ for name in _RANKS))
 def pytest_configure(config: pytest.Config) -> None:
@@ -155,8 +187,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_active(config.option, config):
         idle = [
             flag
-            for flag in ("all", "strict", "json", "summary", "memory", "sites", "traces")
-            if getattr(config.option, f"opprof_{flag}")
+            for flag in ("all", "strict", "report-only", "json", "summary", "memory", "sites", "traces")
+            if getattr(config.option, f"opprof_{flag.replace('-', '_')}")
         ]
         if idle:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
@@ -209,7 +241,7 @@ def _not_enforced(budgets: int) -> str | None:
 def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
     """Measure parts of the test, with or without --opprof.
 
-    with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...; x = opprof.array(array)
+    with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...
     """
     from .errors import OpprofError
     from .pytest_plugin.fixture import MEASUREMENT, Opprof, measurement_of

@@ -55,6 +55,9 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 _MODULES = "pytest_plugin.session backends.numpy.backend backends.torch.cuda backends.cuda.events"
 for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")
+# A run of pytester has a home of its own: there the self-test of the NumPy backend would run in each.
+os.environ.setdefault("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
+importlib.import_module("pytest_opprof.backends.numpy.selftest").problem()
 HERE = Path(__file__).parent
 
 

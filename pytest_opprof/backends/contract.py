@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ..profile.event_log import EventLog
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 GROUP = "pytest_opprof.backends"
 """The entry-point group of backends: a name, and a callable without arguments that returns a `Backend`."""
 Timing = Literal["async", "sync"]
-Watched = Literal["watched", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,6 @@ class Options:
     timing: Timing = "async"
     memory: bool | None = False
     """Whether to record allocations; None: if they are the same in each process, and it takes little time."""
-    numpy: Watched = "watched"
-    """Which arrays of NumPy: those of `opprof.array()` and results of their ops, or also all that a window makes."""
     chains: Chains | None = None
     """Where a log is to say, event by event, which line asked for it (`EventLog.asked_at`); None: nobody asks."""
     moments: bool = False
@@ -60,11 +57,20 @@ class Backend(ABC):
     """What a user can do if nothing was recorded: "torch must be imported at the top of the module"."""
     tells_sites: bool = False
     """Whether its logs say which lines asked for ops, where `Options.chains` asks for that."""
+    sites_hint: str = ""
+    """Of which ops its logs do not say it, and what a user can do: "graphs have to be compiled in the test"."""
     vocabulary: Mapping[str, str] = {}
     """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
 
     def unavailable(self) -> str | None:
         """Say in one line why this backend cannot run here, or return None if it can."""
+        return None
+
+    def unsupported(self) -> str | None:
+        """Say in one line why the version of the framework that is installed cannot be recorded, or return None.
+
+        It must not import the framework. A run that would measure with it says so once, and measures nothing.
+        """
         return None
 
     @abstractmethod
@@ -99,10 +105,6 @@ class Backend(ABC):
     def threads_limited(self, threads: int) -> AbstractContextManager[object]:
         """Limit ops to so many threads in the context, if the framework has threads besides OpenMP's and BLAS's."""
         return nullcontext()
-
-    def watch(self, array: Any) -> Any:
-        """Return what `opprof.array()` returns for *array*; None if this backend records any array's ops."""
-        return None
 
     def rank(self) -> tuple[int, int] | None:
         """Return which of how many processes this is, if the framework was told; asked after a test."""

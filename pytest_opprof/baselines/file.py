@@ -10,6 +10,7 @@ of other calls are not used.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,8 +57,8 @@ def load(path: Path) -> Baselines:
                 raise _broken(path, f"{where}: has to have either 'calls' or 'ranks'")
     if own_times is not None:
         unused = [f"{path.name} is of an older schema, and has times itself; an update replaces both"]
-        return _joined(path, calls, _checked_times(path, own_times), unused if beside.exists() else [])
-    return _joined(beside, calls, load_times(beside) if beside.exists() else None, [])
+        return _joined(path, calls, _checked_times(path, own_times), unused if os.path.exists(beside) else [])
+    return _joined(beside, calls, load_times(beside) if os.path.exists(beside) else None, [])
 
 
 def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
@@ -161,11 +162,12 @@ def _has_calls(kept: KeptWindow) -> bool:
     return isinstance(kept.calls, dict)
 
 
-def save(path: Path, baselines: Baselines) -> list[Path]:
+def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[Path]:
     """Write the file of calls at *path* and that of times beside it, and return which of them changed.
 
     Each is the old one or the new one, never half of it; one that would say the same stays as it is, and one with
-    nothing to say is removed. Raises BaselineError when one cannot be written.
+    nothing to say is removed. What is not whole yet lies in the folder *through*, or beside them. Raises BaselineError
+    when one cannot be written.
     """
     from msgspec import to_builtins
 
@@ -177,9 +179,9 @@ def save(path: Path, baselines: Baselines) -> list[Path]:
         plain = to_builtins(document)
         try:
             if has_any and not _holds(at, plain):
-                write_atomically(at, _pretty(plain))
+                write_atomically(at, _pretty(plain), through)
                 changed.append(at)
-            elif not has_any and at.exists():
+            elif not has_any and os.path.exists(at):
                 at.unlink()
                 changed.append(at)
         except OSError as error:
@@ -190,7 +192,7 @@ def save(path: Path, baselines: Baselines) -> list[Path]:
 def _holds(path: Path, plain: object) -> bool:
     """Tell whether the file at *path* says this already, in whatever layout."""
     try:
-        return path.exists() and read_document(path, "baseline file") == plain
+        return os.path.exists(path) and read_document(path, "baseline file") == plain
     except BaselineError:
         return False
 

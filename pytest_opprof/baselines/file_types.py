@@ -120,6 +120,7 @@ class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 _CallsByOp = dict[str, _Count | _Range]
+_WorkByOp = dict[str, Annotated[list[Annotated[int, Meta(ge=0, le=10**18)] | None], Meta(min_length=2, max_length=2)]]
 
 
 class KeptSites(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -132,6 +133,11 @@ class KeptSites(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     calls: Annotated[
         dict[str, _CallsByOp], Meta(description="By chain, then by op: its calls; [fewest, most] where rounds differ.")
     ] = {}
+    work: Annotated[
+        dict[str, _WorkByOp],
+        Meta(description="By chain of `calls`, then by op: [bytes, FLOPs], null where not known; absent in old files."),
+    ] = {}
+    backward_work: Annotated[dict[str, _WorkByOp], Meta(description="As work, by chain of `backward`.")] = {}
 
 
 class SitesFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -51,12 +51,17 @@ class ModuleSites:
 
     def _of(self, kept: KeptSites) -> WindowSites:
         found: dict[str, dict[Site, Calls]] = {}
-        for by_chain, is_backward in ((kept.calls, False), (kept.backward, True)):
+        for by_chain, works, is_backward in (
+            (kept.calls, kept.work, False),
+            (kept.backward, kept.backward_work, True),
+        ):
             for chain, by_op in by_chain.items():
+                work = works.get(chain, {})
                 frames = (self.file.frames[name] for name in self.file.chains[chain])
                 site = Site(tuple(Place(each.file, each.function, each.text) for each in frames), is_backward)
                 for op, calls in by_op.items():
-                    found.setdefault(op, {})[site] = Calls(calls, calls) if isinstance(calls, int) else Calls(*calls)
+                    fewest, most = (calls, calls) if isinstance(calls, int) else calls
+                    found.setdefault(op, {})[site] = Calls(fewest, most, *work.get(op, ()))
         return found
 
 
@@ -102,12 +107,15 @@ def _broken(path: Path, problem: str) -> BaselineError:
     return BaselineError(f"{path}: {problem[:200]}. Restore the file, or delete it and run pytest --opprof-update")
 
 
-def save(path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collection[str]]) -> list[Path]:
+def save(
+    path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collection[str]], through: Path | None = None
+) -> list[Path]:
     """Write the sites of windows beside the file of calls at *path*, and return the files that changed.
 
     Sites of windows that are not *kept* (by test: those that have calls) are dropped; a file without any is removed.
     One that cannot be read is replaced where there is something to write, and else left as it is. Each is the old one
-    or the new one, never half of it. Raises BaselineError when it cannot be written.
+    or the new one, never half of it; what is not whole yet lies in the folder *through*, or beside it. Raises
+    BaselineError when it cannot be written.
     """
     from msgspec import to_builtins
 
@@ -118,11 +126,11 @@ def save(path: Path, changes: Iterable[SiteChange], kept: Mapping[str, Collectio
     windows |= {(test, window): {op: near(of_op) for op, of_op in sites.items()} for test, window, sites in new}
     document = _document({where: sites for where, sites in windows.items() if where[1] in kept.get(where[0], ())})
     same = not isinstance(before, str) and before.file == document
-    if same or (not document.tests and not at.exists()):
+    if same or (not document.tests and not os.path.exists(at)):
         return []
     try:
         if document.tests:
-            write_atomically(at, _text(to_builtins(document)))
+            write_atomically(at, _text(to_builtins(document)), through)
         else:
             at.unlink()
     except OSError as error:
@@ -144,6 +152,9 @@ def _document(windows: Mapping[tuple[str, str], WindowSites]) -> SitesFile:
                 if calls.most:
                     by_chain = kept.backward if site.is_backward else kept.calls
                     by_chain.setdefault(chains[site.chain], {})[op] = _kept(calls)
+                    if calls.bytes is not None or calls.flops is not None:
+                        work = kept.backward_work if site.is_backward else kept.work
+                        work.setdefault(chains[site.chain], {})[op] = [calls.bytes, calls.flops]
     return SitesFile(
         {name: [frames[place] for place in chain] for chain, name in chains.items()},
         {name: Frame(*place) for place, name in frames.items()},
@@ -153,7 +164,7 @@ def _document(windows: Mapping[tuple[str, str], WindowSites]) -> SitesFile:
 
 
 def _kept(calls: Calls) -> int | list[int]:
-    return calls.most if calls.fewest == calls.most else [*calls]
+    return calls.most if calls.fewest == calls.most else [calls.fewest, calls.most]
 
 
 def _names(every: Iterable[_Said]) -> dict[_Said, str]:
@@ -178,4 +189,5 @@ def _text(value: object, indent: str = "") -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(each, int) for each in value))
+    numbers = value if isinstance(value, list) else [value]
+    return all(each is None or isinstance(each, int) for each in numbers)

@@ -5,13 +5,11 @@ A path here is that of a file of calls; the times and call sites beside it come 
 
 from __future__ import annotations
 
-import getpass
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import BaselineError, UsageError
 from ..profile.environment import Environment
@@ -22,10 +20,18 @@ from . import file, paths, sites_file
 from .by_rank import of_rank
 from .entry import Baselines, WindowBaseline
 from .sites_file import ModuleSites, SiteChange
+from .writing import PATIENCE_S, check_inside, writing
 
-_PATIENCE_S = 60
-"""How long to wait for another run that writes baselines; it takes milliseconds."""
 _Change = tuple[str, str, "WindowBaseline | None"]
+
+
+class Saved(NamedTuple):
+    """What became of the changes."""
+
+    files: list[Path]
+    """The files that were written or removed."""
+    errors: Mapping[Path, str]
+    """Why others could not be, by the file of calls."""
 
 
 class Store:
@@ -163,25 +169,51 @@ class Store:
                 self.drop(environment, module, test, window)
         return len({(target_module, target) for *_, target_module, target, _ in found})
 
-    def save(self, patience_s: float = _PATIENCE_S) -> list[Path]:
-        """Write or remove the changed files, and return them.
+    def save(self, patience_s: float = PATIENCE_S) -> Saved:
+        """Write or remove the changed files. One that cannot be written keeps no other from being written.
 
-        Raises BaselineError at the first that cannot be written.
+        Raises BaselineError where none can be: another run writes for too long, or the folder cannot be written to.
         """
         if not self._changes:
-            return []
-        changed = []
-        with _locked(self.root, patience_s):
-            for path, (environment, changes) in self._changes.items():
-                # Read again: another run may have written other tests of the module meanwhile.
-                self._read.pop(path, None)
-                written = self._read[path] = _with(self._own(path, environment), changes)
-                changed += file.save(path, written)
-                changed += sites_file.save(path, self._site_changes.get(path, ()), written.tests)
+            return Saved([], {})
+        files: list[Path] = []
+        errors: dict[Path, str] = {}
+        with writing(self.root, patience_s) as unfinished:
+            # What loses entries comes last, and stays where the file was not written that they may have moved to.
+            for path in sorted(self._changes, key=self._only_loses):
+                if errors and self._only_loses(path) and not all(map(self._only_loses, errors)):
+                    continue
+                try:
+                    self._write(path, unfinished, files)
+                except BaselineError as error:
+                    errors[path] = str(error)
+                    self._read.pop(path, None)
         self._changes.clear()
         self._site_changes.clear()
         self._sites.clear()
-        return changed
+        return Saved(files, errors)
+
+    def remove(self, files: Iterable[Path]) -> None:
+        """Remove files that hold no calls. Raises BaselineError."""
+        with writing(self.root):
+            for path in files:
+                check_inside(self.root, path)
+                path.unlink(missing_ok=True)
+
+    def _only_loses(self, path: Path) -> bool:
+        _, changes = self._changes[path]
+        return bool(changes) and all(entry is None for *_, entry in changes)
+
+    def _write(self, path: Path, unfinished: Path, files: list[Path]) -> None:
+        """Write what is changed of the module at *path*, and add the *files* that changed. Raises BaselineError."""
+        check_inside(self.root, path)
+        environment, changes = self._changes[path]
+        # Read again: another run may have written other tests of the module meanwhile.
+        self._read.pop(path, None)
+        written = _with(self._own(path, environment), changes)
+        files += file.save(path, written, unfinished)
+        self._read[path] = written
+        files += sites_file.save(path, self._site_changes.get(path, ()), written.tests, unfinished)
 
     def _change(self, environment: Environment, module: str, change: _Change) -> None:
         path = paths.path_of(self.root, environment, module)
@@ -208,7 +240,7 @@ class Store:
 
     def _own(self, path: Path, environment: Environment) -> Baselines:
         """Return what the file of *environment* holds, nothing if there is none. Raises BaselineError."""
-        if path not in self._read and not path.exists():
+        if path not in self._read and not os.path.exists(path):  # which raises nothing: a name may be too long
             self._read[path] = Baselines(environment)
         content = self._loaded(path)
         if content.environment != environment:
@@ -223,23 +255,6 @@ class Store:
         if isinstance(content, BaselineError):
             raise content
         return content
-
-
-@contextmanager
-def _locked(root: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Let one process of this user at a time read, change and write the files below *root*. Raises BaselineError."""
-    # Imported here: only a run that writes needs it.
-    from filelock import FileLock, Timeout
-
-    # Not beside the files, where it would be one more thing to commit or to ignore; one for all that a user writes.
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # a container's user may have no name
-    lock = Path(tempfile.gettempdir(), f"opprof-{user}.lock")
-    try:
-        with FileLock(lock, timeout=patience_s):
-            yield
-    except Timeout:
-        since = f"for {patience_s:.0f} s (it holds {lock})"
-        raise BaselineError(f"{root}: another run has been writing baselines {since}; none were written") from None
 
 
 def _renamed(name: str, old: str, new: str, before_rest: str) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ..measure.plan import Settings
 from ..profile.environment import Environment
@@ -18,9 +18,11 @@ from ..verdict.stored_rule import STORED_RULE, has_lone_best
 from ..verdict.tolerances import LEAST_ROUNDS
 from .by_rank import combined, of_rank
 from .entry import WindowBaseline, entry_of
-from .store import Store
+from .paths import module_of
+from .store import Saved, Store
 
 _Where = tuple[Environment, str, str, str]
+_WORDS = ("new", "changed", "unchanged")
 
 
 class Updates:
@@ -49,7 +51,15 @@ class Updates:
 
     def lacks_sites(self, test: TestRecord) -> bool:
         """Tell whether it is not kept of a window of *test* which lines ask for its ops."""
-        return any(isinstance(self._store.sites(*_where(test.id, window)), str) for window in _compared(test))
+        return any(self._lacks_sites(_where(test.id, window)) for window in _compared(test))
+
+    def _lacks_sites(self, where: _Where) -> bool:
+        """Tell whether no lines are kept of a window, or in an old file: without FLOPs that its calls have."""
+        sites, base = self._store.sites(*where), self._store.entry(*where)
+        if isinstance(sites, str):
+            return True
+        computes = base is not None and any(calls.flops and calls.flops.most for calls in base.calls.values())
+        return computes and all(calls.flops is None for of_op in sites.values() for calls in of_op.values())
 
     def write_sites(self, test: TestRecord, sites: Mapping[str, SitesByOp]) -> None:
         """Keep which lines ask for the ops of a test, by window."""
@@ -67,19 +77,23 @@ class Updates:
         runs = base.times.get(window.machine, ()) if base else ()
         return base is None or (self._settings.update == "all" and (not runs or self._is_noisy(runs)))
 
-    def write(self, tests: Iterable[TestRecord], times: bool) -> tuple[dict[str, int], list[Path]]:
+    def write(self, tests: Iterable[TestRecord], times: bool) -> tuple[dict[str, int], Saved]:
         """Write the baselines of the tests that passed; without new *times* of windows that are still being timed.
 
-        Return of how many tests they are new, changed, unchanged, and the files written. Raises BaselineError.
+        Return of how many tests they are new, changed, unchanged, not written, and the files. Raises BaselineError.
         """
-        counts = {"new": 0, "changed": 0, "unchanged": 0}
+        words: dict[str, str] = {}
         for test in tests:
             done = {self._put(_where(test.id, window), window, times) for window in _compared(test)}
             if test.outcome == "passed" and self._settings.update == "all" and self._drop_gone_windows(test):
                 done.add("changed")
-            if word := next((word for word in counts if word in done), ""):
-                counts[word] += 1
-        return counts, self._store.save()
+            if word := next((word for word in _WORDS if word in done), ""):
+                words[test.id] = word
+        saved = self._store.save()
+        lost = {module_of(self._store.root, path) for path in saved.errors}
+        words |= {test: "not written" for test in words if split_id(test)[0] in lost and words[test] != "unchanged"}
+        counts = Counter(words.values())
+        return {word: counts[word] for word in (*_WORDS, *({"not written"} & counts.keys()))}, saved
 
     def gone_windows(self, record: TestRecord) -> Iterator[tuple[Environment, str]]:
         """Yield the windows that have a baseline and were not measured; a body is only where somebody asks for it."""

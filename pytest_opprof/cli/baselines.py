@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,10 @@ from ..baselines import file, sites_file
 from ..baselines import paths as baselines_paths
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
+from ..baselines.writing import check_inside
 from ..errors import BaselineError, UsageError
-from ..report.listing import clean
+from ..escaping import terminal
+from ..machine.scratch import scratch
 from ..units import plural
 
 _LONE = "has times or call sites of a module without calls"
@@ -56,7 +57,7 @@ def add(commands: Any) -> None:
 def _list(arguments: argparse.Namespace) -> bool:
     for path in _files(arguments.dir):
         content = file.load(path)
-        print(clean(f"{path}  [{content.environment.full}]"))
+        print(terminal(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
             for window, entry in sorted(windows.items()):
                 said = {
@@ -67,7 +68,7 @@ def _list(arguments: argparse.Namespace) -> bool:
                 timed = "; ".join(said[machine] for machine in sorted(said))
                 calls = sum(calls.most for calls in entry.calls.values())
                 ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
-                print(clean(f"  {test}  {window}: {ops}"))
+                print(terminal(f"  {test}  {window}: {ops}"))
     return False
 
 
@@ -115,7 +116,10 @@ def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _prune(arguments: argparse.Namespace) -> bool:
-    paths = _files(arguments.dir)
+    paths, lone = _files(arguments.dir), _lone(arguments.dir)
+    _check_root(arguments.dir)
+    for path in (*paths, *lone):
+        check_inside(arguments.dir, path)
     collected = _collect(arguments.pytest_args)
     modules = {baselines_paths.module_of(arguments.dir, path) for path in paths}
     if modules and modules.isdisjoint(collected.tests):
@@ -139,18 +143,16 @@ def _prune(arguments: argparse.Namespace) -> bool:
         print(f"kept {kept} whose parameter was not collected here but may be on their device (--all-devices: not)")
     for path, tests in gone.items():
         for test in tests:
-            print(clean(f"{path}: {test}"))
+            print(terminal(f"{path}: {test}"))
         store.drop_tests(path, tests)
     for path, said in unused:
-        print(clean(f"{baselines_paths.times_of(path)}: {said}"))
+        print(terminal(f"{baselines_paths.times_of(path)}: {said}"))
         store.drop_tests(path, [])
-    lone = _lone(arguments.dir)
     for path in lone:
-        print(clean(f"{path}: {_LONE}"))
+        print(terminal(f"{path}: {_LONE}"))
     if not arguments.dry_run:
-        store.save()
-        for path in lone:
-            path.unlink()
+        _save(store)
+        store.remove(lone)
     total = sum(map(len, gone.values())) + len(unused) + len(lone)
     print(f"{plural(total, 'stale baseline')}{' would be' if arguments.dry_run else ''} removed")
     return False
@@ -158,20 +160,38 @@ def _prune(arguments: argparse.Namespace) -> bool:
 
 def _move(arguments: argparse.Namespace) -> bool:
     _files(arguments.dir)
+    _check_root(arguments.dir)
     store, old, new = Store(arguments.dir), arguments.old.rstrip("/"), arguments.new.rstrip("/")
     if not (moved := store.move(old, new)):
         raise UsageError(f"nothing in {arguments.dir} is a baseline of {old} (opprof baselines list shows them all)")
-    paths = [] if arguments.dry_run else store.save()
+    paths = [] if arguments.dry_run else _save(store)
     print(f"{plural(moved, 'test')}{' would be' if arguments.dry_run else ''} moved from {old} to {new}")
     for path in paths:
-        print(clean(f"  wrote {path}" if path.exists() else f"  removed {path}"))
+        print(terminal(f"  wrote {path}" if path.exists() else f"  removed {path}"))
     return False
+
+
+def _save(store: Store) -> list[Path]:
+    """Write what changed, and return the files. Raises BaselineError for those that cannot be written, after others."""
+    saved = store.save()
+    if saved.errors:
+        raise BaselineError("; ".join(saved.errors.values()))
+    return saved.files
+
+
+def _check_root(root: Path) -> None:
+    """Raise UsageError for a link to a folder elsewhere: a repository may hold one, to files of whoever works in it."""
+    if root.is_symlink() and not root.resolve().is_relative_to(root.absolute().parent.resolve()):
+        raise UsageError(
+            f"{root} is a link to {root.resolve()}, so nothing was changed. If these are the baselines of this project:"
+            f" --dir {root.resolve()}"
+        )
 
 
 def _collect(pytest_args: Sequence[str]) -> Collected:
     """Ask pytest, in a process of its own, which tests exist. Raises UsageError when it cannot say."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "collected.json")
+    with scratch() as folder:
+        answer = folder / "collected.json"
         command = [
             sys.executable,
             "-m",

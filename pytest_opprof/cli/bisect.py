@@ -1,29 +1,26 @@
 """``opprof bisect``: the first commit in which tests spend more than they did in one that is known to be good.
 
 The trick is the baselines of the good commit, in a folder outside of the checkout: inside, each commit brings its own.
+A test without a baseline is recorded in the good commit; one that a commit does not have is put into it as it is today.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import log2
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from ..errors import BaselineError, UsageError
+from ..baselines.paths import files as calls_files
+from ..baselines.paths import sites_of, times_of
+from ..errors import UsageError
+from ..escaping import terminal
 from ..machine.git import contents, git
-from ..report.listing import clean
+from ..machine.scratch import scratch
 from ..units import plural
-
-if TYPE_CHECKING:
-    from ..results.run_result import RunResult
+from .bisect_trial import Cause, Trial, Tried, as_they_are
 
 _WHAT = "opprof bisect"
 _ABOUT = (
@@ -31,41 +28,6 @@ _ABOUT = (
     " bisect does, and goes back in the end"
 )
 _SHOWN = 10
-Cause = tuple[str, str, str, "str | None"]
-"""Of a finding: test, window, rule and op."""
-_OF_TIME = {"slower", "device_time", "host_time", "share", "top"}
-_UNKNOWN = {"no baseline", "not measured"}
-_UNTIMED = {"too noisy", "not compared"}
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What the tests did in a commit."""
-
-    why: str = ""
-    """Why they say nothing; empty where they do."""
-    findings: tuple[tuple[Cause, str], ...] = ()
-    """What fails them, with the words for it."""
-    statuses: tuple[tuple[str, str], ...] = ()
-    """Of each test that was measured."""
-
-    @property
-    def causes(self) -> set[Cause]:
-        """What the findings are about."""
-        return {cause for cause, _ in self.findings}
-
-    def judged(self, sought: set[Cause]) -> tuple[Literal["good", "bad", "skip"], str]:
-        """Return what git is to be told of the commit, when *sought* is looked for, and why."""
-        if self.why:
-            return "skip", self.why
-        if same := [f"{cause[0]}: {text}" for cause, text in self.findings if cause in sought]:
-            return "bad", same[0] + (f" and {len(same) - 1} more" if len(same) > 1 else "")
-        unsure = _UNKNOWN | (_UNTIMED if all(rule in _OF_TIME for _, _, rule, _ in sought) else set())
-        statuses = dict(self.statuses)
-        for test in sorted({test for test, *_ in sought}):
-            if (status := statuses.get(test, "not measured")) in unsure:
-                return "skip", f"{test}: {status}"
-        return "good", ""
 
 
 def add(commands: Any) -> None:
@@ -77,9 +39,15 @@ def add(commands: Any) -> None:
         usage="%(prog)s GOOD [BAD] TEST...",
     )
     add_argument = parser.add_argument
-    add_argument("good", metavar="GOOD", help="a commit with baselines, in which the tests are as they should be")
+    add_argument("good", metavar="GOOD", help="a commit in which the tests are as they should be")
     add_argument("rest", nargs="+", metavar="[BAD] TEST", help="a commit in which they are not (default: HEAD); tests")
-    add_argument("--dir", type=Path, default=Path("baselines"), help="where baselines are (default: baselines)")
+    add_argument(
+        "--dir",
+        type=Path,
+        default=Path("baselines"),
+        help="where baselines are (default: baselines): of GOOD, else as they are on disk; what is in neither is"
+        " recorded in GOOD",
+    )
     parser.epilog = "What follows -- goes to pytest with the tests."
     parser.set_defaults(run=_run)
 
@@ -91,18 +59,20 @@ def _run(arguments: argparse.Namespace) -> bool:
     good, bad = _commit(here, arguments.good), _commit(here, bad_name)
     number = _between(here, arguments.good, good, bad_name, bad)
     _check_clean(top)
-    with tempfile.TemporaryDirectory(prefix="opprof-bisect-") as folder:
-        _write_baselines(top, good, (here / arguments.dir).resolve(), Path(folder, "baselines"), arguments.good)
+    today = as_they_are(here, tests)
+    with scratch("bisect-") as folder:
+        _write_baselines(top, good, (here / arguments.dir).resolve(), folder / "baselines", arguments.good)
+        trial = Trial(tests, today, folder)
         with _bisecting(top):
-            git(top, _WHAT, "checkout", "-q", "--detach", bad)
-            worst = _try(tests, Path(folder))
             git(top, _WHAT, "checkout", "-q", "--detach", good)
-            before = _try(tests, Path(folder)) if worst.findings else Tried()
+            before = trial.tried("--opprof-update-new")
+            git(top, _WHAT, "checkout", "-q", "--detach", bad)
+            worst = trial.tried()
             sought = _sought(arguments.good, before, bad_name, worst)
             steps = plural(max(1, round(log2(number + 1))), "step")
             print(f"{plural(number, 'commit')}, about {steps}; looked for:", flush=True)
             _print_findings(worst, sought)
-            return _search(top, good, bad, tests, Path(folder), sought, worst)
+            return _search(top, good, bad, trial, sought, worst)
 
 
 def _bad_and_tests(here: Path, rest: list[str]) -> tuple[str, list[str]]:
@@ -146,18 +116,40 @@ def _check_clean(top: Path) -> None:
 
 
 def _write_baselines(top: Path, good: str, kept: Path, to: Path, name: str) -> None:
-    """Write the baselines of the good commit, in *kept* there, to a folder. Raises UsageError where it has none."""
-    if not kept.is_relative_to(top):
-        raise UsageError(f"{_WHAT}: the baselines in {kept} are not in the repository {top}; name others with --dir")
-    inside = kept.relative_to(top).as_posix()
-    words = git(top, _WHAT, "ls-tree", "-r", "-z", good, "--", inside).split("\0")
-    files = [(each.split()[2], path) for each, _, path in (word.partition("\t") for word in words) if path]
+    """Write the baselines of the good commit, in *kept* there, to a folder; where it has none, those on disk."""
+    inside, files = "", []
+    if top != kept and top.is_relative_to(kept):
+        raise UsageError(f"{_WHAT}: {kept} has the repository {top} in it; name the folder of the baselines with --dir")
+    if kept.is_relative_to(top):
+        inside = kept.relative_to(top).as_posix()
+        words = git(top, _WHAT, "ls-tree", "-r", "-z", good, "--", inside).split("\0")
+        files = [(each.split()[2], path) for each, _, path in (word.partition("\t") for word in words) if path]
     if not files:
-        raise UsageError(f"{_WHAT}: {name} has no baselines in {inside}; name a commit that has, or --dir")
-    for (_, path), content in zip(files, contents(top, _WHAT, [name for name, _ in files])):
-        written = to / Path(path).relative_to(inside)
-        written.parent.mkdir(parents=True, exist_ok=True)
-        written.write_bytes(content)
+        on_disk = [*calls_files(kept)]
+        print(
+            f"{name} has no baselines in {inside or kept}: "
+            + ("those on disk are compared with" if on_disk else f"recording them in {name}"),
+            flush=True,
+        )
+        for path in (each for calls in on_disk for each in (calls, times_of(calls), sites_of(calls))):
+            if path.is_file():
+                _write(to / path.relative_to(kept), path.read_bytes(), name)
+    for (_, committed), content in zip(files, contents(top, _WHAT, [each for each, _ in files])):
+        written = to / PurePosixPath(committed).relative_to(inside)
+        # Git writes no ".." when it checks out; a tree that somebody made by hand may have it all the same.
+        if ".." in written.parts or not written.is_relative_to(to):
+            raise UsageError(
+                f"{_WHAT}: {name} has a file {committed!r}, which leads out of {inside}; nothing was written there"
+            )
+        _write(written, content, name)
+
+
+def _write(path: Path, content: bytes, name: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{_WHAT}: {str(path)!r} of {name} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -168,51 +160,6 @@ def _bisecting(top: Path) -> Iterator[None]:
         yield
     finally:
         git(top, _WHAT, "bisect", "reset")
-
-
-def _try(tests: list[str], folder: Path) -> Tried:
-    """Run the tests in what is checked out, with the baselines in *folder*."""
-    from ..results.document import read_document
-    from ..results.run_result import run_of_document
-
-    found = folder / "run.json"
-    found.unlink(missing_ok=True)
-    flags = ["--opprof", f"--opprof-baselines={folder / 'baselines'}", f"--opprof-json={found}"]
-    # Python takes bytecode for that of a source of the same size and second: two commits may have both in common.
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *tests, *flags],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-    except FileNotFoundError as error:  # the commit may not have the folder
-        return Tried(f"pytest cannot be started: {error.strerror}")
-    last = next(filter(str.strip, reversed(done.stdout.splitlines())), "it said nothing").strip("= ")
-    if done.returncode not in (0, 1) or not found.exists():
-        return Tried(f"pytest ended with exit code {done.returncode}: {last}")
-    try:
-        run = run_of_document(read_document(found, "JSON of a run"), found)
-    except BaselineError as error:
-        return Tried(str(error))
-    return _tried(run, last) if run.tests else Tried(f"nothing was measured: {last}")
-
-
-def _tried(run: RunResult, last: str) -> Tried:
-    findings = tuple(
-        ((test.id, window.name, cause.rule, cause.op), text)
-        for test in run.failing
-        for window in test.windows
-        for cause, text in zip(window.causes, window.findings)
-        if not cause.adds
-    )
-    why = f"{'; '.join(run.errors)[:200]} ({last})" if run.errors else ""
-    return Tried(why, findings, tuple((test.id, test.status) for test in run.tests))
 
 
 def _sought(good: str, before: Tried, bad: str, worst: Tried) -> set[Cause]:
@@ -234,16 +181,16 @@ def _sought(good: str, before: Tried, bad: str, worst: Tried) -> set[Cause]:
     return sought
 
 
-def _search(top: Path, good: str, bad: str, tests: list[str], folder: Path, sought: set[Cause], worst: Tried) -> bool:
+def _search(top: Path, good: str, bad: str, trial: Trial, sought: set[Cause], worst: Tried) -> bool:
     """Let git choose commits until one is found, and say which."""
     git(top, _WHAT, "bisect", "bad", bad)
     git(top, _WHAT, "bisect", "good", good)
     tried, skipped = {bad: worst}, set[str]()
     while _left(top, skipped):
         commit = git(top, _WHAT, "rev-parse", "HEAD").strip()
-        tried[commit] = _try(tests, folder)
+        tried[commit] = trial.tried()
         word, why = tried[commit].judged(sought)
-        print(clean(f"  {word:4}  {_told(top, commit)}{f': {why}' if why else ''}"), flush=True)
+        print(terminal(f"  {word:4}  {_told(top, commit)}{f': {why}' if why else ''}"), flush=True)
         skipped |= {commit} if word == "skip" else set()
         try:
             git(top, _WHAT, "bisect", word)
@@ -254,7 +201,7 @@ def _search(top: Path, good: str, bad: str, tests: list[str], folder: Path, soug
     if unknown := _left(top, set()):
         names = ", ".join(commit[:9] for commit in (first, *unknown))
         raise UsageError(f"{_WHAT}: the first bad commit is one of {names}: all but the first could not be judged")
-    print(clean(f"first bad commit: {_told(top, first)}"))
+    print(terminal(f"first bad commit: {_told(top, first)}"))
     _print_findings(tried[first], sought)
     return False
 
@@ -273,6 +220,6 @@ def _told(top: Path, commit: str) -> str:
 def _print_findings(tried: Tried, sought: set[Cause]) -> None:
     found = [f"  {cause[0]}: {text}" for cause, text in tried.findings if cause in sought]
     for line in found[:_SHOWN]:
-        print(clean(line))
+        print(terminal(line))
     if len(found) > _SHOWN:
         print(f"  ... and {len(found) - _SHOWN} more")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..escaping import terminal
 from ..report import listing
 from ..units import parse_share
 from ..verdict import query
@@ -53,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         return False
     for budget in found:
         lines = [*([f"# {budget['test']}"] if budget["test"] else []), budget["mark"], *filter(None, [budget["check"]])]
-        print("\n".join(map(listing.clean, lines)))
+        print("\n".join(map(terminal, lines)))
     return False
 
 

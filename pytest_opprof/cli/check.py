@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
+from ..escaping import terminal
 from ..profile.saved import SavedProfile, communicates
 from ..readers import formats
-from ..report import listing
 from ..report.colours import painted
 from ..units import format_ns
 from ..verdict import query
@@ -54,11 +54,11 @@ def _run(arguments: argparse.Namespace) -> bool:
                 reading.say(found, remark)
             raise
         for line in [*text.splitlines(), *(f"note: {remark}" for remark in remarks)]:
-            print(painted(listing.clean(line)))
+            print(painted(terminal(line)))
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
     if cut and not broken:
-        raise TraceError(f"{cut[0]}: was cut, so that nobody can tell whether it is within its budget")
+        raise TraceError(f"{cut[0]}: was read in part, so that nobody can tell whether it is within its budget")
     return broken
 
 
@@ -123,7 +123,7 @@ def _check_timed(found: formats.Found, saved: SavedProfile, budget: Budget) -> N
 def _kept(found: formats.Found, saved: SavedProfile, profile: Any, arguments: argparse.Namespace) -> str:
     limits = ", ".join(arguments.budget)
     ops = f"{profile.total.most_calls} calls of {len(profile.ops)} ops{_each(profile.steps)}"
-    verdict = "what is left of it does not exceed" if saved.is_cut else "within"
+    verdict = "what could be read of it does not exceed" if saved.is_cut else "within"
     return f"{found}: {verdict} its budget ({limits}); {ops}"
 
 

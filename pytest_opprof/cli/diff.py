@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
+from ..escaping import terminal, writer
 from ..report import listing
 from ..report.colours import painted
 from ..units import parse_duration, parse_share, plural
@@ -136,10 +137,10 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         if base.whole and now.whole:
             whole = list(diff_whole.text(base.whole, now.whole, floor_ns, tolerance, style))
         for line in _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style, whole):
-            print(painted(listing.clean(line)))
+            print(painted(terminal(line)))
     worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
     if base.is_cut or (now.is_cut and not worse):
-        raise TraceError("a file was cut, so that nobody can tell whether the second profile is worse")
+        raise TraceError("a file was read in part, so that nobody can tell whether the second profile is worse")
     if diff.times and not worse:
         raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
     return worse
@@ -153,7 +154,7 @@ def _page(path: Path, base: Side, now: Side, both: dict[str, Any], diff: Diff) -
         diff_page.Compared(str(side.path), both[key]["source"], both[key]["environment"])
         for key, side in (("base", base), ("now", now))
     ]
-    cut = [f"{side.path}: the file was cut: this is what was whole of it" for side in (base, now) if side.is_cut]
+    cut = [f"{side.path}: was read in part (--partial): this is what is there" for side in (base, now) if side.is_cut]
     page.write(path, diff_page.html(sides[0], sides[1], diff, cut), "-o")
 
 
@@ -189,11 +190,12 @@ def _text(
     from ..report.op_table import table
 
     base, now = both["base"], both["now"]
-    yield f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]"
+    write = writer(style)
+    yield write(f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]")
     if base["environment"] != now["environment"]:
         yield "the environments differ: so may ops and times, for no fault of the program"
-    yield from (f"  {finding}" for finding in window.regressions)
-    yield from (f"  {improvement}" for improvement in diff.improvements())
+    yield from (write(f"  {finding}") for finding in window.regressions)
+    yield from (write(f"  {improvement}") for improvement in diff.improvements())
     yield from whole
     yield ""
     if steps > 1:
@@ -246,10 +248,10 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     else:
         style = "github" if arguments.format == "markdown" else "simple"
         for line in _report(windows, top, style):
-            print(painted(listing.clean(line)))
+            print(painted(terminal(line)))
         for side, others in ((base, base.windows.keys() - now.windows), (now, now.windows.keys() - base.windows)):
             for key in sorted(others):
-                print(listing.clean(f"only in {side.path}: {titled(*key)}"))
+                print(writer(style)(f"only in {side.path}: {titled(*key)}"))
         words = [status([window]) for window in windows.values()]
         counted = [f"{words.count(word)} {said}" for word, said in WORDS.items() if word in words]
         judged = sum(window.times_judged for window in windows.values())
@@ -291,15 +293,16 @@ def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: str) 
     from ..results.window_result import titled
     from ..verdict.verdicts import Verdict
 
+    write = writer(style)
     for (test, _), window in windows.items():
         title = titled(test, window.name)
         if window.findings:
             yield from [*failure(test, [window], top, top == 0, "", "-t 0 shows them", style).splitlines(), ""]
         elif window.verdict is Verdict.NOISY:
-            yield f"{title}: {window.verdict.value}: {window.untimed}"
+            yield write(f"{title}: {window.verdict.value}: {window.untimed}")
         elif window.untimed:
-            yield f"{title}: times not compared: {window.untimed}"
-        yield from (f"{title}: {line}" for line in window.remarks)
+            yield write(f"{title}: times not compared: {window.untimed}")
+        yield from (write(f"{title}: {line}") for line in window.remarks)
 
 
 def _plain(diff: Diff) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, unknown
-from ..report.listing import clean, document, short
+from ..escaping import terminal
+from ..report.listing import document, short
 from ..units import plural
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         print(_json(found, ops, since, said))
         return False
     for line in said:
-        print(clean(f"opprof history: {line}"), file=sys.stderr)
+        print(terminal(f"opprof history: {line}"), file=sys.stderr)
     if arguments.output:
         asked = ", ".join([*arguments.op, *arguments.tests, *([f"since {arguments.since}"] if arguments.since else ())])
         page.write(arguments.output, history_page.html(found, ops, since, asked, said), "-o")
@@ -130,7 +131,7 @@ def _text(
     # Imported here: 20 ms that JSON does not pay.
     from tabulate import tabulate
 
-    title = clean(found.titles.get(environment, environment))
+    title = terminal(found.titles.get(environment, environment))
     if not shown:
         yield f"{title}: no commit changed its baselines since {arguments.since}"
         return
@@ -163,7 +164,7 @@ def _text(
     if len(ops) > top:
         yield f"... and {len(ops) - top} more ops (--top {len(ops)} shows them)"
     for op in ops if arguments.op else ():
-        yield from ["", f"{clean(op.op)}, each commit:"]
+        yield from ["", f"{terminal(op.op)}, each commit:"]
         yield from tabulate(
             [_of_step(op, step, found.commits[step.at]) for step in op.steps],
             headers=["calls", "", "commit", "day", "subject", "tests"],
@@ -174,7 +175,7 @@ def _text(
 
 def _of(arguments: argparse.Namespace) -> str:
     asked = [*arguments.op, *arguments.tests]
-    return f" of {', '.join(map(clean, asked))}" if asked else ""
+    return f" of {', '.join(map(terminal, asked))}" if asked else ""
 
 
 def _of_commit(commit: Commit) -> list[str]:
@@ -184,7 +185,7 @@ def _of_commit(commit: Commit) -> list[str]:
 def _of_step(op: OpHistory, step: Step, commit: Commit) -> list[str]:
     came = f"{_signed(step.arrived)} by tests that came or went" if step.arrived else ""
     changed = ", ".join(filter(None, [_signed(step.calls) if step.calls or not came else "", came]))
-    first, others = clean(step.tests[0]), len(step.tests) - 1
+    first, others = terminal(step.tests[0]), len(step.tests) - 1
     return [str(op.totals[step.at]), changed, *_of_commit(commit), first + (f" and {others} more" if others else "")]
 
 

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 
 from .. import __version__
 from ..errors import OpprofError
-from ..report.listing import clean
+from ..escaping import terminal
 from . import (
     backends,
     baselines,
@@ -37,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names are in any script, terminals are not
-    arguments = parser().parse_args(argv)
+    commands = parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        commands.print_help(sys.stderr)
+        return BAD_INPUT
+    arguments = commands.parse_args(argv)
     if sys.stdout is None:
         print("opprof: there is no standard output to write to", file=sys.stderr)
         return BAD_INPUT
@@ -45,14 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = FINDING if arguments.run(arguments) else OK
         sys.stdout.flush()
     except OpprofError as error:
-        print("\n".join(map(clean, f"opprof: {error}".splitlines())), file=sys.stderr)
+        print("\n".join(map(terminal, f"opprof: {error}".splitlines())), file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
         # The reader (head, a pager) has seen enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:
-        print(clean(f"opprof: {error.filename or 'the output'}: {error.strerror or error}"), file=sys.stderr)
+        print(terminal(f"opprof: {error.filename or 'the output'}: {error.strerror or error}"), file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BAD_INPUT
     except KeyboardInterrupt:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
+from ..escaping import terminal
 from ..machine.identity import usable_cores
 from ..profile.saved import SavedProfile
 from ..readers import formats
 from ..readers.shared.place import Place
-from ..report import listing
 from ..verdict import query
 from ..verdict.question import in_steps
 
@@ -58,7 +58,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="FORMAT", help="read it as this format, whatever it looks like")
     parser.add_argument("--rank", metavar="N", help="which rank (or 'all'), of a folder with several")
     parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
-    parser.add_argument("--partial", action="store_true", help="read what is whole of a file that was cut")
+    parser.add_argument(
+        "--partial", action="store_true", help="read what is there of a file that was cut or lacks times"
+    )
     parser.add_argument("--model", type=Path, metavar="FILE", help="the ONNX model that was run: it knows the lines")
 
 
@@ -260,7 +262,7 @@ def check_sites(path: object, saved: SavedProfile) -> None:
 
 def say(found: formats.Found, remark: str) -> None:
     """Say something of a profile beside the answer, on stderr."""
-    print(f"opprof: {listing.clean(f'{found}: {remark}')}", file=sys.stderr)
+    print(f"opprof: {terminal(f'{found}: {remark}')}", file=sys.stderr)
 
 
 def _chosen(found: Sequence[formats.Found], path: Path, rank: str | None) -> list[formats.Found]:
@@ -279,7 +281,7 @@ def _chosen(found: Sequence[formats.Found], path: Path, rank: str | None) -> lis
 
 
 def _names(found: Sequence[formats.Found], most: int = 20) -> str:
-    lines = [f"\n  {listing.clean(str(each))}" for each in found[:most]]
+    lines = [f"\n  {terminal(str(each))}" for each in found[:most]]
     return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
 
 

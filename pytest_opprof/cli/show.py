@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import UsageError
+from ..escaping import writer
 from ..ops import names as ops_names
 from ..ops.dtypes import is_dtype
 from ..profile.saved import OUTSIDE, SavedKernel, SavedProfile
@@ -26,13 +27,15 @@ _OF_OPS: Mapping[str, object] = {
     "order_by": "time",
     "side": "device",
     "time": "end",
-    "top": 3,
+    "top": None,
 }
 """Options of the list of ops, and what they are where they are not given (or nothing)."""
 _TAKES = {"kernels": ("name", "type", "top"), "breakdown": (), "ranges": ("name", "top")}
 """Other lists, and which of these options they take."""
 _CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")
 """Options that choose single ops: where one is given, these are shown, else a row for each canonical op."""
+_TOP = 3
+"""Rows of a table, unless more are asked for."""
 _LISTED = 8
 """Ops that an answer without rows names."""
 
@@ -56,9 +59,8 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         "-t",
         "--top",
         type=int,
-        default=3,
         metavar="K",
-        help="rows to show (default: 3; 0 is all)",
+        help="rows to show (default: 3, of --format csv all; 0 is all)",
     )
     add("--name", metavar="REGEX", help="ops whose name this is found in, anywhere: '^conv' anchors it")
     type_help = "ops of this type, canonical or raw, or with --kernels the kernels of such ops; repeatable"
@@ -68,10 +70,10 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     add(
         "--aggregate-by",
         "--by",
-        choices=("op", "type", "dtype", "site", "dtype,site", "none"),
+        choices=("op", "type", "dtype", "place", "site", "dtype,site", "none"),
         help="one row for each canonical op, for each raw type, for each of an op's dtypes (--op Cast --by dtype), for"
-        " each line that asked for it (--by site), for both, or for each single op (default: op; none where ops are"
-        " chosen)",
+        " each place where ops ran (a stream, a core, a node), for each line that asked for it (--by site), for dtypes"
+        " and lines, or for each single op (default: op; none where ops are chosen)",
     )
     add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
     add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
@@ -92,13 +94,16 @@ def _run(arguments: argparse.Namespace) -> bool:
     """Print what a profile holds, or write it as a page."""
     if arguments.output:
         return _page(arguments)
+    if arguments.top is None and "top" in _TAKES.get(_listed_instead(arguments), ("top",)):
+        arguments.top = 0 if arguments.format == "csv" else _TOP
     by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)
     for found, saved in profiles if by_site else ():
         reading.check_sites(found, saved)
     answers = [_answer(found, saved, arguments) for found, saved in profiles]
+    if not _listed_instead(arguments) and not any(_matches(saved, arguments) for _, saved in profiles):
+        raise UsageError("\n".join(dict.fromkeys(_no_op(saved, arguments) for _, saved in profiles)))
     if arguments.kernels and not any(_kernels(saved, arguments) for _, saved in profiles):
-        # A table of ops without rows has totals above it; here there is nothing.
         raise UsageError(_no_kernel([saved for _, saved in profiles], arguments))
     together = None if _listed_instead(arguments) else show_ranks.answer(profiles, arguments)
     if arguments.format == "json":
@@ -109,6 +114,25 @@ def _run(arguments: argparse.Namespace) -> bool:
     ):
         print(text)
     return False
+
+
+def _matches(saved: SavedProfile, arguments: argparse.Namespace) -> bool:
+    """Tell whether an op has the name and type that were asked for, on any side."""
+    name, types = _pattern(arguments.name), tuple(arguments.type)
+    if name is None and not types:
+        return True
+    return any(query.select(saved, Question(side=side, name=name, types=types)) for side in _sides(arguments))
+
+
+def _no_op(saved: SavedProfile, arguments: argparse.Namespace) -> str:
+    """Return what was asked for, that no op matches, and the nearest names."""
+    asked = [f"--name {arguments.name!r}"] if arguments.name is not None else []
+    asked += [f"--op {op}" for op in arguments.type]
+    return ": ".join(filter(None, [", ".join(asked), _nothing(saved, _question(arguments, _sides(arguments)[0]))]))
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[Side, ...]:
+    return ("device", "host") if arguments.side == "both" else (arguments.side,)
 
 
 def _page(arguments: argparse.Namespace) -> bool:
@@ -144,14 +168,15 @@ def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Names
         if arguments.kernels:
             return _kernels_answer(found, saved, arguments, whose)
         return show_times.answer(found, saved, arguments, _pattern(arguments.name), whose)
-    sides: tuple[Side, ...] = ("device", "host") if arguments.side == "both" else (arguments.side,)
+    sides = _sides(arguments)
     questions = [_question(arguments, side) for side in sides]
     for question in questions:
         _check_known(saved, question)
     for doubt in _doubts(saved, questions[0]):
         reading.say(found, doubt)
     if arguments.format in ("table", "markdown") and not arguments.only_ops:
-        return "\n".join([*([str(found)] if whose else []), *_text(saved, questions, arguments)])
+        title = [writer(arguments.format)(str(found))] if whose else []
+        return "\n".join([*title, *_text(saved, questions, arguments)])
     columns = listing.NAMES if arguments.only_ops else listing.COLUMNS
     answers = [query.answer(saved, question) for question in questions]
     for question, lines in zip(questions, answers):
@@ -254,6 +279,7 @@ def _document(
         "communication_ns": query.communication(saved),
         "step_ns": list(saved.step_ns) if saved.step_ns else None,
         "peak_memory": saved.peak_memory,
+        "host_peak_memory": saved.host_peak_memory,
         "remarks": reading.remarks(saved),
         **dict(zip(("rows", "host_rows"), rows)),
     }
@@ -264,7 +290,8 @@ def _document(
 
 
 def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argparse.Namespace) -> Iterator[str]:
-    yield f"{saved.source}  [{saved.environment}]"
+    write = writer(arguments.format)
+    yield write(f"{saved.source}  [{saved.environment}]")
     for side in ("device", "host"):
         ns = query.total(saved, side)
         yield f"total {side} time: {'-' if ns is None else format_ns(ns, 4)}"
@@ -279,15 +306,17 @@ def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argpars
         yield f"wall time of each of {len(saved.step_ns)} steps: {least} to {most}"
     if saved.peak_memory is not None:
         yield f"peak memory: {format_bytes(saved.peak_memory, 4)}"
+    if saved.host_peak_memory is not None:
+        yield f"peak memory of the host: {format_bytes(saved.host_peak_memory, 4)}"
     if arguments.copy_time:
         yield _copy_line(query.copy_time(saved, questions[0]))
     for question in questions:
         lines = query.answer(saved, question)
-        yield from map(_selected, query.selection(saved, question))
+        yield from map(write, map(_selected, query.selection(saved, question)))
         if any(line.calls == 0 for line in lines):
             yield "0 calls: a part of calls that are counted in another row"
         yield ""
-        yield listing.rows_table(lines, arguments.format) if lines else _nothing(saved, question)
+        yield listing.rows_table(lines, arguments.format) if lines else write(_nothing(saved, question))
 
 
 def _selected(line: Line) -> str:
@@ -343,8 +372,9 @@ def _kernels_answer(
     nothing = "" if kernels else _no_kernel([saved], arguments)
     kernels = kernels[: arguments.top] if arguments.top else kernels
     if arguments.format in ("table", "markdown"):
-        text = nothing or listing.kernels_text(kernels, arguments.format)
-        return "\n".join([*map(str, list(whose.values())[:1]), text])
+        write = writer(arguments.format)
+        text = write(nothing) if nothing else listing.kernels_text(kernels, arguments.format)
+        return "\n".join([*(write(str(found.place)) for _ in whose if _ == "profile"), text])
     if nothing and whose:
         reading.say(found, nothing)
     if arguments.format == "csv":

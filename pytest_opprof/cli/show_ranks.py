@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..escaping import terminal
 from ..profile.saved import SavedProfile
 from ..readers import formats
-from ..report import listing
 from ..report import spread as report
 from ..verdict.question import Side
 from ..verdict.spread import spread
@@ -25,7 +25,7 @@ def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: ar
         return None
     if len(sources := {saved.source for _, saved in profiles}) > 1:
         why = f"not compared with each other, as they are of several formats: {', '.join(sorted(sources))}"
-        print(f"opprof: {listing.clean(f'{arguments.file}: {why}')}", file=sys.stderr)
+        print(f"opprof: {terminal(f'{arguments.file}: {why}')}", file=sys.stderr)
         return None
     side: Side = "host" if arguments.side == "host" else "device"
     found = spread([saved for _, saved in profiles], side)

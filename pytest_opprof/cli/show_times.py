@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..errors import UsageError
+from ..escaping import writer
 from ..profile.saved import OUTSIDE, SavedProfile
 from ..readers import formats
 from ..report import listing
@@ -116,9 +117,9 @@ def _breakdown(
         ]
         for row in shown
     ]
-    text = [f"{saved.source}  [{saved.environment}]"]
+    text = [*_title(found, whose), f"{saved.source}  [{saved.environment}]"]
     text += [f"device: {devices[0]}"] if len(devices) == 1 else []
-    return "\n".join([*_title(found, whose), *text, "", listing.tabulated(header, table, arguments.format)])
+    return "\n".join([*map(writer(arguments.format), text), "", listing.tabulated(header, table, arguments.format)])
 
 
 def _share(ns: int | None, total_ns: int, is_total: bool) -> str:
@@ -148,8 +149,8 @@ def _ranges(
         for row in rows
     ]
     header = ["range", "calls", *(title for _, title in names)]
-    text = f"{saved.source}  [{saved.environment}]"
-    return "\n".join([*_title(found, whose), text, "", listing.tabulated(header, table, arguments.format)])
+    text = [*_title(found, whose), f"{saved.source}  [{saved.environment}]"]
+    return "\n".join([*map(writer(arguments.format), text), "", listing.tabulated(header, table, arguments.format)])
 
 
 def _title(found: formats.Found, whose: Mapping[str, object]) -> list[str]:

@@ -15,10 +15,10 @@ import threading
 import webbrowser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import UsageError
+from ..machine.scratch import scratch
 from ..readers import formats
 from ..readers.shared.place import Place
 from ..timeline.chrome import BEGINNING
@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> bool:
     """Serve the profile until the viewer has it."""
-    with _listening(arguments.port) as server, TemporaryDirectory(prefix="opprof-") as folder:
+    with _listening(arguments.port) as server, scratch() as folder:
         found, path = formats.Found("", Place(arguments.file)), arguments.file
         given = arguments.source or arguments.rank or arguments.steps or arguments.partial or arguments.model
         if given or not found.place.head.startswith(BEGINNING.encode()):

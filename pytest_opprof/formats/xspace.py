@@ -3,7 +3,7 @@
 A protobuf (``xplane.proto`` of openxla/xla): ``XSpace``: planes 1, hostnames 4. ``XPlane``: name 2, lines 3,
 event_metadata 4, stat_metadata 5 (maps: key 1, value 2). ``XLine``: name 2, timestamp_ns 3, events 4. ``XEvent``:
 metadata_id 1, offset_ps 2, duration_ps 3, stats 4. ``XEventMetadata``: name 2, display_name 4, stats 5. ``XStat``:
-metadata_id 1, and one of uint64 3, int64 4, text 5, ref 7 (of a stat_metadata whose name is the text).
+metadata_id 1, and one of double 2, uint64 3, int64 4, text 5, ref 7 (of a stat_metadata whose name is the text).
 ``XStatMetadata``: name 2.
 
 A plane is a process of the trace (``/host:CPU``, ``/device:GPU:0``), a line is a thread. The stats of an event tell
@@ -13,6 +13,7 @@ what it is: ``hlo_op``, ``hlo_module``, ``run_id``, ``step_num``.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +36,8 @@ class Meaning:
     name: str
     type: str = ""
     """The op type, for an op of TensorFlow: it has the name ``<node>:<type>``, and its node as display name."""
+    shown: str = ""
+    """The display name: on a TPU that of the instruction whose text is the name."""
     stats: dict[str, str] = field(default_factory=dict)
 
 
@@ -177,7 +180,10 @@ class Plane:
             tag, at = varint(data, at, end)
             number, wire = tag >> 3, tag & 7
             if wire not in (VARINT, BYTES):
-                at += 8 if wire == FIXED64 else 4  # a float, which nobody wants
+                size = 8 if wire == FIXED64 else 4
+                if name and number == 2 and size == 8 and at + size <= end:
+                    return {name: repr(struct.unpack_from("<d", data, at)[0])}
+                at += size
                 continue
             value, at = varint(data, at, end)
             if wire == BYTES:
@@ -205,7 +211,7 @@ class Plane:
             elif each.number == 5 and each.wire == BYTES:
                 stats |= self._stat(bytes(self._data[each.start : each.end]))
         type_ = name.removeprefix(f"{shown}:") if shown and name.startswith(f"{shown}:") else ""
-        return Meaning(name, type_ if _TYPE.fullmatch(type_) else "", stats)
+        return Meaning(name, type_ if _TYPE.fullmatch(type_) else "", shown, stats)
 
     def _entry(self, message: Field) -> tuple[int, Field | None]:
         """Return the key and the value of an entry of a map."""

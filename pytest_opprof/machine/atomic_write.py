@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import os
+import secrets
 import zlib
 from collections.abc import Iterable, Iterator
 from errno import EISDIR
 from pathlib import Path
 
+UNFINISHED = ".opprof-tmp"
+"""What the name of a file ends in that is not whole yet."""
 
-def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Put *content*, or its pieces, into *path*, which is the old file or the new one at any moment. Raises OSError."""
-    if path.is_dir():
+
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes], through: Path | None = None) -> None:
+    """Put *content*, or its pieces, into *path*, which is the old file or the new one at any moment. Raises OSError.
+
+    The file that is not whole yet lies in the folder *through*, on the same disk, or beside *path*.
+    """
+    if os.path.isdir(path):
         raise IsADirectoryError(EISDIR, "is a folder")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Random: two containers that share a folder number their processes alike (18 of 300 files failed by that), and of
+    # a fixed length: a name of 255 characters leaves no room for more.
+    unfinished = (through or path.parent) / f".{secrets.token_hex(8)}{UNFINISHED}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         pieces = [content.encode()] if isinstance(content, str) else content
-        with beside.open("wb") as file:
+        with unfinished.open("xb") as file:
             file.writelines([pieces] if isinstance(pieces, bytes) else pieces)
-        os.replace(beside, path)
+        os.replace(unfinished, path)
     finally:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..backends.contract import Options, Timing, Watched
+from ..backends.contract import Options, Timing
 from ..machine.ranks import ALONE, Rank
 from ..verdict.budgets import Budget
 from ..verdict.tolerances import Tolerances
@@ -25,7 +25,6 @@ class Settings:
     backends: tuple[str, ...] | None
     """None: chosen by what the process uses."""
     timing: Timing
-    numpy: Watched
     tolerances: Tolerances
     threads: int
     """How many an op may use where times are judged; 0: as many as it likes."""
@@ -40,6 +39,8 @@ class Settings:
     top: int
     everything: bool
     strict: bool
+    report_only: bool
+    """Whether tests pass that exceed their budget or baseline, and the run says which."""
     memory: bool | None
     """Whether allocations are recorded; None: where times are not judged, since it takes some."""
     sites: bool

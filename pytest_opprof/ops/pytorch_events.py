@@ -27,6 +27,10 @@ _MACHINERY = re.compile(
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
 collective is called with, `torch.utils.checkpoint`."""
 
+COMMS = "record_param_comms"
+"""The event that has what a collective is called with."""
+_COLLECTIVES = "allreduce allgather reducescatter alltoall barrier broadcast reduce gather scatter send recv".split()
+_ASKS = ("c10d::", "_c10d_functional")
 _TRANSFERS = re.compile(r"(?:gloo|mpi|nccl|ucc|xccl|hccl):\w+")
 """What a library of torch.distributed marks as its work, in a thread of its own."""
 WAITS = "_c10d_functional::wait_tensor"
@@ -43,6 +47,33 @@ def transfers(name: str) -> bool:
     (True, False)
     """
     return _TRANSFERS.fullmatch(name) is not None
+
+
+def collective(name: str) -> str:
+    """Return the raw name of the op that the collective *name* is; "" for a wait and the like, which is none.
+
+    It has no other event where C++ calls it, as DistributedDataParallel does, or before PyTorch 2.0.
+
+    >>> collective("_allgather_base"), collective("all_to_allv"), collective("wait")
+    ('record_param_comms::allgather', 'record_param_comms::alltoall', '')
+    """
+    plain = name.replace("_", "").lower()
+    found = next((each for each in _COLLECTIVES if plain.startswith(each)), "")
+    return f"{COMMS}::{found}" if found else ""
+
+
+def transferred(name: str) -> str:
+    """Return the raw name of the op whose work NCCL marks in the thread that asks for it, as ``nccl:all_to_all``."""
+    return collective(name.partition(":")[2]) if name.startswith("nccl:") else ""
+
+
+def asks(name: str) -> bool:
+    """Tell whether an op asks for a collective, so that the `COMMS` inside tell the same.
+
+    >>> asks("c10d::allreduce_"), asks("record_param_comms::allreduce")
+    (True, False)
+    """
+    return name.startswith(_ASKS)
 
 
 class Role(Enum):

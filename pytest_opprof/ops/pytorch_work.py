@@ -80,7 +80,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         return _collective(raw, arguments)
     shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
     result, flops = formulas.result_of(raw, shapes, attributes)
-    nbytes = sum(tensor.nbytes for tensor in tensors)
+    # Files tell no dtype of the tensors in a list (aten::cat): unknown is not nothing.
+    nbytes = sum(tensor.nbytes for tensor in tensors) if all(tensor.dtype for tensor in tensors) else None
     outputs: tuple[str, ...] | None = None
     if result is not None and tensors:
         large = [tensor for tensor in tensors if tensor.shape] or tensors
@@ -89,7 +90,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         floats = [tensor for tensor in large if tensor.dtype.startswith(("float", "bfloat", "complex"))]
         reduced = formulas.reduced_dtype(raw, tensors[0].dtype, attributes)
         widest = max(item_bytes(tensor.dtype) or 0 for tensor in floats or large)
-        nbytes += prod(result) * (1 if outputs else item_bytes(reduced) or widest)
+        if nbytes is not None:
+            nbytes += prod(result) * (1 if outputs else item_bytes(reduced) or widest)
     if kind in (Kind.VIEW, Kind.ALLOCATION):
         nbytes = 0
     if not tensors:

@@ -8,7 +8,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from time import monotonic
 from typing import IO, Any
 
 from ..errors import BackendError
+from ..machine.scratch import scratch
 from .parent import VARIABLE
 
 PATIENCE_S = 300
@@ -117,7 +117,7 @@ def started(commands: Sequence[Command]) -> Iterator[list[Child]]:
     Raises BackendError, with the reason, for one that does not start.
     """
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
+        folder = stack.enter_context(scratch())
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         key = secrets.token_hex(16)
         children = []

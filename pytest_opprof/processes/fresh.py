@@ -56,13 +56,13 @@ class Fresh:
         while True:
             asked = self._parent.ask("ready", plain(answers))
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
-            self._config.stash[SITES] = asked["sites"]
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
             # What a node below the item does not need stays: here the fixtures of its module, for the next time.
             last = found[-1].parent if found and asked["stays"] else None
             for item, following in zip(found, [*found[1:], last]):
                 self._answer = answers[id_of(item)] = Measured()
+                self._config.stash[SITES] = id_of(item) in asked["sites"]
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
     def _missing(self, test: str) -> Measured:
@@ -74,5 +74,6 @@ class Fresh:
         """Keep what was measured, and what went wrong."""
         if report.when == "call" and hasattr(report, "opprof"):
             self._answer.windows = convert(report.opprof, TestRecord).windows
-        if not report.passed:
+        # A body that was measured fails for what it spends: the run that asks says so itself.
+        if not report.passed and not (report.when == "call" and self._answer.windows):
             self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"

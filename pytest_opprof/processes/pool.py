@@ -6,11 +6,9 @@ Two processes of the same code differ more than two rounds of one process do, so
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from msgspec import convert
@@ -19,6 +17,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
+from ..machine.scratch import scratch
 from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
@@ -56,16 +55,16 @@ class Process:
         self._core = core
 
     def measure(
-        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: bool = False
+        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: Sequence[str] = ()
     ) -> dict[str, Answer]:
         """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
 
-        *sites*: with the lines that ask for ops, which takes time.
+        *sites*: the tests to measure with the lines that ask for ops, which takes time.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
-        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": sites})
+        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites)})
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -106,10 +105,10 @@ class Pool:
         if not self._rank.is_alone:
             raise BackendError(f"{NO_FRESH} of {self._rank.size}")
         config = self._config
-        with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
+        with scratch() as folder:
             commands = []
             for each in range(number):
-                Path(folder, f"{each}").mkdir()
+                (folder / f"{each}").mkdir()
                 words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
                 told = {"kind": "fresh", "files": sorted(files)}
                 commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
@@ -142,5 +141,6 @@ class Pool:
         """
         with self.started({file}) as processes:
             return [
-                processes[0].measure([test], stays=left > 0, sites=left == 0)[test] for left in reversed(range(times))
+                processes[0].measure([test], stays=left > 0, sites=[] if left else [test])[test]
+                for left in reversed(range(times))
             ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import BackendError
 from ..machine.atomic_write import write_atomically
@@ -25,6 +25,16 @@ _ALIVE_S = 0.5
 """How often to look whether a rank still lives."""
 _LAUNCHES = (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID"), ("OMPI_MCA_ess_base_jobid",))
 """Variables that name a launch: of Open MPI 5, srun and Open MPI 4."""
+
+
+class Failure(NamedTuple):
+    """A test that failed on a rank."""
+
+    test: str
+    why: str
+    """In a line."""
+    at: float
+    """When, in s since the epoch."""
 
 
 class Store(Protocol):
@@ -174,6 +184,16 @@ class Ranks:
                     f"{ranks_named(lacking)} did not come within {patience_s:.0f} s{where and f' ({where})'}"
                 )
             sleep(_POLL_S)
+
+    def failures(self, patience_s: float) -> tuple[dict[int, list[Failure]], list[int]]:
+        """Return what failed on each other rank so far, and the ranks that do not end within so many seconds."""
+        others, begin = [rank for rank in range(self.rank.size) if rank != self.rank.rank], monotonic()
+        while running := [rank for rank in others if not self._get("end", rank)]:
+            if not any(map(self._lives, running)) or monotonic() - begin > patience_s:
+                break
+            sleep(_POLL_S)
+        told = {rank: self._get("failed", rank) for rank in others}
+        return {rank: [Failure(*each) for each in found[0]] for rank, found in told.items() if found}, running
 
     def dead(self) -> list[str]:
         """Return in words which ranks have died: they said hello, and their process is gone."""

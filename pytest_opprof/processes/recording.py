@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import monotonic
 
 import pytest
@@ -39,7 +39,7 @@ ADAPTS = {
 
 def is_timed(window: WindowResult) -> bool:
     """Tell whether a window has rounds enough to be judged."""
-    return window.rounds >= LEAST_ROUNDS and any(each.device_ns for each in window.ops.values())
+    return window.rounds >= LEAST_ROUNDS and (not window.ops or any(each.device_ns for each in window.ops.values()))
 
 
 class Recording:
@@ -57,14 +57,21 @@ class Recording:
         self._errors = summary.errors
         self._windows: dict[tuple[str, str], _Window] = {}
         self._took_s = took_s
+        self._sites: dict[str, Mapping[str, SitesByOp]] = {}
+        """Which lines ask for ops, of tests whose calls were measured with them."""
         self._is_broken = False
         """Whether further processes cannot be had."""
 
     def calls(self, tests: Sequence[TestRecord], processes: int) -> None:
-        """Measure *tests* in so many *processes* in all, this one included, and find the calls that vary."""
+        """Measure *tests* in so many *processes* in all, this one included, and find the calls that vary.
+
+        The last process also tells which lines ask for ops, where no times are needed: a process of its own for that
+        would import the framework once more.
+        """
         windows = [window for test in tests for window in self._of(test)]
         if windows and processes > 1:
-            self._measure(windows, range(2, processes + 1), processes)
+            with_lines = {test.id for test in tests if test.tells_sites and not any(map(is_timed, test.windows))}
+            self._measure(windows, range(2, processes + 1), processes, with_lines)
         for test in tests:
             vary: dict[str, Varies] = {}
             for window in (window for window in windows if window.test is test):
@@ -81,6 +88,7 @@ class Recording:
             for test in tests
             if any((sites := {each.name: each.sites for each in test.windows}).values())
         }
+        found |= {test.id: self._sites[test.id] for test in tests if test.id in self._sites}
         if not (left := [test.id for test in tests if test.id not in found]):
             return found
         say(
@@ -88,7 +96,7 @@ class Recording:
         )
         try:
             with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
-                answers = process.measure(left, max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S), sites=True)
+                answers = process.measure(left, max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S), sites=left)
         except BackendError as error:
             self._lines.append(f"which lines ask for ops was not recorded: {error}")
             return found
@@ -124,8 +132,12 @@ class Recording:
             self._windows.setdefault((test.id, window.name), _Window(test, index))
         return [self._windows[test.id, window.name] for window in test.windows]
 
-    def _measure(self, windows: Sequence[_Window], numbers: Sequence[int], processes: int) -> None:
+    def _measure(
+        self, windows: Sequence[_Window], numbers: Sequence[int], processes: int, with_lines: Collection[str] = ()
+    ) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other.
+
+        The last measures the tests *with_lines* with those that ask for ops.
 
         A window that has the times of so many *processes* is left out, unless one beyond them makes up for others.
         """
@@ -140,7 +152,9 @@ class Recording:
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
-                    answers = process.measure(tests, patience_s)
+                    lines = [test for test in tests if test in with_lines and number == numbers[-1]]
+                    answers = process.measure(tests, patience_s, sites=lines)
+                    self._sites |= {test: answers[test].sites for test in lines if answers[test].windows}
                     self._took_s = monotonic() - begin
                     process.end()  # its memory is free for the next, and its time is known to be ours
                     for window in lacking:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,16 +32,74 @@ class SideRun:
     """By file, why it cannot be collected."""
 
 
-def run(sides: Sequence[Command], wanted: Sequence[str], swapped: bool, sites: bool = False) -> list[SideRun]:
+class Running:
+    """The processes of pairs that run at once, in threads: Ctrl-C, which only the main thread sees, ends them all."""
+
+    def __init__(self) -> None:
+        self._children: list[Child] = []
+        self._is_over = False
+
+    def add(self, children: Sequence[Child]) -> None:
+        """Add the processes of a pair; they end at once where the run has ended meanwhile."""
+        self._children += children
+        if self._is_over:
+            self.end()
+
+    def end(self) -> None:
+        """End all processes."""
+        self._is_over = True
+        for child in self._children:
+            child.end()
+
+
+def run_at_once(
+    pairs: Sequence[tuple[Sequence[Command], Sequence[str]]], swapped: bool, sites: bool = False
+) -> list[SideRun]:
+    """Run several pairs of sides at the same time, each with its own tests, and return what both sides did.
+
+    Raises BackendError as `run` does, for the first pair that cannot be run.
+    """
+    if len(pairs) == 1:
+        return run(*pairs[0], swapped, sites)
+    running = Running()
+    with ThreadPoolExecutor(len(pairs)) as executor:
+        try:
+            futures = [executor.submit(run, *pair, swapped, sites, running) for pair in pairs]
+            ran = [future.result() for future in futures]
+        except BaseException:
+            running.end()
+            raise
+    return joined(ran)
+
+
+def joined(pairs: Sequence[Sequence[SideRun]]) -> list[SideRun]:
+    """Return pairs that ran different tests as one; each process has collected every test."""
+    return [
+        SideRun(
+            sides[0].collected, {test: each for side in sides for test, each in side.reports.items()}, sides[0].errors
+        )
+        for sides in zip(*pairs)
+    ]
+
+
+def run(
+    sides: Sequence[Command],
+    wanted: Sequence[str],
+    swapped: bool,
+    sites: bool = False,
+    running: Running | None = None,
+) -> list[SideRun]:
     """Run the *wanted* tests on the *sides* that have them, in turns; *swapped*: the second one goes first.
 
-    *sites*: to see which lines ask for ops.
+    *sites*: to see which lines ask for ops; *running*: what else runs at the same time.
 
     Raises BackendError, with the reason, when a side ends early, hangs, or took its packages from elsewhere. Both
     processes are gone when this returns.
     """
     sides = [replace(side, told={**side.told, "sites": sites}) for side in sides]
     with started(sides[::-1] if swapped else sides) as children:
+        if running is not None:
+            running.add(children)
         ran = take_turns(children, wanted)
         return ran[::-1] if swapped else ran
 
@@ -51,6 +110,15 @@ class _Side:
 
     child: Child
     ran: SideRun = field(default_factory=SideRun)
+    test: str = ""
+    """The test that runs."""
+
+    def hear(self) -> None:
+        """Wait for what it asks next. Raises BackendError, naming the test, if it died or takes too long."""
+        try:
+            self.child.hear()
+        except BackendError as error:
+            raise BackendError(f"{error}, in {self.test}" if self.test else str(error)) from None
 
     @property
     def asks(self) -> list[Any]:
@@ -74,7 +142,7 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun
     while True:
         for side in sides:
             if not side.asks:
-                side.child.hear()
+                side.hear()
         if all(side.is_over for side in sides):
             break
         waiting = [side for side in sides if not side.is_over]
@@ -87,6 +155,7 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun
             first = min(order.get(side.asks[1], -1) for side in waiting)
             for side in waiting:
                 if order.get(side.asks[1], -1) == first:
+                    side.test = side.asks[1]
                     side.child.answer()
     for side in sides:
         _check_place(side)
@@ -111,7 +180,7 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
     for side in sides:
         if side.asks[0] == "end":
             _, test, reports = side.asks
-            side.ran.reports[test] = reports
+            side.ran.reports[test], side.test = reports, ""
             side.child.answer()
             return 0
     sides[(rounds + 1) // 2 % 2 if len(sides) > 1 else 0].child.answer()
@@ -123,6 +192,7 @@ def _check_place(side: _Side) -> None:
         more = f" and {len(misplaced) - 3} more" if len(misplaced) > 3 else ""
         raise BackendError(
             f"{side.child.name} did not test its own files: it imported {', '.join(misplaced[:3])}{more}. If that is"
-            " installed, and so the same for both, give the revision an environment of its own:"
+            " installed, and so the same for both, install the revision beside it:"
+            " --opprof-against-install='pip install --no-deps .', or name a Python that has it:"
             " --opprof-against-python=EXE"
         )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
 from ..machine.git import git
+from ..machine.scratch import remove_left, scratch
 
-_NAME = re.compile(r"opprof-(\d+)-")
 _TREE = "tree"
 
 
@@ -48,53 +46,24 @@ class Worktree:
 
 
 @contextmanager
-def worktree(folder: Path, revision: str) -> Iterator[Worktree]:
-    """Check out *revision* of the repository that *folder* is in, and remove it in the end, whatever happens.
-
-    Raises UsageError where there is no such revision, or no repository.
-    """
+def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
+    """Check out *commit* of the repository that *folder* is in, and remove it in the end, whatever happens."""
     top = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
-    try:
-        commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    except UsageError:
-        raise UsageError(
-            f"--opprof-against: {revision!r} is no revision of {top}; name a commit, a branch or a tag that was fetched"
-        ) from None
-    _sweep(top)
-    # The process in the name tells what a run left behind that was killed.
-    try:
-        place = Path(tempfile.mkdtemp(prefix=f"opprof-{os.getpid()}-")).resolve()
-    except OSError as error:
-        raise UsageError(f"--opprof-against: no folder for the revision: {error.strerror or error}") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(scratch("tree-"))
+        except OSError as error:
+            raise UsageError(f"--opprof-against: no folder for the revision: {error.strerror or error}") from None
+        for line in _git(top, "worktree", "list", "--porcelain").splitlines():
+            path = Path(line.removeprefix("worktree "))
+            if line.startswith("worktree ") and path.name == _TREE:
+                remove_left(path.parent)  # also in the temporary folder of another job
+        # Git forgets the worktrees whose folders are gone: those of runs that were killed, and in the end this one.
+        _git(top, "worktree", "prune")
+        stack.callback(_git, top, "worktree", "prune")
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
         _git(top, "worktree", "add", "--detach", "--force", str(place / _TREE), commit)
         yield Worktree(commit, top, place / _TREE)
-    finally:
-        _remove(top, place)
-
-
-def _remove(top: Path, place: Path) -> None:
-    shutil.rmtree(place, ignore_errors=True)
-    _git(top, "worktree", "prune")
-
-
-def _sweep(top: Path) -> None:
-    """Remove what runs left that were killed."""
-    for line in _git(top, "worktree", "list", "--porcelain").splitlines():
-        path = Path(line.removeprefix("worktree "))
-        match = _NAME.match(path.parent.name)
-        if line.startswith("worktree ") and path.name == _TREE and match and not _is_running(int(match[1])):
-            _remove(top, path.parent)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
 
 
 def _git(folder: Path, *arguments: str) -> str:

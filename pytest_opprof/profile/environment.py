@@ -52,9 +52,8 @@ class Environment:
             and self.ranks == now.ranks
             and not {self.timing, now.timing} >= {"async", "sync"}
             and not set(self.device.split("+")).isdisjoint(now.device.split("+"))
-            # NumPy of --opprof-numpy=all is a version of its own.
             and all(
-                version == recorded[name] if name in recorded else version.removesuffix("+all") == _installed(name)
+                version == recorded[name] if name in recorded else version == _installed(name)
                 for name, version in self.frameworks
             )
         )

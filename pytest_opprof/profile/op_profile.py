@@ -272,10 +272,7 @@ class OpProfile:
             steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
             worst = max(steps, key=steps.__getitem__, default=0)
             return Counter((site, "") for fact, step, site in self.fact_sites if (fact, step) == (name, worst))
-        mask, every_event, _ = self._asked(name, aliases, known)
-        weights = self.columns.events if every_event and not counted_only else self.columns.counted
-        by_step = self._per_step(mask, weights)
-        mask = mask & (self.columns.step == by_step.index(max(by_step))) if by_step else mask
+        mask, weights = self._worst(name, aliases, known, counted_only)
         mask = mask & (weights > 0)
         number, first, key = np.unique(self.columns.key[mask], return_index=True, return_inverse=True)
         sums = np.bincount(key, weights[mask]).astype(np.int64).tolist()
@@ -284,6 +281,53 @@ class OpProfile:
             of = self.keys[number[index]]
             calls[of.site, of.signature.dtypes or ""] += sums[index]
         return calls
+
+    def work_by_site(
+        self,
+        name: str,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        counted_only: bool = False,
+    ) -> Mapping[CallSite | None, tuple[int | None, int | None]]:
+        """Return the bytes and FLOPs of *name* in the step of `sites`, by where they were asked for; None: unknown."""
+        if name in ("grad_nodes", "allocations"):
+            return {}
+        mask, weights = self._worst(name, aliases, known, counted_only)
+        sites, site_of_key = numbered([key.site for key in self.keys])
+        site = site_of_key[self.columns.key]
+        calls = mask & (weights > 0)
+        nbytes = self._by_site(site, len(sites), calls, self.columns.bytes, calls)
+        flops: list[int | None] = [None] * len(sites)
+        if self.columns.flops is not None:
+            # They may stand at an event inside of the call.
+            products = mask & (self.columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
+            flops = self._by_site(site, len(sites), mask, self.columns.flops, products)
+        return {sites[index]: (nbytes[index], flops[index]) for index in np.unique(site[calls]).tolist()}
+
+    @staticmethod
+    def _by_site(
+        site: NDArray[np.int32],
+        sites: int,
+        mask: NDArray[np.bool_],
+        values: NDArray[np.int64],
+        needed: NDArray[np.bool_],
+    ) -> list[int | None]:
+        """Return the sum of *values* of each site; None where none is known, or one of those *needed* is not."""
+        known = mask & (values != ABSENT)
+        lacks = np.bincount(site[needed & (values == ABSENT)], minlength=sites) > 0
+        is_known = (np.bincount(site[known], minlength=sites) > 0) & ~lacks
+        sums = np.zeros(sites, np.int64)
+        np.add.at(sums, site[known], values[known])
+        return [number if told else None for number, told in zip(sums.tolist(), is_known.tolist())]
+
+    def _worst(
+        self, name: str, aliases: Mapping[str, str] | None, known: Collection[str], counted_only: bool
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return which events *name* means in the step with most calls of it, and how many calls each of them is."""
+        mask, every_event, _ = self._asked(name, aliases, known)
+        weights = self.columns.events if every_event and not counted_only else self.columns.counted
+        by_step = self._per_step(mask, weights)
+        return (mask & (self.columns.step == by_step.index(max(by_step))) if by_step else mask), weights
 
     def top(self, k: int) -> tuple[OpStats, ...]:
         """Return the *k* most expensive ops by device time in their fastest step."""

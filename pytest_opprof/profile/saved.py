@@ -135,7 +135,9 @@ class SavedProfile:
     collectives: tuple[Collective, ...] = ()
     """In the order in which they began; where they are records as well, only those that a record does not tell."""
     peak_memory: int | None = None
-    """Bytes allocated at the worst moment."""
+    """Bytes allocated at the worst moment, of the device; on a CPU profile, the CPU is the device."""
+    host_peak_memory: int | None = None
+    """The same of the host, where a device did the work."""
     untold: tuple[str, ...] = ()
     """Canonical ops that this source cannot tell from others; ``*``: all but those that are in the records."""
     inferred_types: bool = False
@@ -143,7 +145,7 @@ class SavedProfile:
     remarks: tuple[str, ...] = ()
     """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
     is_cut: bool = False
-    """Whether this is only what was whole of a file that was cut."""
+    """Whether it was read in part: of a file that was cut, that lacks times, or that other files contradict."""
 
     def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
         """Return the profile that budgets and comparisons take, its ops being canonical ops.

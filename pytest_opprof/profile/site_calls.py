@@ -40,16 +40,21 @@ class SiteCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     via: Annotated[str, Meta(description="The line of a package that the line called, where that asked.")] = ""
     dtypes: str = ""
     is_backward: Annotated[bool, Meta(description="Autograd asked, for what the line computed.")] = False
+    bytes: Annotated[
+        int | None, Meta(description="Read and written by all calls of the lines, told once; null: not known.")
+    ] = None
+    flops: Annotated[int | None, Meta(description="As bytes: floating-point operations.")] = None
 
 
 def kept_sites(by_op: Mapping[str, Sequence[SiteCalls]]) -> WindowSites:
     """Return sites as baselines keep them: lines by what they say, whatever the dtypes."""
     found: dict[str, dict[Site, Calls]] = {}
     for op, sites in by_op.items():
-        kept = found.setdefault(op, {})
+        by_site: dict[Site, list[Calls]] = {}
         for each in sites:
             site = Site(tuple(line.place for line in each.lines), each.is_backward)
-            kept[site] = Calls.total([kept.get(site, Calls(0, 0)), Calls(each.calls, each.calls)])
+            by_site.setdefault(site, []).append(Calls(each.calls, each.calls, each.bytes, each.flops))
+        found[op] = {site: Calls.total(calls) for site, calls in by_site.items()}
     return found
 
 
@@ -66,8 +71,13 @@ def site_calls(
     What nothing told a line of is among them, without one: the sum is what the worst round has.
     """
     found = []
+    work = dict(profile.work_by_site(name, aliases, known, counted_only))
     for (site, dtypes), calls in profile.sites(name, aliases, known, counted_only).items():
         seen = shown.site(site.frames if site else ())
         lines = [SourceLine(*line[:4]) for line in (seen, *seen.callers) if line.file]
-        found.append(SiteCalls(calls, tuple(lines), seen.via, dtypes, site is not None and site.is_backward))
+        is_backward = site is not None and site.is_backward
+        nbytes, flops = work.get(site, (None, None))
+        # FLOPs may stand at a part of the call, which has other dtypes: they are of the line, and told once.
+        work[site] = (None if nbytes is None else 0), (None if flops is None else 0)
+        found.append(SiteCalls(calls, tuple(lines), seen.via, dtypes, is_backward, nbytes, flops))
     return tuple(found)

@@ -25,10 +25,11 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> ProcessTi
     """
     ops = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
     total = profile.total.device_ns  # also of an op some of whose calls have no time
-    if total is None or not profile.ops:
+    has_wall = wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0
+    if total is None or not (profile.ops or has_wall):
         return None
-    if wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0:
-        ops[OUTSIDE] = tuple(max(wall - inside, 0) for wall, inside in zip(profile.host_ns, total))
+    if has_wall:
+        ops[OUTSIDE] = tuple(max(whole - inside, 0) for whole, inside in zip(profile.host_ns, total))
         total = profile.host_ns
     if not works_on_host(profile.environment):
         return ProcessTimes(total, ops, threads=threads, disturbed=profile.disturbed)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,14 @@ from msgspec import convert, structs
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
+from ..escaping import terminal
+from ..machine.git import git
+from ..machine.scratch import scratch
 from ..measure.plan import TestPlan
 from ..processes import turns
+from ..processes.base import Base, messages
+from ..processes.base_cache import BaseCache
+from ..processes.base_install import installed
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -29,17 +35,19 @@ from ..profile.calls import facts_in_all, in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..report import colours
+from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
 from ..results.run_result import TestRecord, plain
 from ..results.test_id import split_id
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
-from ..verdict.compare import Diff, compare_counts_first
+from ..verdict.acceptance import TRAILER, Acceptance, accepted, lines_of, parsed, proposed
+from ..verdict.compare import Diff, Row, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
 from ..verdict.verdicts import TimingVerdict
-from .marks import plan_of
+from .marks import measure_all, plan_of
 from .options import settings_of
 from .outcome import concluded
 
@@ -53,18 +61,28 @@ _Sites = dict[str, SitesByOp]
 class Against:
     """The hooks of a run that compares two versions: it runs no test itself, and reports what both sides did."""
 
-    def __init__(self, config: pytest.Config, revision: str, python: str) -> None:
+    def __init__(self, config: pytest.Config, base: Base, python: str, summary: Summary) -> None:
         self._config = config
-        self._revision = revision
+        self._base = base
         self._python = python
+        self._summary = summary
+        self._everything = False
+        """Whether all tests are measured because none has a mark."""
+
+    def pytest_report_header(self) -> str:
+        """Name the commit that the working tree is compared with."""
+        return f"opprof: compared with {self._base}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out the tests that measure nothing."""
+        """Leave out the tests that measure nothing; measure all of them where none has a mark."""
+        if not any(map(_measures, items)):
+            measure_all(self._config, items)
+            self._everything = True
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
         for item in items:
-            (measuring if "opprof" in _fixtures(item) or _is_measured(item) else idle).append(item)
+            (measuring if _measures(item) else idle).append(item)
         if idle:
             self._config.hook.pytest_deselected(items=idle)
             items[:] = measuring
@@ -81,29 +99,56 @@ class Against:
         except (OpprofError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
         self._say_what_is_only_there(found)
-        for item in session.items:
-            self._report(item, found)
-            if session.shouldfail:
-                raise session.Failed(session.shouldfail)
-            if session.shouldstop:
-                raise session.Interrupted(session.shouldstop)
+        try:
+            for item in session.items:
+                self._report(item, found)
+                if session.shouldfail:
+                    raise session.Failed(session.shouldfail)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+        finally:
+            self._summary.lines += found.acceptances()
+            self._summary.accept = terminal(proposed(found.worse))
         return True
+
+    def _accepted_by_commits(self) -> Iterator[Acceptance]:
+        """Yield what commits since the base accept; say what cannot be read."""
+        for commit, message in messages(self._config.invocation_params.dir, self._base):
+            for text in lines_of(message):
+                try:
+                    yield parsed(text, commit)
+                except UsageError as error:
+                    self._summary.lines.append(str(error))
 
     def _measured(self, items: Sequence[pytest.Item]) -> Found:
         with ExitStack() as stack:
             stack.enter_context(terminated_as_by_ctrl_c())
-            tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._revision))
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opprof-"))
-            say(
-                self._config,
-                f"opprof: {tree.commit[:10]} ({self._revision}) against {_HERE}: {LOOKS[0]} pairs of processes,"
-                f" {LOOKS[1]} for what is suspicious; about {2 * LOOKS[0]} times as long as a plain run",
-            )
-            sides = _commands(self._config, tree, folder, self._python)
-            return self._taking_turns(sides, items)
+            tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
+            if self._config.option.opprof_against_tests == "here":
+                _lay_over(tree, items)
+            folder = stack.enter_context(scratch())
+            say(self._config, f"opprof: {_forecast(items, self._everything)}")
+            if self._base.is_the_working_tree:
+                say(self._config, "opprof: no tracked file differs from that commit: both sides run the same code")
+            workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(items))
+            python = self._python
+            if install := self._config.option.opprof_against_install:
+                say(self._config, f"opprof: installing the base: {install}")
+                python = installed(folder / "base", tree.path, install)
+            sides = []
+            for number in range(workers):
+                place = folder / f"{number}"
+                place.mkdir()
+                sides.append(_commands(self._config, tree, str(place), python, self._everything))
+            changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, items)
+            return self._taking_turns(sides, items, changed)
 
-    def _taking_turns(self, sides: Sequence[Command], items: Sequence[pytest.Item]) -> Found:
-        found = Found(self._revision, self._config)
+    def _taking_turns(
+        self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], changed: Mapping[str, int]
+    ) -> Found:
+        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
+        cache = self._cache()
+        known = cache.load() if cache else SideRun()
         wanted, took_s = list(items), 0.0
         for number in range(LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
@@ -114,17 +159,53 @@ class Against:
             what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
             say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
-            found.add(turns.run(sides, [item.nodeid for item in wanted], bool(number % 2)))
+            if number == 0 and cache:
+                counted = [item for item in wanted if not _may_judge_times(item)]
+                alone = [item for item in counted if _is_known(item, known)]
+                pair = self._pair(sides, [item for item in wanted if item not in alone], False)
+                if alone:
+                    said = f"opprof: an earlier run measured the base in {plural(len(alone), 'test')}"
+                    say(self._config, said)
+                    here = [([side[1]], tests) for side, tests in zip(sides, _shards(alone, len(sides)))]
+                    pair.append([known, *turns.run_at_once(here, False)])
+                found.add(turns.joined(pair))
+                cache.keep(found.first[0], {item.nodeid for item in counted})
+                self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
+            else:
+                found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
         found.check_complete([item.nodeid for item in items])
-        if failing := [item.nodeid for item in items if found.asks_for_lines(item)]:
+        if failing := [item for item in items if found.asks_for_lines(item)]:
             say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to see which lines ask for ops")
-            found.locate(turns.run(sides, failing, swapped=False, sites=True))
+            shards = _shards(failing, len(sides))
+            found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
         return found
+
+    def _pair(
+        self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], swapped: bool
+    ) -> list[list[SideRun]]:
+        """Run *items* on both sides: what is timed has nothing else beside it, counts do not mind."""
+        timed = [item.nodeid for item in items if _may_judge_times(item)] if len(sides) > 1 else []
+        counted = _shards([item for item in items if item.nodeid not in timed], len(sides))
+        batches = [[*zip(sides, counted)], [(sides[0], timed)] if timed else []]
+        return [turns.run_at_once(each, swapped) for each in batches if each]
+
+    def _cache(self) -> BaseCache | None:
+        """Return the file that keeps what the base did; None where it would not be the same in another run."""
+        config, options = self._config, self._config.option
+        if self._python or options.opprof_against_install or options.opprof_against_tests == "here":
+            return None  # packages of that Python, or test files, may change while the commit does not
+        if options.opprof_cache:
+            folder = Path(config.invocation_params.dir, options.opprof_cache)
+        elif config.pluginmanager.hasplugin("cacheprovider"):
+            folder = config.cache.mkdir("opprof")
+        else:
+            return None
+        return BaseCache(folder, self._base.commit, list(map(str, config.invocation_params.args)))
 
     def _say_what_is_only_there(self, found: Found) -> None:
         for test in found.only_there:
-            say(self._config, f"opprof: only {self._revision} has {test}")
+            say(self._config, f"opprof: only {self._base.name} has {test}")
 
     def _report(self, item: pytest.Item, found: Found) -> None:
         hook = item.ihook
@@ -134,19 +215,66 @@ class Against:
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def _fixtures(item: pytest.Item) -> Sequence[str]:
-    return getattr(item, "fixturenames", ())
-
-
-def _is_measured(item: pytest.Item) -> bool:
+def _measures(item: pytest.Item) -> bool:
     try:
-        return plan_of(item).measured
+        return "opprof" in getattr(item, "fixturenames", ()) or plan_of(item).measured
     except UsageError:
         return True  # the session says what is wrong with its marks
 
 
-def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
-    """Return how to start the two sides: the revision, and the working tree."""
+def _lay_over(tree: Worktree, items: Sequence[pytest.Item]) -> None:
+    """Put the files of tests, and what pytest imports around them, over those of the revision."""
+    files = {item.path for item in items}
+    folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
+    around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
+    # Of the package itself it is the revision's that is to run.
+    around = {file for file in around if file.name == "conftest.py" or not tree.has(file)}
+    for file in sorted(files | {each for each in around if each.is_file()}):
+        twin = tree.twin(file)
+        twin.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, twin)
+
+
+def _changed_tests(tree: Worktree, items: Sequence[pytest.Item]) -> dict[str, int]:
+    """Return in how many lines the file of each test differs from the revision's; those that do not are left out."""
+    changed: dict[Path, int] = {}
+    for line in git(tree.top, "--opprof-against", "diff", "--numstat", "-z", tree.commit, "--").split("\0"):
+        added, _, rest = line.partition("\t")
+        removed, _, name = rest.partition("\t")
+        if added.isdigit() and removed.isdigit():
+            changed[tree.top / name] = max(int(added), int(removed))
+    return {item.nodeid: changed[path] for item in items if (path := item.path.resolve()) in changed}
+
+
+def _is_known(item: pytest.Item, known: SideRun) -> bool:
+    return item.nodeid in known.reports or (bool(known.collected) and item.nodeid not in known.collected)
+
+
+def _may_judge_times(item: pytest.Item) -> bool:
+    return plan_of(item).rounds >= LEAST_ROUNDS or "opprof" in getattr(item, "fixturenames", ())
+
+
+def _shards(items: Sequence[pytest.Item], number: int) -> list[list[str]]:
+    """Return the tests in at most so many parts of similar size; a file stays whole, as its fixtures may be shared."""
+    files: dict[str, list[str]] = {}
+    for item in items:
+        files.setdefault(split_id(item.nodeid)[0], []).append(item.nodeid)
+    shards: list[list[str]] = [[] for _ in range(number)]
+    for tests in sorted(files.values(), key=len, reverse=True):
+        min(shards, key=len).extend(tests)
+    return [shard for shard in shards if shard]
+
+
+def _forecast(items: Sequence[pytest.Item], everything: bool) -> str:
+    """Return how many processes the comparison takes."""
+    timed = [item for item in items if _may_judge_times(item)]
+    marks = "no test has a mark, so all are measured; " if everything else ""
+    times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
+    return f"{marks}{plural(len(items), 'test')}, 1 process a side{times if timed else ''}"
+
+
+def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, everything: bool) -> list[Command]:
+    """Return how to start the two sides: the revision, and the working tree; *everything*: they measure all tests."""
     root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
     for path in (root, here):
         if not path.is_relative_to(tree.top):
@@ -154,7 +282,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES])
+        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *["--opprof-all"][:everything]])
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():
@@ -209,9 +337,22 @@ def _path_first(root: Path) -> dict[str, str]:
 class Found:
     """What the pairs of processes did."""
 
-    def __init__(self, revision: str, config: pytest.Config) -> None:
+    def __init__(
+        self,
+        revision: str,
+        config: pytest.Config,
+        acceptances: Sequence[Acceptance] = (),
+        changed: Mapping[str, int] = {},
+    ) -> None:
+        """*changed*: how many lines changed in a test's file."""
+        self._changed = changed
         self._revision = revision
         self._config = config
+        self._acceptances = acceptances
+        self._allowed: list[tuple[Acceptance, str, str]] = []
+        """Which acceptance let which test do more, and of which op."""
+        self.worse: dict[str, list[Row]] = {}
+        """By test: what is worse than in the revision, and was not accepted."""
         self._settings = settings_of(config)
         self._first: tuple[SideRun, SideRun] | None = None
         """The first pair, which ran every test."""
@@ -279,6 +420,9 @@ class Found:
         plan = plan_of(item)
         windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
+        if rows := [row for window in windows for row in window.worse]:
+            self.worse[item.nodeid] = rows
+        self._allowed += [(each, item.nodeid, op) for window in windows for op, each in window.allowed.items()]
         record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
             report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
@@ -296,7 +440,21 @@ class Found:
             window = replace(
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
-        return replace(window, diff=self._diff(test, name, plan))
+        diff = self._diff(test, name, plan)
+        lines = self._changed.get(test, 0)
+        looked = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
+        return replace(window, diff=diff, allowed=accepted(self._acceptances, test, diff), looked=looked)
+
+    def acceptances(self) -> Iterator[str]:
+        """Yield what each acceptance let pass, or that it let nothing pass."""
+        for acceptance in self._acceptances:
+            of_it = [(test, op) for each, test, op in self._allowed if each is acceptance]
+            if of_it:
+                ops, tests = (", ".join(dict.fromkeys(op for _, op in of_it)), {test for test, _ in of_it})
+                yield f"accepted by commit {acceptance}: {ops} in {plural(len(tests), 'test')}"
+            else:
+                named = ", ".join(acceptance.ops)
+                yield f"{TRAILER}: {named} in commit {acceptance} matches nothing that is worse here"
 
     def _lacks(self, test: str) -> str:
         before = self.first[0]

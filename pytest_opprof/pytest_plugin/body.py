@@ -60,7 +60,8 @@ class Call:
             raise
         if getattr(self.item, "_excinfo", None):
             # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
-            raise Failed("a round failed or was skipped")
+            self.raised = Failed("a round failed or was skipped")
+            raise self.raised
         return result
 
 
@@ -143,9 +144,11 @@ def check_finished(measurement: Measurement) -> None:
             )
 
 
-def keep_unmeasured(item: pytest.Item, *remarks: str) -> None:
-    """Keep the record of a test that has no numbers."""
-    item.stash[RECORD] = TestRecord(id=id_of(item), status="not measured", file=str(item.path), remarks=list(remarks))
+def keep_unmeasured(item: pytest.Item, *remarks: str, reported: str = "") -> None:
+    """Keep the record of a test that has no numbers; *reported* is the failure that it passes with all the same."""
+    item.stash[RECORD] = TestRecord(
+        id=id_of(item), status="not measured", file=str(item.path), remarks=list(remarks), reported=reported
+    )
 
 
 def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:

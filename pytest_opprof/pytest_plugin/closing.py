@@ -14,9 +14,10 @@ import pytest
 from msgspec import convert
 
 from ..baselines.stale import Collected, renamed, stale
-from ..baselines.store import Store
+from ..baselines.store import Saved, Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BackendError, BaselineError, OpprofError
+from ..escaping import terminal
 from ..machine.git import commit
 from ..machine.load import Watch
 from ..machine.ranks import ranks_named
@@ -34,6 +35,11 @@ from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES
 from .options import shown
 from .outcome import defect
+
+_NO_MARK = (
+    "no baseline was written: no test that was collected has a mark. Mark those to measure, with"
+    " @pytest.mark.op_budget(Cast=10) or @pytest.mark.opprof, or measure every test: add --opprof-all"
+)
 
 
 class Closing:
@@ -142,8 +148,8 @@ class Closing:
         for test in tests:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
-        if paths := self._store.save():
-            self._summary.lines.append(f"which lines ask for their ops was recorded{self._wrote(paths)}")
+        if paths := self._kept(self._store.save()):
+            self._summary.lines += ["which lines ask for their ops was recorded", *self._wrote(paths)]
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
         """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""
@@ -181,7 +187,10 @@ class Closing:
             self._summary.records[test].outcome = "failed"
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict."""
+        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict.
+
+        With --opprof-report-only pytest's exit code stays as it is.
+        """
         if self._config.option.collectonly:
             return
         summary, settings = self._summary, self._settings
@@ -195,9 +204,14 @@ class Closing:
             summary.errors.append(f"interrupted: {what}")
         if settings.json or settings.summary or settings.html:
             self._write_run(interrupted)
+        # As pytest ends where it collects no test: the command does not do what it was given for.
+        is_idle = settings.update and self._keeps_baselines and summary.ran and not (summary.marked or summary.records)
+        if is_idle and session.exitstatus == pytest.ExitCode.OK:
+            summary.errors.append(_NO_MARK)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
         summary.errors = list(dict.fromkeys(summary.errors))
         failed = summary.errors or (summary.stale and settings.strict)
-        if failed and session.exitstatus == pytest.ExitCode.OK:
+        if failed and not settings.report_only and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write_run(self, interrupted: bool) -> None:
@@ -212,6 +226,7 @@ class Closing:
             commit(self._config.rootpath) if settings.json or settings.html else "",
             self._started,
             rank,
+            summary.accept,
         )
         of_others = [run_of(records, [], False, rank=other) for other, records in self._of_ranks.items()]
         every = merged([mine, *of_others]) if of_others else mine
@@ -280,16 +295,21 @@ class Closing:
                 except BaselineError as error:
                     self._summary.lines.append(f"{old} is gone, and was it renamed to {new}? {error}")
                     continue
-                self._store.save()
-                self._summary.lines.append(
-                    f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
-                )
+                saved = self._store.save()
+                self._kept(saved)
+                if not saved.errors:
+                    self._summary.lines.append(
+                        f"{old} is gone: {new} has its baselines now ({plural(tests, 'test')} of the same name)"
+                    )
 
     def _write_calls(self, tests: Sequence[TestRecord], times: bool) -> None:
         """Write the baselines of the tests that passed. Raises BaselineError."""
-        counts, paths = self._updates.write(tests, times)
+        counts, saved = self._updates.write(tests, times)
+        paths = self._kept(saved)
+        if not self._summary.records:
+            return  # what is said where nothing was measured says it
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
-        self._summary.lines.append(f"baselines of {plural(sum(counts.values()), 'test')}: {said}{self._wrote(paths)}")
+        self._summary.lines += [f"baselines of {plural(sum(counts.values()), 'test')}: {said}", *self._wrote(paths)]
         self._has_written = True
 
     def _write_sites(self, recording: Recording, tests: Sequence[TestRecord], changed: Sequence[TestRecord]) -> None:
@@ -299,6 +319,7 @@ class Closing:
             test
             for test in tests
             if test.tells_sites
+            and any(window.ops for window in test.windows)
             and (test.id in ids or (self._settings.update != "new" and self._updates.lacks_sites(test)))
         ]
         if not asked:
@@ -306,19 +327,31 @@ class Closing:
         sites = recording.sites(asked)
         for test in asked:
             self._updates.write_sites(test, sites.get(test.id, {}))
-        if paths := self._store.save():
+        lacking: dict[str, list[str]] = {}
+        for test in asked:
+            if test.id in sites and not any(sites[test.id].values()):
+                lacking.setdefault(test.no_sites, []).append(test.id)
+        for why, tests_without in lacking.items():
+            more = f" and {plural(len(tests_without) - 1, 'more test')}" if len(tests_without) > 1 else ""
+            self._summary.lines.append(f"{tests_without[0]}{more}: which lines ask for the ops is not known: {why}")
+        if paths := self._kept(self._store.save()):
             of = plural(len(sites), "test")
-            self._summary.lines.append(f"which lines ask for the ops of {of} was recorded{self._wrote(paths)}")
+            self._summary.lines += [f"which lines ask for the ops of {of} was recorded", *self._wrote(paths)]
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
         """Write the times that belong to them. Raises BaselineError."""
-        counts, paths = self._updates.write(tests, times=True)
-        if paths:
+        counts, saved = self._updates.write(tests, times=True)
+        if paths := self._kept(saved):
             number = plural(counts["new"] + counts["changed"], "test")
-            self._summary.lines.append(f"times of {number} were recorded{self._wrote(paths)}")
+            self._summary.lines += [f"times of {number} were recorded", *self._wrote(paths)]
 
-    def _wrote(self, paths: Iterable[Path]) -> str:
-        return "".join(f"\n  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths)
+    def _kept(self, saved: Saved) -> list[Path]:
+        """Return the files that were written; what could not be is an error of this run."""
+        self._summary.errors += saved.errors.values()
+        return saved.files
+
+    def _wrote(self, paths: Iterable[Path]) -> list[str]:
+        return [f"  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
@@ -335,4 +368,4 @@ class Closing:
         if len(lines) > 1:
             terminalreporter.section("opprof", sep="-")
         for line in lines:
-            terminalreporter.write_line(line)
+            terminalreporter.write_line(terminal(line))

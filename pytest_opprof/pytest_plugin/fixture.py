@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from ..backends.contract import Backend
@@ -27,8 +29,6 @@ from .options import default_warmup, settings_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from ..backends.numpy.arrays import WatchedArray
 
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
 MEASUREMENT = pytest.StashKey[Measurement]()
@@ -52,7 +52,9 @@ def measurement_of(item: pytest.Item) -> Measurement:
         shown = Shown(item.config.rootpath, settings.sites_show, settings.sites_hide)
         measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
         item.stash[MEASUREMENT] = measurement
-        if settings.sites or item.config.stash.get(SITES, False):
+        # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
+        on_ranks = not settings.rank.is_alone and not plan.budget.limits_time
+        if settings.sites or on_ranks or item.config.stash.get(SITES, False):
             measurement.recorder.chains = Chains()
         measurement.recorder.turn = item.config.stash.get(TURN, None)
         measurement.core = item.config.stash.get(CORE, None)
@@ -64,7 +66,6 @@ class Opprof:
 
     with opprof("prefill") as prefill: ...     a window; numbers when it closed
     for _ in opprof.rounds(20, warmup=3): ...  a window with a step per iteration
-    opprof.array(x)                            a NumPy array whose ops are seen
     with opprof.op("my_attention"): ...        code that counts as one op
     opprof.save(prefill, "prefill.json")       a profile that opprof show, check, diff and convert read
     """
@@ -100,22 +101,12 @@ class Opprof:
         warmup = default_warmup(rounds) if warmup is None else warmup
         return Rounds(self._measurement, _checked(name) or self._measurement.next_name("rounds"), rounds, warmup)
 
-    def array(self, array: ArrayLike) -> WatchedArray:
-        """Return a view of *array* whose NumPy ops are recorded, as are those on what comes of it.
-
-        Raises UsageError where the numpy backend was left out, or *array* is a subclass of ndarray.
-        """
-        __tracebackhide__ = True
-        for backend in self._measurement.backends:
-            try:
-                with failures_of(backend):
-                    watched: WatchedArray | None = backend.watch(array)
-            except BackendError as error:
-                raise type(error)(str(error)) from None  # ends the traceback at the user's line
-            if watched is not None:
-                return watched
-        chosen = ", ".join(backend.name for backend in self._measurement.backends)
-        raise UsageError(f"opprof.array() needs the numpy backend; this test runs with {chosen}")
+    def array(self, array: ArrayLike) -> np.ndarray[Any, Any]:
+        """Return *array*, or an array made of it: each op of NumPy is seen. Warns that it is deprecated."""
+        warnings.warn(
+            "opprof.array(x) is deprecated: each op of NumPy is seen; write x", DeprecationWarning, stacklevel=2
+        )
+        return array if isinstance(array, np.ndarray) else np.asarray(array)
 
     def save(self, window: Window, path: str | Path) -> None:
         """Write the numbers of *window* to the file *path*, as a profile that ``opprof`` reads.

@@ -26,7 +26,7 @@ from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..report import failure
-from ..results.judged_window import JudgedWindow, limits_of
+from ..results.judged_window import DEPENDS, JudgedWindow, limits_of
 from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
@@ -37,6 +37,7 @@ from ..verdict.facts import ALLOCATIONS, GRAD_NODES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
+from .body import keep_unmeasured
 from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .marks import plan_of
 from .ranks import of_this_rank, why_untimed
@@ -120,8 +121,15 @@ class Judging:
             if name == BODY and profile.is_empty and not report.findings:
                 if not plan.marked:
                     continue
-                if not plan.budget.allows_nothing:
+                # With rounds its time is what the test asks for, whatever runs.
+                asks_for_time = plan.rounds >= LEAST_ROUNDS and not plan.budget.ops
+                if not plan.budget.allows_nothing and not asks_for_time:
                     raise NothingMeasured(_nothing_recorded(measurement))
+            is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
+            if is_lost and self.sees_alone(item):
+                excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+                keep_unmeasured(item, f"{id_of(item)}: {report.unseen}; but {excused}")
+                continue
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
             nothing = Environment((), ranks=self._settings.rank.size)
@@ -185,10 +193,10 @@ class Judging:
 
     def _timing(self, base: WindowBaseline, runs: Sequence[ProcessTimes], plan: TestPlan) -> TimingVerdict:
         before = base.times.get(machine(), ())
-        if self._settings.sites:
-            return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
         if not self._settings.rank.is_alone:
             return unjudged(why_untimed(self._settings.rank), runs)
+        if self._settings.sites:
+            return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
@@ -217,11 +225,16 @@ class Judging:
         return self._each(item, windows, lambda window: window.does_more, judged)
 
     def located(
-        self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]] | None
+        self,
+        item: pytest.Item,
+        windows: list[JudgedWindow],
+        again: Callable[[], Sequence[Window]] | None,
+        no_sites: str,
     ) -> list[JudgedWindow]:
         """Return the reports: of windows that fail for what they did, with the lines that did it.
 
         *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
+        *no_sites* is why none may be found though somebody looked.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows
@@ -240,7 +253,7 @@ class Judging:
             )
             look = looks[-1] if looks else Answer({}, why)
             why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
-            why = why or look.why or "what recorded them does not tell it"
+            why = why or look.why or no_sites
             windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
 

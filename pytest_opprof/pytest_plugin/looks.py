@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
 import pytest
 from msgspec import structs
 
+from ..backends.contract import Backend
 from ..baselines.entry import WindowBaseline
 from ..errors import BackendError
 from ..measure.plan import Settings
@@ -17,13 +18,16 @@ from ..processes.this_run import say
 from ..profile.op_profile import OpProfile
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
+from ..units import plural
 from ..verdict.compare import changes, excuse
 from ..verdict.facts import named
 from ..verdict.tolerances import Tolerances
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import DOES_MORE, Verdict
 
 CONFIRMING_S = 60
 """What one run spends on confirming, at most: what does more after that fails as it is."""
+FIRST_USE = "first use"
+_SHOWN = 3
 _AGAIN = "when it was looked at once more: "
 _VARY = "what varies from run to run is kept as a range: record it again"
 _OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
@@ -81,14 +85,60 @@ def with_looks(
     if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])
+    window = _without_first_uses(window, changes(was, seen[-1], tolerances))
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
-    there, calls = changes(now, seen[0], tolerances), seen[0][0]
+    worse = [op for op in worse if op not in window.first_uses]
+    first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)
+    calls = seen[0][0]
+    # The first use in a process may do more than the change: it imports, or fills a cache, with the same ops.
     varied = [
-        f"{named(op)} {calls.get(op, 0) if there[op] in _OF_CALLS else there[op].value}" for op in worse if op in there
+        f"{named(op)} {calls.get(op, 0) if first[op] in _OF_CALLS else first[op].value}"
+        for op in worse
+        if op in first and op in last
     ]
-    if not varied:
-        return replace(window, looked="the same alone in a fresh process")
-    return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
+    if varied:
+        return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
+    again = " the second time" if any(op in first for op in worse) else ""
+    return replace(window, looked=f"the same alone in a fresh process{again}{_told(window.first_uses)}")
+
+
+def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:
+    """Return the report of a window without what its repeat does not do again, as an import does not.
+
+    *repeated* is what became of its ops when it ran the second time in a process. Where all that is worse is of that
+    kind it stays: `excuse` decides on it.
+    """
+    assert window.diff is not None  # or nothing would be worse
+    worse = [row.op for row in window.diff.rows if row.verdict in DOES_MORE]
+    once = tuple(op for op in worse if op not in repeated)
+    if not any(op in repeated and repeated[op].is_regression for op in worse):
+        return window
+    rows = tuple(replace(row, verdict=Verdict.OK, why=FIRST_USE) if row.op in once else row for row in window.diff.rows)
+    return replace(window, diff=replace(window.diff, rows=rows), first_uses=once)
+
+
+def _told(first_uses: Sequence[str]) -> str:
+    if not first_uses:
+        return ""
+    ops = ", ".join(map(named, first_uses[:_SHOWN])) + (", ..." if len(first_uses) > _SHOWN else "")
+    number = plural(len(first_uses), "op")
+    return f"; {number} ({ops}) left out, which a repeat does not do again, as an import does not"
+
+
+def why_no_sites(backends: Iterable[Backend], windows: Iterable[JudgedWindow]) -> str:
+    """Return why it may not be known which lines ask for the ops of *windows*, and what to do."""
+    frameworks = {name for window in windows for name, _ in window.environment.frameworks}
+    seen = [backend for backend in backends if backend.name in frameworks]
+    said = [
+        backend.sites_hint or ("" if backend.tells_sites else f"the {backend.name} backend tells no lines")
+        for backend in seen
+    ]
+    return "; ".join(filter(None, said)) or "no line of the program was running as the ops were recorded"
+
+
+def without_sites(windows: Iterable[JudgedWindow], why: str) -> list[JudgedWindow]:
+    """Return the reports with *why* it is not known which lines ask for what fails them."""
+    return [replace(window, sites_lost=why) if lacks_sites(window) else window for window in windows]
 
 
 def lacks_sites(window: JudgedWindow) -> bool:

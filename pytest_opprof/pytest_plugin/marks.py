@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any
 
@@ -16,12 +17,13 @@ from ..measure.plan import Settings, TestPlan
 from ..verdict.budgets import Budget
 from .options import (
     LIMITS,
+    NUMPY_IS_GONE,
+    SETTINGS,
     checked_backends,
     checked_count,
     checked_ranks,
     checked_threads,
     checked_timing,
-    checked_watched,
     default_warmup,
     settings_of,
 )
@@ -50,6 +52,14 @@ def plan_of(item: pytest.Item) -> TestPlan:
     return plan
 
 
+def measure_all(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Measure *items* without marks, too, as --opprof-all does; their plans are made anew."""
+    config.stash[SETTINGS] = replace(settings_of(config), everything=True)
+    for item in items:
+        if _PLAN in item.stash:
+            del item.stash[_PLAN]
+
+
 def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> TestPlan:
     given: dict[str, Any] = {}
     for mark in marks:
@@ -60,6 +70,8 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
             )
         given = {**mark.kwargs, **given}
     given = {key: value for key, value in given.items() if value is not None}
+    if "numpy" in given:
+        raise UsageError(f"opprof(numpy=) {NUMPY_IS_GONE}")
     for key in given:
         if key not in _OPPROF_KEYS:
             raise errors.unknown(key, _OPPROF_KEYS, "keyword of opprof()", _OPPROF_KEYS)
@@ -85,7 +97,6 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         options=Options(
             timing,
             memory=budget.needs_memory or memory,
-            numpy=checked_watched(given.get("numpy", settings.numpy), "opprof(numpy=)"),
             moments=settings.traces is not None,
         ),
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
@@ -108,7 +119,6 @@ _OPPROF_KEYS = (
     "warmup",
     "backend",
     "timing",
-    "numpy",
     *LIMITS,
     "memory",
     "threads",

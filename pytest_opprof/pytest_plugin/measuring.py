@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from ..backends.registry import load, load_all
 from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BackendError, OpprofError, UsageError
@@ -16,6 +18,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
+from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
 from ..processes.this_run import CORE
 from ..report.summary import Summary
@@ -28,12 +31,18 @@ from . import body, xdist
 from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly, unmeasured
 from .fixture import MEASUREMENT, measurement_of
 from .judging import Judging, is_open
+from .looks import why_no_sites, without_sites
 from .marks import plan_of
 from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
 from .traces import traced
 
+_BENCHMARK = "pytest-benchmark"
+_PROFILED = (
+    "pytest-benchmark timed this under opprof's profiler, so its table shows more than the code takes; for its times"
+    " run it without --opprof"
+)
 _WRONG_MARK = pytest.StashKey[UsageError]()
 
 
@@ -64,7 +73,7 @@ class Measuring:
         self._modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
 
-    def pytest_report_header(self) -> str:
+    def pytest_report_header(self) -> list[str]:
         """Say what measures and what it is compared with."""
         settings = self._settings
         backends = ",".join(settings.backends) if settings.backends else "auto"
@@ -73,21 +82,28 @@ class Measuring:
         compared = f"against {settings.against}" if settings.against else f"baselines in {root}"
         threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
         rank = "" if settings.rank.is_alone else f"{settings.rank} ({settings.rank.launcher}), "
-        return f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+        line = f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
+        # A backend that was chosen is an error where it cannot run; of the others only NumPy has users everywhere.
+        reason = None if settings.backends else load("numpy").unavailable()
+        return [line, *([f"opprof: ops of NumPy are not seen: {reason}"] if reason else [])]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
         errors = []
+        asked = set[tuple[str, ...] | None]()
         for item in items:
             try:
                 plan, has_fixture = plan_of(item), "opprof" in getattr(item, "fixturenames", ())
                 self._may_judge_times |= has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
                 if plan.measured or has_fixture:
                     self._pool.files.add(str(item.path))
+                    self._summary.marked = True
+                    asked.add(plan.backends)
             except UsageError as error:
                 errors.append(str(error))
                 item.stash[_WRONG_MARK] = error
+        errors += [] if self._config.option.collectonly else _unsupported(asked)
         # In a worker of pytest-xdist it would be an internal error: there each such test fails.
         if errors and not xdist.is_worker(self._config):
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
@@ -118,13 +134,19 @@ class Measuring:
         try:
             return (yield from self._measured(item, call))
         except Failed as error:
-            if not (error.saw_nothing and call.is_over and self._judging.sees_alone(item)):
+            if error.saw_nothing and call.is_over and self._judging.sees_alone(item):
+                excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+                keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
+            elif self._settings.report_only and error is not call.raised:
+                keep_unmeasured(item, reported=str(error))
+            else:
                 raise
-            excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
-            keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
         except Exception as error:
             if isinstance(error, BackendError) and error is not call.raised:
-                raise unmeasured(item, error) from None
+                if not self._settings.report_only:
+                    raise unmeasured(item, error) from None
+                keep_unmeasured(item, reported=str(unmeasured(item, error)))
+                return call.result if call.is_over else (yield)
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
             self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))
@@ -155,6 +177,8 @@ class Measuring:
                 measurement.is_over = True
                 measurement.recorder.abandon()
                 del item.stash[MEASUREMENT]
+            if _adapts(item) == _BENCHMARK and not getattr(item.config.option, "benchmark_disable", True):
+                windows = [window.with_remark(_PROFILED) for window in windows]
             self._conclude(item, measurement, windows)
             return result
 
@@ -171,10 +195,11 @@ class Measuring:
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)
+            no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
-                return windows
+                return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
-            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None)
+            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None, no_sites)
 
     def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""
@@ -194,6 +219,7 @@ class Measuring:
             line=0 if line is None else line + 1,
             adapts=_adapts(item),
             tells_sites=_tells_sites(measurement, windows),
+            no_sites=why_no_sites(measurement.backends, windows),
         )
         if failure:
             raise Failed(failure, cause)
@@ -227,11 +253,22 @@ class Measuring:
         return report
 
 
+def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:
+    """Return what is too old of the frameworks that tests *asked* for, or of all that are imported (None)."""
+    found = dict[str, None]()
+    for chosen in asked:
+        with suppress(BackendError):  # each test that needs it says so
+            for backend in load_all(chosen):
+                if (chosen or is_in_use(backend)) and (why := backend.unsupported()):
+                    found[f"opprof cannot measure with the {backend.name} backend: {why}"] = None
+    return list(found)
+
+
 def _adapts(item: pytest.Item) -> str:
     """Return what makes a test do more or less in each run, as far as it is known by name."""
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         return "Hypothesis"
-    return "pytest-benchmark" if "benchmark" in getattr(item, "fixturenames", ()) else ""
+    return _BENCHMARK if "benchmark" in getattr(item, "fixturenames", ()) else ""
 
 
 def _tells_sites(measurement: Measurement, windows: Sequence[JudgedWindow]) -> bool:

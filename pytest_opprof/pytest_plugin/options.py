@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .. import errors
-from ..backends.contract import Timing, Watched
+from ..backends.contract import Timing
 from ..backends.registry import find, learn_names
 from ..errors import UsageError
 from ..machine.ranks import Rank, rank_of
@@ -17,16 +17,20 @@ from ..measure.plan import Noise, Ranks, Settings
 from ..processes.parent import VARIABLE
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
+NUMPY_IS_GONE = "is gone: each op of NumPy is seen, on any array. Leave it out"
+
 
 def settings_of(config: pytest.Config) -> Settings:
     """Return the settings of *config*. Raises UsageError, naming the flag, for a value that means nothing."""
-    if _SETTINGS not in config.stash:
-        config.stash[_SETTINGS] = _settings(config)
+    if SETTINGS not in config.stash:
+        config.stash[SETTINGS] = _settings(config)
         learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
-    return config.stash[_SETTINGS]
+    return config.stash[SETTINGS]
 
 
 def _settings(config: pytest.Config) -> Settings:
+    if _value(config, "numpy"):
+        raise UsageError(f"--opprof-numpy (opprof_numpy in an ini file) {NUMPY_IS_GONE}")
     if config.option.opprof_update and config.option.opprof_update_new:
         raise UsageError("--opprof-update and --opprof-update-new: write one of them")
     rank = rank_of()
@@ -36,7 +40,6 @@ def _settings(config: pytest.Config) -> Settings:
         baselines=_folder(config),
         backends=checked_backends(_value(config, "backend"), "--opprof-backend"),
         timing=checked_timing(_value(config, "timing") or "async", "--opprof-timing"),
-        numpy=checked_watched(_value(config, "numpy") or "watched", "--opprof-numpy"),
         tolerances=(PAIRS if config.option.opprof_against else STORED).with_given(
             {key: _value(config, key) for key in LIMITS}, lambda key: f"--opprof-{key.replace('_', '-')}"
         ),
@@ -51,8 +54,9 @@ def _settings(config: pytest.Config) -> Settings:
         top=checked_count(_value(config, "top") or "5", "--opprof-top", 0),
         everything=bool(_value(config, "all")),
         strict=bool(_value(config, "strict")),
+        report_only=bool(_value(config, "report_only")),
         memory=_value(config, "memory"),
-        # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
+        # What an update writes of ranks, it has to see in the one look.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
@@ -70,7 +74,7 @@ def _settings(config: pytest.Config) -> Settings:
 
 _RANK = "{rank}"
 """What stands in the name of a file for the number of the rank that writes it."""
-_SETTINGS = pytest.StashKey[Settings]()
+SETTINGS = pytest.StashKey[Settings]()
 LIMITS = ("tolerance", "op_tolerance", "work_tolerance", "floor")
 
 
@@ -112,16 +116,6 @@ def checked_timing(value: object, what: str) -> Timing:
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
-
-
-def checked_watched(value: object, what: str) -> Watched:
-    """Return *value* if it says which NumPy calls to watch. Raises UsageError."""
-    if value == "watched" or value == "all":
-        return value
-    raise UsageError(
-        f"{what} is {value!r}; write 'watched' (arrays of opprof.array() and what comes of them) or 'all' (also arrays"
-        " that are made in the window)"
-    )
 
 
 def checked_ranks(value: object, what: str) -> Ranks:
@@ -185,16 +179,22 @@ def _against(config: pytest.Config) -> str:
     """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
     options = config.option
     if options.opprof_against == "":
-        raise UsageError("--opprof-against is empty; write a git revision, such as --opprof-against=main")
+        raise UsageError("--opprof-against is empty; write a git revision, main... or auto")
     if options.opprof_against is None:
-        if options.opprof_against_python:
-            raise UsageError("--opprof-against-python: needs --opprof-against=REV, the revision that it is for")
+        for flag in ("python", "install", "tests"):
+            if getattr(options, f"opprof_against_{flag}"):
+                raise UsageError(f"--opprof-against-{flag}: needs --opprof-against=REV, the revision that it is for")
         return ""
+    if options.opprof_against_tests not in (None, "here", "there"):
+        raise UsageError(
+            f"--opprof-against-tests is {options.opprof_against_tests!r}; write 'there' (the revision's own tests) or"
+            " 'here' (the tests of the working tree, also those that the revision lacks)"
+        )
     others = {
         "--opprof-update": options.opprof_update or options.opprof_update_new,
-        "-n": getattr(options, "numprocesses", None) or hasattr(config, "workerinput"),
         "--opprof-processes": _value(config, "processes"),
         "--opprof-traces": options.opprof_traces,
+        "--opprof-against-python": options.opprof_against_install and options.opprof_against_python,
     }
     for flag, given in others.items():
         if given:

@@ -6,6 +6,9 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
+from ..machine.children import NOT_SEEN
 from ..machine.identity import machine
 from ..measure.plan import Settings, TestPlan
 from ..report.failure import cause, failure
@@ -32,7 +35,7 @@ def concluded(
     """Return the record of *test*, the message it fails with, empty if it passes, and that in a few words.
 
     *broken* are the windows without numbers, and why; *recorded*: whether a baseline can be recorded to keep what it
-    did.
+    did. With --opprof-report-only the record has the message, and the test passes.
     """
     by_title = {titled(test, window.name): window for window in windows}
     record = TestRecord(
@@ -48,17 +51,34 @@ def concluded(
         },
         table=[line for window in windows for line in _tables(window, plan.top)] if verbosity > 1 else [],
     )
+    message, why = _failure(test, by_title, plan, settings, verbosity, recorded)
+    if settings.report_only:
+        return structs.replace(record, reported=message), "", ""
+    return record, message, why
+
+
+def _failure(
+    test: str,
+    by_title: Mapping[str, JudgedWindow],
+    plan: TestPlan,
+    settings: Settings,
+    verbosity: int,
+    recorded: bool,
+) -> tuple[str, str]:
+    """Return the message that *test* fails with, and its cause in a few words; both empty if it passes."""
+    windows = list(by_title.values())
     update = command(test, "--opprof-update", settings.rank)
     if any(window.findings for window in windows):
-        message = failure(test, windows, plan.top, verbosity > 0, update if recorded else "")
-        return record, message, cause(windows)
+        return failure(test, windows, plan.top, verbosity > 0, update if recorded else ""), cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
-        return record, f"{missing}: record it with {command(test, '--opprof-update-new', settings.rank)}", "no baseline"
+        return f"{missing}: record it with {command(test, '--opprof-update-new', settings.rank)}", "no baseline"
     for title, window in by_title.items():
+        if settings.strict and NOT_SEEN in window.numbers.remarks:
+            return f"{title}: {NOT_SEEN}: --opprof-strict wants all of them seen", "other processes"
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
-            return record, f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"
-    return record, "", ""
+            return f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"
+    return "", ""
 
 
 def _tables(window: JudgedWindow, top: int) -> list[str]:

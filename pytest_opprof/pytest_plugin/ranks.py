@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import StringIO
 from threading import current_thread, main_thread
+from time import time
 from typing import Any
 
 import pytest
@@ -19,13 +20,18 @@ from ..errors import BackendError, UsageError
 from ..machine.identity import usable_cores
 from ..machine.ranks import Rank, ranks_named
 from ..measure.recorder import is_in_use
-from ..processes.ranks import Ranks
+from ..processes.parent import why
+from ..processes.ranks import Failure, Ranks
 from ..profile.op_profile import ALWAYS, OpProfile
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
 from ..units import plural
 from .marks import plan_of
+
+_ENDING_S = 10
+"""How long rank 0 waits for others to end, beyond its own last test."""
+_SHOWN, _KEPT = 5, 100
 
 
 class InStep:
@@ -34,8 +40,11 @@ class InStep:
     def __init__(self, ranks: Ranks, summary: Summary) -> None:
         self._ranks = ranks
         self._summary = summary
-        self._failed: dict[str, None] = {}
+        self._failed: dict[str, Failure] = {}
         """The tests that failed by themselves: a collective fails where another rank does not come."""
+        self._failures: list[Failure] = []
+        """All that failed here, also for what they spend."""
+        self._of_others: dict[int, list[Failure]] = {}
         self._is_cut = False
         self._handler: Any = None
         """What SIGTERM did before; None where nothing was changed."""
@@ -57,7 +66,27 @@ class InStep:
             if self._handler is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             with self._told():
-                self._ranks.end()
+                self._hear_of_others()
+                self._ranks.end()  # then others may remove what ranks share
+
+    def _hear_of_others(self) -> None:
+        """Find out what failed on other ranks; the terminal of rank 0 is the run's, so that it waits for them to end.
+
+        A launcher waits for all of them, too.
+        """
+        is_first = not self._ranks.rank.rank
+        self._of_others, running = self._ranks.failures(_ENDING_S if is_first and not self._is_cut else 0)
+        if is_first:
+            failed = {rank: found for rank, found in self._of_others.items() if found}
+            self._summary.lines += [
+                f"failed on rank {rank}: {each.test} - {each.why}"
+                for rank, found in failed.items()
+                for each in found[:_SHOWN]
+            ]
+            self._summary.elsewhere = [
+                f"{plural(len({each.test for each in found}), 'test')} failed on rank {rank}"
+                for rank, found in failed.items()
+            ] + ([f"{ranks_named(running)} not ended yet"] if running else [])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Say where this rank is."""
@@ -70,16 +99,32 @@ class InStep:
             self._ranks.is_at(nodeid, is_over=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember what failed, and not for what it spends."""
-        if report.failed and not hasattr(report, "opprof"):
-            self._failed[report.nodeid] = None
+        """Remember what failed, and tell the others: also what did so by itself, and not for what it spends."""
+        if not report.failed:
+            return
+        is_ours = hasattr(report, "opprof")
+        crash: Any = getattr(report.longrepr, "reprcrash", None)
+        failure = Failure(report.nodeid, crash.message if is_ours and crash else why(report), time())
+        self._failures.append(failure)
+        if not is_ours:
+            self._failed.setdefault(report.nodeid, failure)
+        with self._told():
+            self._ranks.tell("failed", self._failures[:_KEPT])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Say which ranks died, or hang where this one failed."""
         if self._failed or self._is_cut:
             with self._told():
-                self._summary.errors += self._ranks.dead() or self._ranks.stuck(self._failed)
+                self._summary.errors += self._ranks.dead() or [*self._first(), *self._ranks.stuck(self._failed)]
+
+    def _first(self) -> Iterator[str]:
+        """Yield which ranks failed in a test before it failed here: this one may have waited for them."""
+        for rank, found in self._of_others.items():
+            for each in found:
+                here = self._failed.get(each.test)
+                if here is not None and each.at < here.at:
+                    yield f"rank {rank} failed first in {each.test}: {each.why}"
 
     def pytest_unconfigure(self) -> None:
         """Let go of what ranks share, and of SIGTERM."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ..baselines.stale import Collected
 from ..baselines.store import Store
+from ..baselines.writing import check_writable
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
+from ..processes.base import base_of
 from ..processes.fresh import Fresh
 from ..processes.parent import Parent
 from ..processes.pool import Pool
@@ -18,6 +22,8 @@ from ..processes.ranks import Ranks
 from ..processes.side import Side
 from ..processes.this_run import CORE, SITES
 from ..report.summary import Summary
+from ..sites.code import kinds
+from ..sites.shown import package_of
 from . import xdist
 from .closing import Closing
 from .fixture import MEASURING, TURN
@@ -36,7 +42,13 @@ def register(config: pytest.Config) -> None:
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
     check_flags(config, settings.rank)
     os.environ.setdefault(RUN, str(os.getpid()))
-    parent = Parent.found()
+    whose = ExitStack()
+    config.add_cleanup(whose.close)
+    whose.enter_context(kinds.of_run(config.rootpath, map(package_of, settings.sites_show)))
+    parent, base = Parent.found(), None
+    if settings.against and parent is None and not config.option.collectonly:
+        base = base_of(config.invocation_params.dir, settings.against)
+        settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")
     is_parallel = is_worker and not settings.serialize
     # Sides that take turns find a core as slow as each other.
     is_side = parent is not None and parent.kind == "side"
@@ -60,6 +72,8 @@ def register(config: pytest.Config) -> None:
     else:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against and not settings.rank.rank
+        if keeps and settings.update and not config.option.collectonly:
+            check_writable(settings.baselines)
         manager.register(Closing(config, settings, store, pool, collected, summary, keeps, ranks), "opprof-closing")
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
@@ -70,8 +84,7 @@ def register(config: pytest.Config) -> None:
         config.stash[SITES] = parent.told["sites"]
     elif parent:
         manager.register(Fresh(config, parent), "opprof-fresh")
-    elif settings.against and not config.option.collectonly:
-        # Imported here, with git behind it.
+    elif base:
         from .against import Against
 
-        manager.register(Against(config, settings.against, settings.against_python), "opprof-against")
+        manager.register(Against(config, base, settings.against_python, summary), "opprof-against")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..baselines.stale import Collected
+from ..machine.scratch import scratch
 from ..measure.plan import Settings
 from ..processes.this_run import ARGUMENTS
 from ..report.summary import Summary
@@ -45,7 +46,11 @@ class Worker:
 
     def pytest_sessionfinish(self) -> None:
         """Send which tests exist, and what went wrong."""
-        known = {"tests": self._collected.plain(), "errors": self._summary.errors}
+        known = {
+            "tests": self._collected.plain(),
+            "errors": self._summary.errors,
+            "marked": self._summary.marked,
+        }
         self._config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
 
 
@@ -57,25 +62,26 @@ class Controller:
         self._settings = settings
         self._collected = collected
         self._summary = summary
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
+        self._stack = ExitStack()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker how to start fresh processes, and the lock that lets one measure at a time."""
         node.workerinput[ARGUMENTS] = list(map(str, self._config.invocation_params.args))
         if self._settings.serialize:
-            self._folder = self._folder or tempfile.TemporaryDirectory(prefix="opprof-")
-            node.workerinput[_LOCK] = f"{self._folder.name}/lock"
+            self._folder = self._folder or self._stack.enter_context(scratch())
+            node.workerinput[_LOCK] = str(self._folder / "lock")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Collect what a worker knows; one that crashed says nothing."""
-        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": []})
+        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": [], "marked": False})
         self._collected.merge(known["tests"])
         self._summary.errors += known["errors"]
+        self._summary.marked |= known["marked"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Remove the lock."""
-        if self._folder:
-            self._folder.cleanup()
+        self._stack.close()

@@ -123,7 +123,7 @@ def read(found: Found, partial: bool = False, sites: bool = False, model: Path |
     except TraceError as error:
         if str(error) != why:
             raise
-        raise TraceError(f"{why} (--partial does not help: {of_format.TITLE} cannot be read in part)") from None
+        raise TraceError(f"{why} (--partial does not help here)") from None
 
 
 def timeline(found: Found, partial: bool = False) -> Timeline | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..escaping import terminal, writer
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import open_trace, titled
 from .op_table import ranks_table, table
-from .where import where
+from .where import shared_line, where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _RAISE = "raise the limit in its op_budget mark"
@@ -30,26 +31,27 @@ def failure(
     state as the baseline, empty for a profile that was not measured here.
     """
     broken = [window for window in windows if window.findings]
+    write = writer(style)
     lines = []
     for window in broken:
         what = "op budget exceeded" if window.budget else "op regression" if window.regressions else "ranks differ"
-        lines.append(f"{what}: {titled(test, window.name)}  [{window.environment}]")
-        lines += [f"  {finding}" for finding in window.findings]
-        lines += [f"  ({window.looked})"] if window.looked else []
+        lines.append(write(f"{what}: {titled(test, window.name)}  [{window.environment}]"))
+        lines += [write(f"  {finding}") for finding in (*shared_line(window), *window.findings)]
+        lines += [write(f"  ({window.looked})")] if window.looked else []
         if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
     for window in broken:
         lines += ["", *ranks_table(window.ranks_differ, style)] if window.ranks_differ else []
-        lines += ["", *table(window, top, every_op, style, more), *where(window, every_op, more)]
+        lines += ["", *table(window, top, every_op, style, more), *map(write, where(window, every_op, more))]
         lacks = f" (not in it: {window.trace_lacks})" if window.trace_lacks else ""
         if window.trace:
-            lines += ["", f"when it ran: {open_trace(window.trace)}{lacks}"]
+            lines += ["", write(f"when it ran: {open_trace(window.trace)}{lacks}")]
         elif lacks:
-            lines += ["", f"no trace: {window.trace_lacks}"]
+            lines += ["", write(f"no trace: {window.trace_lacks}")]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []
-        lines += ["", f"if this is meant: {', then '.join(steps)}"] if steps else []
+        lines += ["", write(f"if this is meant: {', then '.join(steps)}")] if steps else []
     return "\n".join(lines)
 
 
@@ -57,7 +59,7 @@ def cause(windows: Iterable[JudgedWindow]) -> str:
     """Return in a few words why a test fails."""
     causes = list(dict.fromkeys(each.cause for window in windows for each in window.findings if each.cause))
     more = f" and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""
-    return ", ".join(causes[:_CAUSES]) + more
+    return terminal(", ".join(causes[:_CAUSES]) + more)
 
 
 def no_baseline(environment: Environment, others: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..escaping import csv_cell, terminal, writer
 from ..ops.signature import Shape
 from ..profile.saved import SavedKernel
 from ..units import format_bytes, format_flops, format_ns, format_share
@@ -20,17 +21,6 @@ NAMES = ("name", "type", "id")
 """The columns of a list of ops alone."""
 _WIDEST = 48
 """Characters of a name or of shapes in a table; CSV and JSON have all of them."""
-
-
-def clean(text: str) -> str:
-    """Return *text* safe to print: names come out of files, which may hold what moves a terminal's cursor.
-
-    >>> clean("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def shapes_text(shapes: Sequence[Shape] | None) -> str:
@@ -64,8 +54,8 @@ def one_csv(tables: Sequence[str]) -> str:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return shapes_text(value) if value and isinstance(value[0], (list, tuple)) else " ".join(value)
-    return clean(value) if isinstance(value, str) else value
+        return shapes_text(value) if value and isinstance(value[0], (list, tuple)) else csv_cell(" ".join(value))
+    return csv_cell(value) if isinstance(value, str) else value
 
 
 def csv_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -82,7 +72,7 @@ _TABLE: Mapping[str, Callable[[Line], str]] = {
     "name": lambda line: short(line.name),
     "op": lambda line: short(line.op),
     "type": lambda line: short(line.type),
-    "site": lambda line: clean(line.site or _NOTHING),
+    "site": lambda line: terminal(line.site or _NOTHING),
     "id": lambda line: short(line.id),
     "calls": lambda line: str(line.calls),
     "computation": lambda line: _known(line.computation, format_flops),
@@ -109,7 +99,7 @@ def rows_table(lines: Sequence[Line], style: str) -> str:
 
 def names_text(lines: Sequence[Line], style: str) -> str:
     """Return the list of ops alone: three words a line, or a markdown table."""
-    rows = [[clean(getattr(line, name) or "-") for name in NAMES] for line in lines]
+    rows = [[terminal(getattr(line, name) or "-") for name in NAMES] for line in lines]
     return tabulated(NAMES, rows, style) if style == "markdown" else "\n".join(map(" ".join, rows))
 
 
@@ -158,13 +148,19 @@ def _value(value: Any) -> str:
 
 
 def tabulated(header: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> str:
-    """Return a table in the *style* ``table`` or ``markdown``."""
+    """Return a table in the *style* ``table`` or ``markdown``, its cells as that takes them."""
     # Imported here: 20 ms that JSON and CSV do not pay.
     from tabulate import tabulate
 
-    if style == "markdown":
-        rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return tabulate(rows, headers=header, tablefmt="github" if style == "markdown" else "simple", disable_numparse=True)
+    write = writer(style)
+    cells = [[write(cell) for cell in row] for row in rows]
+    tablefmt = "github" if style in ("markdown", "github") else "simple"
+    return tabulate(
+        cells,
+        headers=[each if each == "#" else write(each) for each in header],
+        tablefmt=tablefmt,
+        disable_numparse=True,
+    )
 
 
 def _known(value: float | None, write: Callable[[float], str]) -> str:
@@ -179,7 +175,7 @@ def short(text: str | None) -> str:
     """Return a name as a table has it: cut where it is long, safe to print."""
     if not text:
         return _NOTHING
-    text = clean(text)
+    text = terminal(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ..errors import UsageError
+from ..escaping import markdown as escaped
 from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from ..verdict.facts import named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
-from .listing import clean
 from .ranks import RankSpread, rank_spreads, said
 
 MOST_BYTES: Final = 1000 * 1024
@@ -26,18 +25,6 @@ _NOTE_BYTES = 2048
 _ROWS, _OPS, _LINES, _NAMES = 12, 100, 3, 5
 _BAR = 16
 """Characters of the longest bar."""
-_MARKUP = re.compile(r"[&<>\"@|`*\[\]\\~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)")
-"""What means something in Markdown, HTML or to GitHub (@name, #1, $x$); an underscore inside a word does not."""
-
-
-def escaped(text: str) -> str:
-    """Return *text* as it is to be read: no markup, no link, and nobody is mentioned.
-
-    >>> escaped("test_a[x|y]")
-    'test_a&#91;x&#124;y&#93;'
-    """
-    # GitHub looks for mentions after entities are read: the space without width is what stops it.
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};{'&#8203;' * (found[0] == '@')}", clean(text))
 
 
 def append(path: Path, run: RunResult) -> None:
@@ -94,6 +81,12 @@ def _head(run: RunResult) -> Iterator[str]:
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
         yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."
+    if any(test.reported for test in run.tests):
+        yield "The run passes all the same: `--opprof-report-only`."
+    if accepted := [test for test in run.tests if any(window.allowed for window in test.windows)]:
+        lines = dict.fromkeys(line for test in accepted for window in test.windows for line in window.allowed)
+        listed = _listed([_code(line) for line in lines])
+        yield f"{plural(len(accepted), 'test')} may do more, as commits accept: {listed}."
     if run.rank is not None:
         yield f"This is of rank {run.rank} alone."
     if run.interrupted:
@@ -191,7 +184,7 @@ def _window(window: WindowResult) -> Iterator[str]:
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}
         others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
-        asked = [(f"+{each.more} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
+        asked = [(f"{each} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
         others.sort(key=lambda site: -site.calls)
         asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
         for what, line in asked[:_LINES]:
@@ -226,7 +219,7 @@ def _accepting(failing: Failing, against: str) -> str:
     steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
     if rules & VERDICTS and not against:
         steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))
-    return ", then ".join(steps) or "nothing is to be recorded, it is compared with another revision"
+    return ", then ".join(steps) or "a line of a commit message accepts it (below)"
 
 
 def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
@@ -234,6 +227,8 @@ def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
         names = _listed([_code(name[:100]) for name in left_out])
         functions = plural(len(left_out), "failing function")
         yield f"Left out for their size: {functions}, {names}. The log has them.\n"
+    if run.accept:
+        yield f"To accept these changes, add this line to a commit message:\n\n    {run.accept}\n"
     if update := accepting_all(run):
         yield f"If all of it is meant: {_code(update)}\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..escaping import writer
 from ..machine.ranks import ranks_named
 from ..profile.calls import CallRange
 from ..profile.kernels import KernelStats
@@ -27,11 +28,12 @@ def table(
     """
     rows = _rows(window)
     shown = [cells for index, (cells, told) in enumerate(rows) if every_op or index < top or told]
-    lines = [f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"] if window.name != BODY else []
+    write = writer(style)
+    lines = [write(f"window {window.name}, {plural(window.numbers.rounds, 'round')}:")] if window.name != BODY else []
     lines += _text(_headers(window), shown, style).splitlines()
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
-    return [*lines, *_total(window)]
+    return [*lines, *map(write, _total(window))]
 
 
 def ranks_table(ops: Mapping[str, Sequence[str]], style: str = "simple") -> list[str]:
@@ -174,7 +176,9 @@ def _text(headers: Sequence[str], rows: Iterable[Sequence[str]], style: str) -> 
     # Imported here: 20 ms that only a printed table should pay.
     from tabulate import tabulate
 
-    return tabulate(rows, headers=headers, tablefmt=style, disable_numparse=True)
+    write = writer(style)
+    cells = [[write(cell) for cell in row] for row in rows]
+    return tabulate(cells, headers=[*map(write, headers)], tablefmt=style, disable_numparse=True)
 
 
 def _arrow(before: str, now: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..escaping import terminal
 from ..machine.ranks import ranks_named
 from ..units import format_change, format_ns, format_share, plural
 from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Spread, Waits
@@ -21,7 +22,7 @@ def text(found: Spread, ranks: Sequence[int] | Sequence[str], side: str, top: in
     steps = [] if found.same_steps else ["steps"]
     rows = [
         [
-            listing.clean(str(rank)),
+            terminal(str(rank)),
             *([str(each.steps)] if steps else []),
             *("-" if (ns := getattr(each, name)) is None else format_ns(ns, 4) for name in shown),
         ]
@@ -98,7 +99,7 @@ def _waits(
         mostly = f"{named([for_whom])}: {format_ns(waits.waited_ns[rank][for_whom])}"
         rows.append(
             [
-                listing.clean(str(ranks[rank])),
+                terminal(str(ranks[rank])),
                 format_ns(waits.taken_ns[rank]),
                 format_ns(sum(waits.waited_ns[rank])),
                 mostly if waits.waited_ns[rank][for_whom] else "-",
@@ -138,7 +139,7 @@ def _naming(ranks: Sequence[Any]) -> Callable[[Sequence[int]], str]:
     """Return what says a list of indices of *ranks*."""
     if _are_numbers(ranks):
         return lambda indices: ranks_named([ranks[index] for index in indices])
-    return lambda indices: ", ".join(listing.clean(ranks[index]) for index in indices)
+    return lambda indices: ", ".join(terminal(ranks[index]) for index in indices)
 
 
 def _calls_table(rows: Sequence[OpCalls], named: Callable[[Sequence[int]], str], style: str) -> str:

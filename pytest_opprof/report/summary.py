@@ -35,6 +35,12 @@ class Summary:
     """What fails the run, though no test of it may have failed; each is said once."""
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
+    accept: str = ""
+    """The line of a commit message that accepts what failed the run."""
+    marked: bool = False
+    """Whether any test was collected that is to be measured."""
+    elsewhere: list[str] = field(default_factory=list)
+    """What failed on other ranks, in a few words: this one may have passed."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False
@@ -44,6 +50,8 @@ class Summary:
         """Yield the lines, the one that counts the tests last."""
         records = list(self.records.values())
         if verbosity >= 0:
+            for record in records:
+                yield from ["", *f"would fail: {record.reported}".split("\n")] if record.reported else []
             common = _common_remarks(records)
             for record in records:
                 if record.table:
@@ -63,6 +71,9 @@ class Summary:
                 yield f"record them: {settings.rank.pytest} --opprof-update-new"
             yield from _worse(records)
         yield from self.lines
+        if self.accept:
+            yield "To accept these changes, add this line to a commit message (git commit --allow-empty makes one):"
+            yield f"  {self.accept}"
         if self.stale and (verbosity >= 0 or settings.strict):
             stale = plural(len(self.stale), "stale baseline")
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
@@ -70,7 +81,8 @@ class Summary:
         yield from (f"opprof: error: {error}" for error in self.errors)
         nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
-        yield said + (f", {plural(len(self.errors), 'error')}" if self.errors else "")
+        errors = [plural(len(self.errors), "error")] if self.errors else []
+        yield ", ".join([said, *self.elsewhere, *errors])
 
 
 def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
@@ -107,6 +119,8 @@ def _counted(records: Sequence[TestRecord]) -> str:
     counts = Counter[Status](record.status for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{counts['ok']} ok"]
     parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
+    if would_fail := sum(bool(record.reported) for record in records):
+        parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}
     if False in judged and True not in judged:
         parts.append("no times judged")

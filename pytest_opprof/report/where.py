@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..ops.names import canonical_ops
-from ..profile.site_calls import SiteCalls, SourceLine, kept_sites
+from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
-from ..sites.match import Grown, grown
-from ..sites.places import OpSites
+from ..results.window_result import amount
+from ..sites.match import Grown
+from ..sites.places import Amount, Calls, Place
 from ..units import plural
 from ..verdict.compare import Row
 from ..verdict.facts import FACTS
+from ..verdict.verdicts import Verdict
 
 _LINES = 5
 """So many lines are shown, unless all are."""
+_SHARED_OPS = 3
+"""So many ops of one line are one finding."""
 _SINGLE_OPS = 3
 """Of more ops than these there is one list, line by line."""
 _UNKNOWN = "no line of the program, or none that is known"
@@ -42,7 +46,7 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
             op,
             sites,
             rows.get(op),
-            None if window.base_sites is None else window.base_sites.get(op, {}),
+            *window.grown_of(op),
             max(window.numbers.ops[op].calls) if op in canonical_ops() and op in window.numbers.ops else None,
         )
         for op in window.asked
@@ -59,13 +63,46 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     return lines
 
 
+def shared_line(window: JudgedWindow) -> list[str]:
+    """Return the finding about the line that asks for more calls of most ops; none where that is fewer than three.
+
+    A line that calls it counts where that is new: with a helper of five lines that is called anew, it is the cause.
+    """
+    more: dict[Place, dict[str, int]] = defaultdict(dict)
+    for op in window.asked:
+        by, lines = window.grown_of(op)
+        for each in lines if by == "calls" and op not in FACTS else ():
+            for place in _causes(each):
+                more[place][op] = more[place].get(op, 0) + each.more
+    most = max(more, key=lambda place: len(more[place]), default=None)  # of equal ones the innermost
+    if most is None or len(more[most]) < _SHARED_OPS:
+        return []
+    line = next(
+        line for op in more[most] for site in window.numbers.sites[op] for line in site.lines if line.place == most
+    )
+    return [f"{plural(len(more[most]), 'op')}, {plural(sum(more[most].values()), 'call')} more from {line}"]
+
+
+def _causes(line: Grown) -> Iterator[Place]:
+    yield line.place
+    for caller in line.callers:
+        if caller.is_new:
+            yield from _causes(caller)
+
+
 class _Op:
     """An op that the user will ask about, and the lines that ask for it."""
 
     def __init__(
-        self, op: str, sites: Sequence[SiteCalls], row: Row | None, base: OpSites | None, failed_with: int | None
+        self,
+        op: str,
+        sites: Sequence[SiteCalls],
+        row: Row | None,
+        by: Amount,
+        more: Sequence[Grown],
+        failed_with: int | None,
     ) -> None:
-        """*base* is None where it is not known which lines asked for it before.
+        """*more* are the lines that ask for more of it than before, of calls, FLOPs or bytes (*by*).
 
         *failed_with* are the calls with which the test failed; None if that is not their number alone.
         """
@@ -78,7 +115,7 @@ class _Op:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
         self._at = {line.place: line for site in sites for line in site.lines}
         at = {line.line.place: line for line in self.by_line if line.line}  # of lines that say the same, the last
-        more = () if base is None else grown(base, kept_sites({op: sites})[op])
+        self.by = by
         self.grown = {at[each.place]: each for each in more}
 
     @property
@@ -95,7 +132,7 @@ class _Op:
         if self.name in FACTS:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
-            base = f", {row.base_calls or 'none'} {then}" if row and row.base_calls != row.now_calls else ""
+            base = f", {row.base_calls or 'none'} {then}" if row and str(row.base_calls) != str(row.now_calls) else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES
@@ -104,7 +141,7 @@ class _Op:
         told = {each.place for each in self.grown.values()}  # lines that say the same are one
         culprits = set(self.culprits)
         others = [line for line in self.by_line if line.line is None or line.line.place not in told]
-        others.sort(key=lambda line: (line not in culprits, -sum(site.calls for site in self.by_line[line])))
+        others.sort(key=lambda line: (line not in culprits, *self._size(self.by_line[line])))
         shown = others if left is None else others[: max(left - len(self.grown), 0)]
         for line in shown:
             here = self.by_line[line]
@@ -114,15 +151,28 @@ class _Op:
         if left_out:
             yield f"... and {plural(left_out, 'more line')} ({more})"
 
+    def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
+        """Return a key that puts lines first that do most: of FLOPs, then bytes, where those grew; then of calls."""
+        does_more_work = self._row is not None and self._row.verdict is Verdict.MORE_WORK
+        work = [(site.flops or 0, site.bytes or 0) for site in sites] if does_more_work else []
+        return (*(-sum(column) for column in zip(*work)), -sum(site.calls for site in sites))
+
     def _more(self, line: _Line, each: Grown) -> Iterator[str]:
-        change = "(new)" if each.is_new else f"{each.before} -> {each.now}"
+        change = "(new)" if each.is_new else f"{self._amount(each.before)} -> {self._amount(each.now)}"
         backward = each.backward_before, each.backward_now
-        if backward[1].most:
+        if backward[1].most and self.by == "calls":
             change += f" (backward {backward[1]})" if each.is_new else f" (backward {backward[0]} -> {backward[1]})"
         notes = self._notes([site for site in self._sites if site.lines[:1] == (line.line,)], backward=False)
-        yield f"{f'+{each.more}':>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
+        yield f"{self.more(each):>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
         for caller in each.callers:
-            yield f"{'':8}{f'+{caller.more}':>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+            yield f"{'':8}{self.more(caller):>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+
+    def more(self, each: Grown) -> str:
+        """Return how much more a line does."""
+        return f"+{amount(each.more, self.by)}"
+
+    def _amount(self, calls: Calls) -> str:
+        return str(calls) if self.by == "calls" else amount(calls.most, self.by)
 
     def _notes(self, sites: Sequence[SiteCalls], backward: bool = True) -> list[str]:
         notes = []
@@ -135,19 +185,21 @@ class _Op:
 
 
 def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
-    """Yield the lines that are to blame, each with its ops, in the order of the program as far as lines tell it."""
+    """Yield the lines that are to blame, each with its ops: the one with most calls more, then as in the program."""
     by_line = defaultdict[_Line, list[str]](list)
     order: dict[_Line, list[int]] = {}
+    grew = Counter[_Line]()
     for op in ops:
         for line in op.culprits:
             here = op.by_line[line]
-            calls = f"+{op.grown[line].more}" if line in op.grown else sum(site.calls for site in here)
+            calls = op.more(op.grown[line]) if line in op.grown else sum(site.calls for site in here)
             by_line[line].append(f"{_called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)
+            grew[line] += op.grown[line].more if line in op.grown and op.by == "calls" else 0
     new = {line for op in ops for line, grown in op.grown.items() if grown.is_new}
     yield "where they come from:"
-    for line in sorted(by_line, key=lambda line: order[line])[:_LINES]:
+    for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:
         yield f"  {line}" + ("  (new)" if line in new else "")
         yield f"      {', '.join(by_line[line])}"
     if len(by_line) > _LINES:

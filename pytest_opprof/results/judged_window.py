@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from ..machine.ranks import on_ranks
+from ..profile.calls import Range
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
-from ..sites.match import grown
-from ..sites.places import Place, WindowSites
+from ..sites.match import Grown, grown
+from ..sites.places import Amount, Place, WindowSites
+from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
@@ -20,6 +24,8 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
 from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
 
+_WORK_GREW = 1.01
+"""FLOPs, or bytes, that grew by less are not looked for by line where the other grew by more than its tolerance."""
 DEPENDS = "so that depends on what ran before"
 
 
@@ -42,6 +48,10 @@ class JudgedWindow:
     """What a fresh process says of what it does more than in the baseline, where it was asked."""
     excused: str = ""
     """Why doing more than in the baseline is no regression."""
+    allowed: Mapping[str, Acceptance] = field(default_factory=dict)
+    """The ops (`acceptance.TIME`: the whole window) that a commit accepts to be worse than before."""
+    first_uses: Sequence[str] = ()
+    """What it does more only the first time in a process, and is no finding: beside what each repeat does more."""
     limits: Sequence[LimitResult] = ()
     """Those of its budget, whether they were kept or not."""
     ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -74,15 +84,33 @@ class JudgedWindow:
             return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
         # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
-        if self.unseen and not self.accepted:
+        if self.unseen and not self.accepted and not self.does_more:  # what was seen to do more is certain
             return Verdict.UNSEEN
-        return Verdict.OK if self.accepted or self.excused or few else self.diff.verdict
+        passes = self.accepted or self.excused or few or (self.allowed and not self.regressions)
+        return Verdict.OK if passes else self.diff.verdict
 
     @property
     def does_more(self) -> bool:
         """Whether it does more than in its baseline, which is known without its times."""
-        unexplained = not (self.accepted or self.excused)
-        return self.diff is not None and unexplained and self.diff.verdict in DOES_MORE
+        return any(row.verdict in DOES_MORE for row in self.worse)
+
+    @property
+    def worse(self) -> list[Row]:
+        """The rows of ops, and of the window, that are worse than before and that nothing accepts or excuses."""
+        if self.diff is None or self.accepted or self.excused:
+            return []
+        return [row for row in worse(self.diff) if row.op not in self.allowed]
+
+    @property
+    def _found(self) -> tuple[list[Finding], list[Finding]]:
+        """What is worse than before: what fails the test, and what a commit accepts."""
+        found: tuple[list[Finding], list[Finding]] = [], []
+        is_allowed = False
+        for finding in self.diff.findings() if self.diff else ():
+            # A line without a cause adds to the one before it.
+            is_allowed = (finding.op or TIME) in self.allowed if finding.cause else is_allowed
+            found[is_allowed].append(finding)
+        return found
 
     @property
     def regressions(self) -> list[Finding]:
@@ -90,14 +118,13 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*lost, *([] if self.excused else self.diff.findings())]
+        return [*([] if self.excused else self._found[0]), *lost]
 
     @property
     def asked(self) -> list[str]:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
-        rows = self.diff.rows if self.diff and not (self.accepted or self.excused) else ()
-        asked = [*limits, *(row.op for row in rows if row.verdict in DOES_MORE)]
+        asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
         asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY) else name for name in asked]
         return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
 
@@ -111,6 +138,10 @@ class JudgedWindow:
             said = "; ".join(map(str, self.diff.findings()))
             return [*said_by_backend, f"{said}; but {self.excused}, {DEPENDS}"]
         return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
+
+    def with_remark(self, text: str) -> JudgedWindow:
+        """Return it with one more remark."""
+        return replace(self, numbers=structs.replace(self.numbers, remarks=(*self.numbers.remarks, text)))
 
     @property
     def untimed(self) -> str:
@@ -146,13 +177,24 @@ class JudgedWindow:
     def grown(self) -> dict[str, tuple[GrownLine, ...]]:
         """The lines that ask for more than before of an op that fails it."""
         found: dict[str, tuple[GrownLine, ...]] = {}
-        for op in self.asked if self.base_sites is not None else ():
+        for op in self.asked:
             sites = self.numbers.sites.get(op, ())
             at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
-            more = grown((self.base_sites or {}).get(op, {}), kept_sites({op: sites})[op])
+            by, more = self.grown_of(op)
             if more:
-                found[op] = tuple(GrownLine(at[each.place], each.more, each.is_new) for each in more)
+                found[op] = tuple(GrownLine(at[each.place], each.more, each.is_new, by) for each in more)
         return found
+
+    def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
+        """Return the lines that ask for more of an op, and of what: calls, or FLOPs or bytes where its work grew."""
+        if self.base_sites is None:
+            return "calls", ()
+        row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
+        before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]
+        for by in _amounts_of(row):
+            if found := grown(before, now, by):
+                return by, found
+        return "calls", ()
 
     def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:
         """Return what is kept of it; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""
@@ -162,6 +204,11 @@ class JudgedWindow:
             parallel=parallel,
             verdict=self.verdict if compared else None,
             findings=tuple(map(str, self.findings)),
+            allowed=tuple(
+                f"{finding}; {TRAILER} in {self.allowed[finding.op or TIME]}"
+                for finding in self._found[1]
+                if finding.cause
+            ),
             causes=tuple(Cause(each.rule, each.op, not each.cause) for each in self.findings),
             rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
             grown=self.grown,
@@ -175,6 +222,21 @@ class JudgedWindow:
             processes=() if parallel else self.processes,
             trace=self.trace,
         )
+
+
+def _amounts_of(row: Row | None) -> Iterator[Amount]:
+    """Yield by which amounts lines are compared that explain a *row*; FLOPs say more than bytes."""
+    if row is None or row.verdict is not Verdict.MORE_WORK or row.base_calls is None or row.now_calls is None:
+        yield "calls"
+        return
+    base, now = row.base_calls, row.now_calls
+    amounts: tuple[tuple[Amount, Range | None, Range | None], ...] = (
+        ("flops", base.flops, now.flops),
+        ("bytes", base.bytes, now.bytes),
+    )
+    for by, before, after in amounts:
+        if before is not None and after is not None and after.most > before.most * _WORK_GREW:
+            yield by
 
 
 def limits_of(

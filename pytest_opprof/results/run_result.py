@@ -80,6 +80,7 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     line: Annotated[int, Meta(description="Where it begins in its file, from 1; 0 where that is not known.")] = 0
     windows: list[WindowResult] = []
     remarks: Annotated[list[str], Meta(description="What the run said of it at its end.")] = []
+    reported: Annotated[str, Meta(description="The failure that --opprof-report-only let pass; empty if none.")] = ""
 
 
 class TestRecord(TestResult, kw_only=True):
@@ -91,6 +92,8 @@ class TestRecord(TestResult, kw_only=True):
     """The path of its file."""
     tells_sites: bool = False
     """Whether the backends that recorded it can tell which lines ask for ops."""
+    no_sites: str = ""
+    """Why it may not be known of some, and what to do."""
     adapts: str = ""
     """What makes it do more or less in each run, as far as that is known by name."""
     missing: dict[str, str] = {}
@@ -119,12 +122,17 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     rank: Annotated[
         int | None, Meta(description="Of several, the one that measured this; null where they are together, or alone.")
     ] = None
+    accept: Annotated[
+        str, Meta(description="The line of a commit message that accepts what failed the run; empty if none does.")
+    ] = ""
 
     @property
     def failing(self) -> list[TestResult]:
-        """The tests that fail for what they spend."""
+        """The tests that exceed a budget or baseline, also where --opprof-report-only lets them pass."""
         return [
-            test for test in self.tests if test.outcome == "failed" and any(window.findings for window in test.windows)
+            test
+            for test in self.tests
+            if (test.outcome == "failed" or test.reported) and any(window.findings for window in test.windows)
         ]
 
 
@@ -156,12 +164,13 @@ def run_of(
     commit: str = "",
     started: str = "",
     rank: int | None = None,
+    accept: str = "",
 ) -> RunResult:
     """Return what a run measured."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
     return RunResult(
-        2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started, rank
+        2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started, rank, accept
     )
 
 

@@ -15,6 +15,8 @@ from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
+from ..sites.places import Amount
+from ..units import format_bytes, format_flops
 from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.verdicts import Verdict
 
@@ -189,11 +191,20 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A line that asks for an op more often than in the baseline."""
+    """A line that asks for an op more often than in the baseline, or for more work with as many calls."""
 
     line: SourceLine
-    more: Annotated[int, Meta(description="How many calls more.")]
+    more: Annotated[int, Meta(description="How many calls more, FLOPs or bytes.")]
     is_new: Annotated[bool, Meta(description="Whether the baseline has no such line.")] = False
+    of: Annotated[Amount, Meta(description="What is more.")] = "calls"
+
+    def __str__(self) -> str:
+        return f"+{amount(self.more, self.of)}"
+
+
+def amount(number: int, of: Amount) -> str:
+    """Return calls, FLOPs or bytes as people write them."""
+    return format_flops(number) if of == "flops" else format_bytes(number) if of == "bytes" else str(number)
 
 
 class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -236,6 +247,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
     verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null where none was asked for.")]
     findings: Annotated[tuple[str, ...], Meta(description="What fails the test, a line each.")]
+    allowed: Annotated[
+        tuple[str, ...],
+        Meta(description="What is worse than before and a commit accepts, a line each, with the commit."),
+    ] = ()
     causes: Annotated[tuple[Cause, ...], Meta(description="What the findings are about, one for each.")] = ()
     rows: Annotated[
         tuple[RowResult, ...],

@@ -9,7 +9,8 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from types import CodeType
 
@@ -17,12 +18,15 @@ FRAMEWORKS = frozenset(
     "cupy cupy_backends cupyx functorch jax jax_cuda12_pjrt jax_cuda12_plugin jax_cuda13_pjrt jax_cuda13_plugin jaxlib"
     " llvmlite megengine mindspore ml_dtypes numba numpy onnxruntime tensorflow torch torch_npu torchgen triton".split()
 )
-"""Packages whose lines are no sites: their ops are what is counted."""
+"""Packages whose lines are no sites, unless they are what is tested here: their ops are what is counted."""
 THEIR_TOOLS = frozenset(
     "_distutils_hack filelock fsspec jinja2 markupsafe mpmath networkx packaging pkg_resources setuptools sympy"
     " typing_extensions".split()
 )
-"""Packages that run no ops, but 200,000 lines where torch.compile uses them first: a tracer would give up."""
+"""Packages that run no ops, but 200,000 lines where torch.compile uses them first: a tracer would give up.
+
+Only as they are installed: a checkout of one is somebody's work.
+"""
 TEST_TOOLS = frozenset(
     "_hypothesis_pytestplugin _pytest coverage execnet flaky hypothesis pluggy py pytest xdist".split()
 )
@@ -43,9 +47,51 @@ class Kind(Enum):
 class Kinds(dict[str, Kind]):
     """The kind of each file, by `CodeType.co_filename`; found when it is asked for first."""
 
+    def __init__(self) -> None:
+        self._root: frozenset[str] = frozenset()
+        self._shown: frozenset[str] = frozenset()
+
+    @contextmanager
+    def of_run(self, root: str | os.PathLike[str], shown: Iterable[str] = ()) -> Iterator[None]:
+        """Take code below *root*, and packages with the names *shown*, for what is tested meanwhile."""
+        before = self._root, self._shown, dict(self)
+        self.clear()
+        self._root, self._shown = frozenset([os.path.abspath(root), os.path.realpath(root)]), frozenset(shown)
+        try:
+            yield
+        finally:
+            self._root, self._shown, known = before
+            self.clear()
+            self.update(known)
+
+    def hides(self, package: str) -> bool:
+        """Tell whether lines of an installed *package* are hidden, by its name."""
+        return package in FRAMEWORKS | THEIR_TOOLS and package not in self._shown
+
     def __missing__(self, file: str) -> Kind:
-        found = self[file] = _kind(file)
+        found = self[file] = self._kind(file)
         return found
+
+    def _kind(self, file: str) -> Kind:
+        if file.startswith("<"):
+            # The line that runs eval, exec or a generated dataclass is the site. Examples in a docstring have lines.
+            return Kind.TRACED if file.startswith("<doctest ") else Kind.HIDDEN
+        path = os.path.abspath(file)
+        if _is_below(path, [_HERE]):
+            return Kind.HIDDEN
+        if installed := in_package(path):
+            name = first_part(installed)
+            if is_test_tool(name):
+                return Kind.TEST_TOOL
+            return Kind.HIDDEN if self.hides(name) else Kind.TRACED
+        if _is_below(path, _folders(TEST_TOOLS)):
+            return Kind.TEST_TOOL
+        generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull)  # set by torch.compile before it writes code
+        if _is_below(path, [generated, *_STANDARD_LIBRARY]):
+            return Kind.HIDDEN
+        framework = next((each for each in _folders(FRAMEWORKS - self._shown) if _is_below(path, [each])), "")
+        is_tested = _is_below(path, self._root) and not _is_installed(framework)
+        return Kind.HIDDEN if framework and not is_tested else Kind.TRACED
 
 
 kinds = Kinds()
@@ -63,23 +109,24 @@ def in_package(file: str) -> str:
     return file[found.end() :] if found else ""
 
 
-def _kind(file: str) -> Kind:
-    if file.startswith("<"):
-        # The line that runs eval, exec or what a dataclass generates is the site. Examples in a docstring are lines.
-        return Kind.TRACED if file.startswith("<doctest ") else Kind.HIDDEN
-    path = os.path.abspath(file)
-    if _is_below(path, [_HERE]):
-        return Kind.HIDDEN
-    if installed := in_package(path):
-        name = re.split(r"[\\/.]", installed, maxsplit=1)[0]
-        if name in TEST_TOOLS or name.startswith("pytest_"):
-            return Kind.TEST_TOOL
-        return Kind.HIDDEN if name in FRAMEWORKS | THEIR_TOOLS else Kind.TRACED
-    if _is_below(path, _folders(TEST_TOOLS)):
-        return Kind.TEST_TOOL
-    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull)  # set by torch.compile before it writes code
-    hidden = [generated, *_STANDARD_LIBRARY, *_folders(FRAMEWORKS | THEIR_TOOLS)]
-    return Kind.HIDDEN if _is_below(path, hidden) else Kind.TRACED
+def first_part(path: str) -> str:
+    """Return the name of the package or module that *path* begins with."""
+    return re.split(r"[\\/.]", path, maxsplit=1)[0]
+
+
+def is_test_tool(package: str) -> bool:
+    """Tell whether a package calls tests, by its name."""
+    return package in TEST_TOOLS or package.startswith("pytest_")
+
+
+def _is_installed(package: str) -> bool:
+    """Tell whether a package outside of site-packages was put there by an installer (pip's ``--target``)."""
+    folder, name = os.path.split(package)
+    try:
+        beside = os.listdir(folder)
+    except OSError:
+        return False
+    return any(each.endswith(".dist-info") and each.lower().startswith(f"{name.lower()}-") for each in beside)
 
 
 def _folders(packages: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TypeVar
 
-from .places import Calls, Chain, OpSites, Place, Site, near
+from .places import Amount, Calls, Chain, OpSites, Place, Site, near
 
 MOST_COMPARED = 3_000_000
 """How many pairs of words are compared of one op of one window, 150 for a pair of usual lines: 0.6 s at worst. Lines
@@ -32,7 +32,7 @@ _Kind = TypeVar("_Kind")
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A line that has more calls than before."""
+    """A line that has more calls than before, or more FLOPs or bytes in place of them."""
 
     chain: Chain
     """The line, and the way to it that most of the calls took that are more."""
@@ -57,12 +57,20 @@ class Grown:
         return self.now.most - self.before.most
 
 
-def grown(before: OpSites, now: OpSites) -> tuple[Grown, ...]:
-    """Return the lines that have more calls of an op than *before*: those first that have most more.
+def grown(before: OpSites, now: OpSites, by: Amount = "calls") -> tuple[Grown, ...]:
+    """Return the lines that have more calls of an op than *before*, or more FLOPs or bytes: the one with most first.
 
     There is one where the op has more calls, all of them by lines that are known. Where rounds differ, the most counts.
+    There is none where an amount is not known of every line.
     """
-    return _Comparison().grown(near(before), near(now))
+    sides = _amounts(near(before), by), _amounts(near(now), by)
+    return () if sides[0] is None or sides[1] is None else _Comparison().grown(sides[0], sides[1])
+
+
+def _amounts(sites: OpSites, by: Amount) -> OpSites | None:
+    found = {site: calls.of(by) for site, calls in sites.items()}
+    known = {site: amount for site, amount in found.items() if amount is not None}
+    return known if len(known) == len(found) else None
 
 
 @dataclass(slots=True)

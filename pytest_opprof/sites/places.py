@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Place(NamedTuple):
@@ -30,22 +30,36 @@ class Site(NamedTuple):
     is_backward: bool = False
 
 
+Amount = Literal["calls", "flops", "bytes"]
+"""By what lines are compared."""
+
+
 class Calls(NamedTuple):
-    """Calls in one round: the fewest and the most of all rounds."""
+    """Calls in one round: the fewest and the most of all rounds. What they work on, where it is known."""
 
     fewest: int
     most: int
+    bytes: int | None = None
+    """Read and written in the round with the most calls."""
+    flops: int | None = None
 
     def __str__(self) -> str:
         return f"{self.most}" if self.fewest == self.most else f"{self.fewest}..{self.most}"
 
     @classmethod
     def total(cls, every: Iterable[Calls]) -> Calls:
-        """Return the calls of several sites together."""
-        fewest, most = 0, 0
-        for each in every:
-            fewest, most = fewest + each.fewest, most + each.most
-        return cls(fewest, most)
+        """Return the calls of several sites together; their work is known where that of each is."""
+        found = [*every]
+        nbytes, flops = (
+            sum(each or 0 for each in column) if column and None not in column else None
+            for column in ([each.bytes for each in found], [each.flops for each in found])
+        )
+        return cls(sum(each.fewest for each in found), sum(each.most for each in found), nbytes, flops)
+
+    def of(self, amount: Amount) -> Calls | None:
+        """Return FLOPs or bytes in place of the calls; None where they are not known."""
+        number = self.flops if amount == "flops" else self.bytes
+        return self if amount == "calls" else None if number is None else Calls(number, number)
 
 
 OpSites = Mapping[Site, Calls]

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from .chains import Frame
-from .code import FRAMEWORKS, TEST_TOOLS, THEIR_TOOLS, Kind, kinds
+from .code import Kind, first_part, is_test_tool, kinds
 
 _LIBRARY = re.compile(
     r".*[\\/]lib(?:64)?[\\/]python3\.\d+[\\/](?!(?:site|dist)-packages[\\/])", re.DOTALL | re.IGNORECASE
 )
 """Matches the standard library's folder, of whatever Python."""
-_FIRST = re.compile(r"[\\/.]")
 
 
 def recorded(frames: Iterable[Frame]) -> tuple[Frame, ...]:
@@ -39,10 +38,10 @@ def _judged(file: str) -> tuple[Kind, str]:
     """Return the kind of a file, and its path."""
     if os.path.isabs(file) or file.startswith("<"):
         return (Kind.HIDDEN if _LIBRARY.match(file) else kinds[file]), file
-    first = _FIRST.split(file, maxsplit=1)[0]
+    first = first_part(file)
     path = os.path.abspath(file)
     if os.path.exists(path):
         return kinds[path], path
-    if first in TEST_TOOLS or first.startswith("pytest_"):
+    if is_test_tool(first):
         return Kind.TEST_TOOL, file
-    return Kind.HIDDEN if first in FRAMEWORKS | THEIR_TOOLS | sys.stdlib_module_names else Kind.TRACED, file
+    return Kind.HIDDEN if kinds.hides(first) or first in sys.stdlib_module_names else Kind.TRACED, file

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from .chains import Frame
-from .code import Kind, in_package, kinds
+from .code import first_part, in_package, is_test_tool
 
 
 class Site(NamedTuple):
@@ -46,16 +46,16 @@ class Shown:
         """Choose also lines of what *show* names, and none of what *hide* names unless *show* does.
 
         Both name packages and modules (``transformers``, ``mylib.dtypes``), or files and folders as they are shown
-        (``mylib/dtypes.py``). Raises UsageError for a framework in *show*.
+        (``mylib/dtypes.py``). Raises UsageError for a test tool in *show*.
         """
         self._root = os.path.abspath(rootdir)
         self._show, self._hide = [_path(each) for each in show], [_path(each) for each in hide]
         self._files: dict[str, _File] = {}
-        for given, path in zip(show, self._show):
-            if kinds[f"/site-packages/{path}/"] is not Kind.TRACED:
+        for given in show:
+            if is_test_tool(package_of(given)):
                 raise UsageError(
-                    f"{given!r} cannot be shown as a call site: lines of frameworks and test tools are not followed; "
-                    "name packages that call them, such as transformers"
+                    f"{given!r} cannot be shown as a call site: lines of test tools are not followed; name packages"
+                    " that tests call, such as transformers"
                 )
 
     def site(self, frames: Sequence[Frame]) -> Site:
@@ -109,6 +109,11 @@ def _in_checkout(path: str) -> str:
     while os.path.exists(os.path.join(folder, "__init__.py")) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return os.path.relpath(path, folder)
+
+
+def package_of(given: str) -> str:
+    """Return the name of the package that a module, file or folder to show is in."""
+    return first_part(_path(given))
 
 
 def _path(given: str) -> str:

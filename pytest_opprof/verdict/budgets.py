@@ -215,6 +215,11 @@ class Budget:
         return any(limit.what in ("peak_memory", "held_memory", "allocations") for limit in self._every_limit())
 
     @property
+    def limits_time(self) -> bool:
+        """Whether a time is limited: then nothing may be recorded that takes time."""
+        return self.top is not None or any(limit.what in _NOISY for limit in self._every_limit())
+
+    @property
     def allows_nothing(self) -> bool:
         """Whether the budget says that no op may run: then an empty profile is what it asks for."""
         return any(limit.most == 0 for limit in self.window.get("calls", ())) or self.only == ()

@@ -52,6 +52,13 @@ class Row:
         return (self.now_ns or 0) - (self.base_ns or 0)
 
     @property
+    def work_factor(self) -> float:
+        """How many times the FLOPs or bytes of the baseline it has, whichever grew more; 1 where neither is known."""
+        base, now = self.base_calls, self.now_calls
+        pairs = [(base.flops, now.flops), (base.bytes, now.bytes)] if base and now else []
+        return max((after.most / max(before.most, 1) for before, after in pairs if before and after), default=1.0)
+
+    @property
     def from_calls_ns(self) -> int:
         """The part of the change that is due to more (or fewer) calls, each at its price before."""
         if self.op == OUTSIDE:
@@ -223,8 +230,8 @@ def compare(
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
             work = compared(op, base[op], now[op], tolerances.work, then)
-            # Fewer calls do less: only what they are of is a change by itself.
-            of_its_own = verdict is Verdict.OK or work.verdict in (Verdict.WIDER, Verdict.OTHER_LAYOUT)
+            # Fewer calls may do more: two separable convolutions made one of 63x63 took 31 times the FLOPs.
+            of_its_own = verdict is Verdict.OK or work.verdict.is_regression
             verdict = work.verdict if of_its_own and work.verdict is not Verdict.OK else verdict
         if verdict is Verdict.OK:
             one_sided = (before.ns(op) is None) is not (after.ns(op) is None)
@@ -311,7 +318,7 @@ def unseen(base: Mapping[str, CallRange], now: Mapping[str, CallRange], places: 
         return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
     fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
     if fewer and places:
-        return f"fewer calls of {', '.join(fewer)}, but not all was seen: the watch of an array ended in {places[0]}"
+        return f"fewer calls of {', '.join(fewer)}, but not all was seen: {places[0]}"
     return ""
 
 
@@ -335,10 +342,26 @@ def _by_calls(base: CallRange | None, now: CallRange | None) -> Verdict:
     return Verdict.OK
 
 
-def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, str]:
-    """Put causes first. An op without a canonical name is often only a part of one that has it."""
+def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, float, bool, str]:
+    """Put causes first, in an order that no measured time decides where counts tell.
+
+    That is: more calls, the most first, then a new op before one that ran before; wider dtypes; more work, by its
+    factor; facts. An op without a canonical name is often only a part of one that has it. Times order what is slower,
+    and what is told beside.
+    """
+    verdict = row.verdict
+    kind = _KINDS.get(verdict, len(_KINDS))
+    more: float = -row.change_ns
+    if verdict in (Verdict.NEW, Verdict.MORE):
+        more = (row.base_calls.most if row.base_calls else 0) - (row.now_calls.most if row.now_calls else 0)
+    elif verdict in DOES_MORE:
+        more = -row.work_factor
     is_raw = row.op not in canonical
-    return (not row.verdict.is_regression, not row.verdict.is_improvement, is_raw, -row.change_ns, row.op)
+    return not verdict.is_regression, not verdict.is_improvement, is_raw, kind, more, row.base_calls is not None, row.op
+
+
+_KINDS = {verdict: max(place, 1) for place, verdict in enumerate(DOES_MORE)}
+"""The order of findings: a new op has more calls, too."""
 
 
 def _top(times: Times, k: int) -> list[str]:

@@ -95,7 +95,7 @@ def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
     Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
     """
     if question.name is not None or not (
-        question.types or question.aggregate_by == "op" or question.by_site or question.by_dtype
+        question.types or question.aggregate_by in ("op", "place") or question.by_site or question.by_dtype
     ):
         return records
     by_op = [not question.types or op_of(record) in question.types for record in records]
@@ -314,6 +314,8 @@ def _group_of(record: SavedOp, question: Question) -> str:
         return "communication" if _is_beside(record, question) else "all"
     if question.by_dtype:
         return with_dtypes(op_of(record), dtypes_of(record))
+    if question.aggregate_by == "place":
+        return f"{record.place} beside" if _is_beside(record, question) else record.place
     return record.type if question.aggregate_by == "type" else op_of(record)
 
 
@@ -339,7 +341,7 @@ def _line(group: Sequence[SavedOp], question: Question) -> Line:
         output_shapes=one and one.output_shapes,
         input_dtypes=one.input_dtypes if one else (),
         output_dtypes=one.output_dtypes if one else (),
-        place=(one and one.place) or None,
+        place=(group[0].place if one or question.aggregate_by == "place" else None) or None,
         communication=all(_is_beside(record, question) for record in group),
         site=line_of(group[0].site, question.shown) if question.by_site else None,
     )

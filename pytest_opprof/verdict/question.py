@@ -17,7 +17,7 @@ from ..sites.shown import Shown
 Side = Literal["device", "host"]
 End = Literal["end", "kern"]
 How = Literal["sum", "max", "min", "mean"]
-AggregateBy = Literal["", "type", "op", "dtype", "site", "dtype,site", "all"]
+AggregateBy = Literal["", "type", "op", "dtype", "place", "site", "dtype,site", "all"]
 InStep = TypeVar("InStep", SavedOp, SavedKernel, Collective)
 
 
@@ -38,7 +38,7 @@ class Question:
     most_ns: float | None = None
     aggregate_by: AggregateBy = ""
     """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``.
-    ``site``: by canonical op and the line that asked for it. ``dtype,site``: by both."""
+    ``place``: by where it ran. ``site``: by canonical op and the line that asked for it. ``dtype,site``: by both."""
     shown: Shown = field(default_factory=lambda: Shown(os.curdir), compare=False)
     """Chooses the line of a call chain."""
     aggregate: How = "sum"

@@ -144,7 +144,7 @@ def test_numpy_and_jax_in_one_test(pytester: pytest.Pytester, run: Run) -> None:
 
         @pytest.mark.op_budget(MatMul="3..3", Cast="1..1")
         def test_both(opprof):
-            array = opprof.array(np.ones((4, 4), np.float32))
+            array = np.ones((4, 4), np.float32)
             product = array @ array
             x = jnp.asarray(np.asarray(product))
             (x @ x @ x).astype(jnp.int32)

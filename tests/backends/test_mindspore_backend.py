@@ -531,7 +531,7 @@ def test_numpy_in_the_same_window_is_counted_beside_it(mode: str, nets: ModuleTy
     numpy = numpy_backend()
     numpy.begin_test()
     recorder, window = Recorder([backend(), numpy], Options(), explicit=True), Window("w")
-    array = numpy.watch(np.ones((10, 3)))
+    array = np.ones((10, 3))
     with recorder.open(window), recorder.step(window):
         body()
         array.astype(np.float32)

@@ -79,7 +79,7 @@ def test_projection(pynative, weights=nets.tensor(32, 16, dtype=np.float64 if BR
 
 
 def test_positions_from_numpy(pynative, opprof, net=nn.Dense(3, 4)):
-    positions = opprof.array(np.ones((5, 3)))
+    positions = np.ones((5, 3))
     net(ms.Tensor(np.asarray(positions.astype(np.float32))))
 """
 Run = Callable[..., pytest.RunResult]

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_opprof import op
 from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.numpy.arrays import WatchedArray
 from pytest_opprof.backends.numpy.backend import NumpyBackend, backend
-from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 
@@ -27,8 +26,8 @@ class Watch(watching.Watch):
         self.backend = given or backend()
         super().__init__(self.backend, options)
 
-    def array(self, array: Any = SQUARE) -> WatchedArray:
-        return self.backend.watch(np.array(array))
+    def array(self, array: Any = SQUARE) -> Any:
+        return np.array(array)
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ CASES: list[tuple[Callable[[Any], Any], dict[str, int]]] = [
     (lambda x: np.add.reduce(x), {"ReduceSum": 1}),
     (lambda x: np.zeros_like(x, dtype=np.float32), {"ConstantOfShape": 1}),
     (lambda x: np.concatenate([x, x]), {"Concat": 1}),
-    (lambda x: np.linalg.inv(x + np.eye(4)), {"Add": 1, "Inverse": 1}),
+    (lambda x: np.linalg.inv(x + np.eye(4)), {"ConstantOfShape": 1, "Add": 1, "Inverse": 1}),
     (lambda x: np.linalg.svd(x)[0] + 1, {"SVD": 1, "Add": 1}),
     (lambda x: np.einsum("ij,jk", x, x), {"Einsum": 1}),
     (lambda x: x.mean() + x.max() + x.std(), {"ReduceMean": 1, "ReduceMax": 1, "ReduceStd": 1, "Add": 2}),
@@ -100,23 +99,6 @@ def test_the_function_astype_is_the_method(watch: Watch) -> None:
     assert watch.counts == {"Cast": 1}
 
 
-def test_what_comes_of_a_watched_array_is_watched(watch: Watch) -> None:
-    x = watch.array()
-    for result in (x + 1, x.T, x[0], x.astype("f4"), np.stack([x, x]), np.linalg.eigh(x)[1], x.reshape(2, 8)):
-        assert isinstance(result, WatchedArray)
-        with watch.ops():
-            result + 1
-        assert watch.counts == {"Add": 1}
-
-
-def test_asarray_ends_the_watch(watch: Watch) -> None:
-    plain = np.asarray(watch.array())
-    assert type(plain) is np.ndarray
-    with watch.ops():
-        plain + 1
-    assert watch.counts == {}
-
-
 def test_in_place_ops_change_the_array_and_return_it(watch: Watch) -> None:
     x = watch.array()
     same = x
@@ -130,7 +112,7 @@ def test_in_place_ops_change_the_array_and_return_it(watch: Watch) -> None:
         np.copyto(x, np.ones((4, 4), np.float32))
         np.add.at(x, (0, 0), 1)
     assert x is same
-    assert watch.counts == {"Add": 1, "Mul": 1, "Sort": 1, "ConstantOfShape": 1, "Cast": 2, "Copy": 1, "ScatterND": 1}
+    assert watch.counts == {"Add": 1, "Mul": 1, "Sort": 1, "ConstantOfShape": 3, "Cast": 2, "Copy": 1, "ScatterND": 1}
     assert np.asarray(x)[0].tolist() == [2.0, 1.0, 1.0, 1.0]
 
 
@@ -160,9 +142,9 @@ def test_the_time_of_a_cast_inside_a_ufunc_is_not_known(watch: Watch) -> None:
 
 
 def test_an_error_is_numpys_own_and_leaves_nothing_recorded(watch: Watch) -> None:
-    x = watch.array()
+    x, wrong = watch.array(), np.ones(5)
     with watch.ops(), pytest.raises(ValueError, match="mismatch"):
-        x @ np.ones(5)
+        x @ wrong
     assert watch.counts == {}
 
 
@@ -174,31 +156,10 @@ def test_outside_a_window_nothing_is_recorded(watch: Watch) -> None:
     assert watch.counts == {}
 
 
-def test_it_is_blind_until_an_array_is_watched() -> None:
-    fresh = NumpyBackend()
-    assert "opprof.array()" in (fresh.blind() or "")
-    fresh.watch([1.0])
-    assert fresh.blind() is None
-
-
 def test_it_cannot_be_nested(watch: Watch) -> None:
     with watch.ops(), pytest.raises(BackendError, match="recording already"):
         with watch.ops():
             pass
-
-
-def test_a_masked_array_is_refused_since_its_mask_would_be_lost(watch: Watch) -> None:
-    with pytest.raises(UsageError, match="watches plain arrays, not MaskedArray"):
-        watch.backend.watch(np.ma.masked_array([1, 2]))
-
-
-def test_a_watched_array_can_be_watched_again_and_pickled(watch: Watch) -> None:
-    import pickle
-
-    again = watch.backend.watch(watch.array())
-    assert isinstance(again, WatchedArray)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)), SQUARE)
-    assert copy.deepcopy(again).tolist() == SQUARE.tolist()
 
 
 @given(st.lists(st.sampled_from(["add", "mul", "cast", "sum", "matmul"]), max_size=20))
@@ -231,7 +192,7 @@ OUT = {
 @pytest.mark.parametrize("name", OUT)
 def test_a_result_written_into_an_argument_is_an_op_not_a_view(name: str) -> None:
     backend = NumpyBackend()
-    a, o = backend.watch(np.eye(3)), backend.watch(np.empty((3, 3)))
+    a, o = np.eye(3), np.empty((3, 3))
     with backend.collect(Options()) as log:
         OUT[name](a, o)
     assert name in log.freeze().raw_names
@@ -239,7 +200,7 @@ def test_a_result_written_into_an_argument_is_an_op_not_a_view(name: str) -> Non
 
 def test_what_indexing_moves_is_what_it_returns_and_of_an_assignment_unknown() -> None:
     backend = NumpyBackend()
-    a = backend.watch(np.zeros(1_000_000))
+    a = np.zeros(1_000_000)
     with backend.collect(Options()) as log:
         a[0] = 1
         a[[0]]
@@ -247,17 +208,9 @@ def test_what_indexing_moves_is_what_it_returns_and_of_an_assignment_unknown() -
     assert log.freeze().stats("Gather").bytes == (2 * 8,)
 
 
-def test_what_is_seen_does_not_depend_on_earlier_tests() -> None:
-    backend = NumpyBackend()
-    backend.watch(np.zeros(1))
-    assert backend.blind() is None
-    backend.begin_test()
-    assert "no array was made by opprof.array()" in str(backend.blind())
-
-
 def test_a_range_has_the_time_that_no_op_inside_explains_so_that_times_add_up() -> None:
     numpy = backend()
-    x = numpy.watch(SQUARE)
+    x = SQUARE.copy()
     window = Window("w")
     recorder = Recorder([numpy], Options())
     with recorder.open(window), recorder.step(window):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.numpy import watch
+from pytest_opprof.backends.numpy import callers
 from pytest_opprof.backends.numpy.backend import backend
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
@@ -28,9 +28,9 @@ Ops = Counter[tuple[str, int]]
 
 
 def profiled(body: Callable[[Any], object], chains: Chains | None = None) -> OpProfile:
-    """Return the profile of a *body*, given a watched array."""
+    """Return the profile of a *body*, given an array."""
     numpy = backend()
-    x = numpy.watch(np.arange(-8.0, 8.0).reshape(4, 4))
+    x = np.arange(-8.0, 8.0).reshape(4, 4)
     with numpy.collect(Options(chains=chains)) as log:
         log.mark()
         body(x)
@@ -52,7 +52,7 @@ def true(body: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch) -> Ops:
     """Return what `told` should, of a *body* that is rewritten."""
     code = compile("0", HERE, "eval")
     with monkeypatch.context() as patch:
-        patch.setattr(watch, "here", lambda chains, frame: chains.node(UNKNOWN, code, truth.lines[-1]))
+        patch.setattr(callers.Lines, "node", lambda lines, frame: lines._chains.node(UNKNOWN, code, truth.lines[-1]))
         return told(profiled(body, Chains()))
 
 
@@ -103,7 +103,7 @@ def test_the_chain_ends_at_the_test_and_has_the_dtypes_of_its_calls() -> None:
 
 def test_the_worst_round_is_told_and_other_rounds_are_not() -> None:
     numpy = backend()
-    x = numpy.watch(np.ones(4))
+    x = np.ones(4)
     with numpy.collect(Options(chains=Chains())) as log:
         for rounds in (1, 3, 2):
             log.mark()
@@ -134,7 +134,7 @@ def test_threads_have_lines_of_their_own() -> None:
 
 
 def test_all_that_a_window_makes_has_lines_too() -> None:
-    with backend().collect(Options(chains=Chains(), numpy="all")) as log:
+    with backend().collect(Options(chains=Chains())) as log:
         log.mark()
         line = sys._getframe().f_lineno + 1
         np.ones(4).astype(np.float32)

@@ -75,7 +75,7 @@ def test_threads(loop):
 def test_beside_numpy(opprof):
     binding = (mlp := session(models.mlp())).io_binding()
     with opprof("both") as both:
-        binding.bind_cpu_input("x", np.ascontiguousarray(opprof.array(BATCH.astype(np.float64)).astype(np.float32)))
+        binding.bind_cpu_input("x", np.ascontiguousarray(BATCH.astype(np.float64).astype(np.float32)))
         binding.bind_output("y")
         mlp.run_with_iobinding(binding)
     assert both.count("Cast") == 1 and both.count("MatMul") == 2

@@ -16,7 +16,7 @@ import pytest
 from pytest_opprof import op
 from pytest_opprof.backends.contract import Options
 from pytest_opprof.backends.numpy.backend import backend as numpy_backend
-from pytest_opprof.backends.torch.backend import backend
+from pytest_opprof.backends.torch.backend import OTHER_THREADS, backend
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
@@ -497,7 +497,7 @@ def test_a_range_around_ops_is_one_op_and_they_keep_their_counts() -> None:
 
 def test_a_range_around_ops_of_two_frameworks_is_one_and_both_are_taken_off() -> None:
     watcher = numpy_backend()
-    x = watcher.watch(X.numpy())
+    x = X.numpy()
 
     def body() -> None:
         with op("mine"):
@@ -644,3 +644,28 @@ def test_flops_of_what_is_inside_belong_to_the_op_that_has_none_itself() -> None
     profile = measure(lambda: torch.tensordot(torch.ones(4, 6), torch.ones(6, 5), 1))
     assert profile.stats("MatMul").flops == (2 * 4 * 6 * 5,)
     assert measure(lambda: torch.inner(torch.ones(4, 6), torch.ones(5, 6))).stats("MatMul").flops == (240,)
+
+
+def test_a_window_in_which_other_threads_ran_says_that_their_ops_are_not_seen() -> None:
+    x = torch.ones(3)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # the thread is there before
+
+        def in_new_thread() -> None:
+            thread = threading.Thread(target=x.double)
+            thread.start()
+            thread.join()
+
+        def in_executor() -> None:
+            pool.submit(lambda: [x.double() for _ in range(100)]).result()
+
+        def in_none() -> None:
+            x.clone().requires_grad_().sum().backward()
+
+        remarks = []
+        for body in (in_new_thread, in_executor, in_none):
+            with backend().collect(Options()) as log:
+                x + 1
+                body()
+            remarks.append(any(text == OTHER_THREADS for _, text in log.freeze().remarks))
+    assert remarks == [True, sys.platform == "linux", False]

@@ -169,7 +169,7 @@ def test_numpy_alone_has_no_nodes_to_tell_of_though_pytorch_is_there(weight: tor
     watching = numpy_backend()
     window = Window("body")
     recorder = Recorder([backend(), watching], Options(memory=True), {}, explicit=True)
-    array = watching.watch(np.ones(3))
+    array = np.ones(3)
     with recorder.open(window), recorder.step(window):
         array + 1
     assert window.profile.op_names == ("Add",)
@@ -195,6 +195,18 @@ def test_an_op_in_place_that_became_one_out_of_place_is_more_memory() -> None:
     assert (before.allocations, before.peak_memory) == ((1,), (BYTES,))
     assert (after.allocations, after.peak_memory) == ((3,), (2 * BYTES,))
     assert before.held_memory == after.held_memory == (0,)
+
+
+def test_a_cycle_that_nobody_holds_is_no_held_memory() -> None:
+    kept: list[object] = []
+
+    def cycle(keeps: bool) -> None:
+        ring = [torch.zeros(BYTES // 4)]
+        ring.append(ring)  # type: ignore[arg-type]
+        kept.extend([ring] if keeps else [])
+
+    assert measure(lambda: cycle(False)).held_memory == (0,)
+    assert measure(lambda: cycle(True)).held_memory == (BYTES,)
 
 
 def test_what_a_round_leaves_behind_is_held_and_what_it_frees_is_not_less_than_nothing() -> None:

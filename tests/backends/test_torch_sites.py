@@ -195,6 +195,10 @@ def test_the_sites_of_an_op_are_all_its_calls_and_nothing_else_changes(what: str
         assert sum(profile.sites(stats.op, counted_only=True).values()) == stats.most_calls
         assert sum(profile.sites(stats.op).values()) == profile.stats(stats.op).most_calls
         assert all(site and site.frames for site, _ in profile.sites(stats.op))
+        work = profile.work_by_site(stats.op, counted_only=True)
+        assert {site for site, _ in profile.sites(stats.op, counted_only=True)} == work.keys()
+        for of_step, by_site in zip((stats.bytes, stats.flops), zip(*work.values())):
+            assert of_step is None or (sum(each or 0 for each in by_site),) == of_step
     assert sum(profile.sites("aten::*").values()) == profile.stats("aten::*").most_calls
     for fact, by_step in (("grad_nodes", profile.grad_nodes), ("allocations", profile.allocations)):
         assert by_step

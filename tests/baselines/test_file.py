@@ -382,6 +382,31 @@ def test_a_file_of_any_size_is_refused_without_being_read(saved: Path, of_times:
         baselines_file.load(saved)
 
 
+@pytest.mark.parametrize("of_times", [False, True])
+@pytest.mark.parametrize("made", ["pipe", "device"])
+def test_what_is_no_regular_file_is_refused_without_being_read(saved: Path, made: str, of_times: bool) -> None:
+    path = paths.times_of(saved) if of_times else saved
+    path.unlink(missing_ok=True)
+    if made == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")  # as a repository may bring it
+    with pytest.raises(BaselineError, match=rf"{path.name}: is no regular file, so it is no .*\. Delete it$"):
+        baselines_file.load(saved)
+
+
+def test_a_file_whose_size_nobody_tells_is_read_as_far_as_it_may_be_long(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (told := Path("/proc/self/status")).exists():
+        pytest.skip("this system has no such files")
+    monkeypatch.setattr(results_document, "MAX_BYTES", 10)
+    saved.unlink()
+    saved.symlink_to(told)
+    with pytest.raises(BaselineError, match="larger than"):
+        baselines_file.load(saved)
+
+
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(BaselineError, match=r"a\.json: cannot be read: No such file"):
         baselines_file.load(tmp_path / "a.json")

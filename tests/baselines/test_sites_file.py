@@ -120,6 +120,15 @@ def test_a_file_that_would_say_the_same_stays_as_it_is(path: Path) -> None:
     assert at.stat() == before
 
 
+def test_bytes_and_flops_are_kept_where_they_are_known(path: Path) -> None:
+    product = {Site((ADD,)): Calls(2, 2, 96, 1_000), Site((ADD,), is_backward=True): Calls(1, 1, None, 500)}
+    sites_file.save(path, [("test_helper", "body", {"MatMul": product})], {"test_helper": {"body"}})
+    assert content(path).of("test_helper", "body") == {"MatMul": product}
+    kept = json.loads(paths.sites_of(path).read_text(encoding="utf-8"))["tests"]["test_helper"]["body"]
+    assert kept["work"] == {"170e3": {"MatMul": [96, 1_000]}}
+    assert kept["backward_work"] == {"170e3": {"MatMul": [None, 500]}}
+
+
 def test_one_line_more_changes_no_other_line_of_the_file(path: Path) -> None:
     new = Place("models.py", "Norm.forward", "return y.to(x.dtype)")
     more = {**STEP_SITES, "Cast": {**STEP_SITES["Cast"], Site((new, STEP)): Calls(2, 2)}}
@@ -223,7 +232,10 @@ def test_a_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> Non
 
 texts = st.text(max_size=8)
 places = st.builds(Place, texts, texts, texts)
-calls = st.builds(lambda least, more: Calls(least, least + more), st.integers(0, 10**6), st.integers(0, 2))
+work = st.none() | st.integers(0, 10**18)
+calls = st.builds(
+    lambda least, more, *work: Calls(least, least + more, *work), st.integers(0, 10**6), st.integers(0, 2), work, work
+)
 of_op = st.dictionaries(st.builds(Site, st.lists(places, max_size=3).map(tuple), st.booleans()), calls, max_size=3)
 changes = st.lists(st.tuples(texts, texts, st.dictionaries(texts, of_op, max_size=3)), max_size=3)
 
@@ -296,7 +308,7 @@ class TestStore:
             store.put(TORCH, "test_a.py", test, "body", self.CALLS)
             store.put_sites(TORCH, "test_a.py", test, "body", OTHER_SITES)
         path = paths.path_of(root, TORCH, "test_a.py")
-        assert store.save() == [path, paths.sites_of(path)]
+        assert store.save().files == [path, paths.sites_of(path)]
         return Store(root)
 
     def sites(self, root: Path, module: str = "test_a.py", test: str = "test_x") -> WindowSites | str:
@@ -315,7 +327,7 @@ class TestStore:
     def test_sites_alone_may_change(self, tmp_path: Path) -> None:
         store = self.recorded(tmp_path, "test_x", "test_y")
         store.put_sites(TORCH, "test_a.py", "test_x", "body", STEP_SITES)
-        assert store.save() == [paths.sites_of(paths.path_of(tmp_path, TORCH, "test_a.py"))]
+        assert store.save().files == [paths.sites_of(paths.path_of(tmp_path, TORCH, "test_a.py"))]
         assert store.sites(TORCH, "test_a.py", "test_x", "body") == STEP_SITES
         assert self.sites(tmp_path, test="test_y") == OTHER_SITES
 
@@ -327,7 +339,7 @@ class TestStore:
         assert self.sites(tmp_path, test="test_y") == OTHER_SITES
         store.drop_tests(paths.path_of(tmp_path, TORCH, "test_a.py"), ["test_y"])
         store.save()
-        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+        assert list(tmp_path.rglob("*.json")) == []
 
     def test_sites_move_with_their_test(self, tmp_path: Path) -> None:
         store = self.recorded(tmp_path, "test_x")
@@ -348,5 +360,5 @@ class TestStore:
         paths.sites_of(path).write_text("{")
         assert "is not JSON" in str(store.sites(TORCH, "test_a.py", "test_x", "body"))
         store.put(TORCH, "test_a.py", "test_x", "body", WindowBaseline({"Cast": CallRange(6, 6)}))
-        assert store.save() == [path]
+        assert store.save().files == [path]
         assert baselines_file.load(path).tests["test_x"]["body"].calls["Cast"].most == 6

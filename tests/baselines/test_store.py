@@ -9,7 +9,8 @@ import pytest
 
 from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
-from pytest_opprof.baselines.store import Store, _locked
+from pytest_opprof.baselines.store import Store
+from pytest_opprof.baselines.writing import writing
 from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
@@ -30,7 +31,7 @@ def test_an_entry_that_was_put_is_found_by_the_next_run(tmp_path: Path) -> None:
     store.put(HERE, "test_a.py", "test_x", "body", ONE)
     store.put(HERE, "test_a.py", "test_x", "prefill", TWO)
     store.put(HERE, "test_b.py", "test_x", "body", TWO)
-    assert len(store.save()) == 2
+    assert len(store.save().files) == 2
     again = Store(tmp_path)
     assert again.entry(HERE, "test_a.py", "test_x", "body") == ONE
     assert again.windows(HERE, "test_a.py", "test_x") == ["body", "prefill"]
@@ -44,7 +45,7 @@ def test_nothing_is_written_before_it_is_saved_nor_files_that_did_not_change(tmp
     store.save()
     reader = Store(tmp_path)
     reader.entry(HERE, "test_a.py", "test_x", "body")
-    assert reader.save() == []
+    assert reader.save().files == []
 
 
 def test_other_environments_stay_as_they_are_and_are_named(tmp_path: Path) -> None:
@@ -117,9 +118,9 @@ def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_othe
 def test_a_run_that_writes_for_too_long_is_an_error_for_the_others(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_x", "body", ONE)
-    with _locked(tmp_path), pytest.raises(BaselineError, match=r"another run has been writing baselines.*none were"):
+    with writing(tmp_path), pytest.raises(BaselineError, match=r"another run has been writing baselines.*none were"):
         store.save(patience_s=0)
-    assert list(tmp_path.iterdir()) == []
+    assert list(paths.files(tmp_path)) == []
 
 
 class TestMove:
@@ -148,7 +149,7 @@ class TestMove:
     @pytest.mark.parametrize(("old", "new"), [("old", "new"), ("old/test_a.py", "new/test_a.py")])
     def test_a_folder_or_a_module_takes_all_its_tests_along(self, store: Store, old: str, new: str) -> None:
         assert store.move(old, new) == 4
-        assert len(store.save()) == 8  # of calls and of times, written and removed, in both environments
+        assert len(store.save().files) == 8  # of calls and of times, written and removed, in both environments
         assert Store(store.root).entry(HERE, "new/test_a.py", "test_x", "body") == TIMED
         assert self.kept(store) == {
             f"new/test_a.py::{test}" for test in ("test_x", "test_y[1]", "test_y[2]", "test_yz")
@@ -170,7 +171,7 @@ class TestMove:
     def test_a_baseline_that_is_there_is_not_replaced(self, store: Store) -> None:
         with pytest.raises(BaselineError, match=r"has a baseline of test_x already, so nothing was moved"):
             store.move("old/test_a.py", "older/test_a.py")
-        assert store.save() == []
+        assert store.save().files == []
 
     def test_a_module_is_no_test(self, store: Store) -> None:
         with pytest.raises(UsageError, match="name two modules, two folders, or two tests"):
@@ -178,20 +179,20 @@ class TestMove:
 
     def test_what_has_no_baselines_moves_nothing(self, store: Store) -> None:
         assert store.move("elsewhere", "new") == 0
-        assert store.save() == []
+        assert store.save().files == []
 
 
 def test_tests_of_a_file_are_dropped_and_an_empty_file_is_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_x", "body", TIMED)
     store.put(HERE, "test_a.py", "test_y", "body", ONE)
-    path, times = store.save()
+    path, times = store.save().files
     store.drop_tests(path, ["test_x"])
-    assert store.save() == [path, times]
+    assert store.save().files == [path, times]
     assert file.load(path).tests.keys() == {"test_y"}
     assert not times.exists()
     store.drop_tests(path, ["test_y"])
-    assert store.save() == [path]
+    assert store.save().files == [path]
     assert not path.exists()
 
 
@@ -199,14 +200,14 @@ def test_times_that_nothing_is_judged_by_stay_until_somebody_asks_for_them_to_go
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_x", "body", TIMED)
     store.put(HERE, "test_a.py", "test_y", "body", ONE)
-    path, times = store.save()
+    path, times = store.save().files
     path.write_text(path.read_text().replace('"Add": 1', '"Add": 2'))
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_z", "body", ONE)
-    assert store.save() == [path]
+    assert store.save().files == [path]
     assert times.exists()
     store.drop_tests(path, [])  # opprof baselines prune
-    assert store.save() == [times]
+    assert store.save().files == [times]
     assert not times.exists()
 
 
@@ -214,7 +215,7 @@ def test_a_file_of_times_is_no_module_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_x", "body", TIMED)
     store.put(HERE, "test_a.py.times", "test_x", "body", TWO)
-    assert len(store.save()) == 3
+    assert len(store.save().files) == 3
     again = Store(tmp_path)
     assert again.entry(HERE, "test_a.py", "test_x", "body") == TIMED
     assert again.entry(HERE, "test_a.py.times", "test_x", "body") == TWO
@@ -230,4 +231,4 @@ def test_a_baseline_moves_to_the_environment_that_replaces_it(tmp_path: Path) ->
     assert store.entry(more, "test_a.py", "test_x", "body") == ONE
     store.put(more, "test_a.py", "test_x", "body", TWO)
     store.save()
-    assert [path.parent.name for path in tmp_path.glob("*/*")] == [more.folder]
+    assert [path.parent.name for path in paths.files(tmp_path)] == [more.folder]

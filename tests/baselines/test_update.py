@@ -10,9 +10,10 @@ import pytest
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.baselines.store import Store
+from pytest_opprof.baselines.store import Saved, Store
 from pytest_opprof.baselines.update import Updates
 from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.results.judged_window import JudgedWindow
@@ -65,19 +66,19 @@ def test_a_test_without_a_baseline_is_new_until_one_is_written(updates: Any, tmp
     assert run.write([record], times=True)[0] == {"new": 1, "changed": 0, "unchanged": 0}
     assert not updates().is_new(record)
     assert not updates().changes_calls(record)
-    assert updates().write([record], times=True) == ({"new": 0, "changed": 0, "unchanged": 1}, [])
+    assert updates().write([record], times=True) == ({"new": 0, "changed": 0, "unchanged": 1}, Saved([], {}))
 
 
 @pytest.mark.parametrize("windows", [[], [window(compared=False)]])
 def test_what_has_nothing_to_compare_is_neither_new_nor_written(updates: Any, windows: list[WindowResult]) -> None:
     record = done(*windows)
     assert not updates().is_new(record)
-    assert updates().write([record], times=True) == (dict.fromkeys(("new", "changed", "unchanged"), 0), [])
+    assert updates().write([record], times=True) == (dict.fromkeys(("new", "changed", "unchanged"), 0), Saved([], {}))
 
 
 def test_a_test_that_failed_writes_nothing(updates: Any, pytester: pytest.Pytester) -> None:
-    counts, paths = updates().write([done(window(), outcome="failed")], times=True)
-    assert (sum(counts.values()), paths, kept(pytester.path)) == (0, [], None)
+    counts, saved = updates().write([done(window(), outcome="failed")], times=True)
+    assert (sum(counts.values()), saved, kept(pytester.path)) == (0, Saved([], {}), None)
 
 
 @pytest.mark.parametrize(("update", "adds", "word"), [("all", 2, "changed"), ("new", 1, "unchanged")])
@@ -112,7 +113,7 @@ def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_
     assert [run.total_ns[0] for run in entry.times[HERE]] == [100_000, 101_000, 102_000]
     # To another run they are not new.
     slower = tuple(map(took, (200, 201, 202)))
-    assert updates("new").write([done(window(adds=2, runs=slower))], times=True)[1] == []
+    assert updates("new").write([done(window(adds=2, runs=slower))], times=True)[1].files == []
 
 
 def test_times_of_few_rounds_are_not_kept(updates: Any, pytester: pytest.Pytester) -> None:
@@ -163,8 +164,8 @@ def test_other_facts_are_written_and_the_times_of_other_machines_stay(updates: A
     more = with_nodes(4, HERE, 100)
     assert updates().changes_calls(done(more))
     assert not updates().lacks_times("test_m.py::test_a", more)  # no further process has to give any
-    counts, paths = updates().write([done(more)], times=True)
-    assert (counts["changed"], [path.name for path in paths]) == (1, ["test_m.py.json"])
+    counts, saved = updates().write([done(more)], times=True)
+    assert (counts["changed"], [path.name for path in saved.files]) == (1, ["test_m.py.json"])
     entry = kept(pytester.path)
     assert entry is not None
     assert entry.facts == {GRAD_NODES: Range(4, 4)}
@@ -181,3 +182,30 @@ def test_a_window_that_a_test_no_longer_has_goes_with_an_update_of_all(
     assert updates(update).write([now], times=True)[0][word] == 1
     assert (kept(pytester.path, "b") is None) is (update == "all")
     assert kept(pytester.path) is not None
+
+
+def test_lines_of_an_old_file_without_work_are_recorded_again(updates: Any, pytester: pytest.Pytester) -> None:
+    """Only where the baseline has FLOPs: else each update would look again at what has none."""
+    line = SourceLine("m.py", 1, "f", "x @ y")
+    for flops, lacks in ((None, False), (10, True)):
+        entry = CallRange(1, 1, flops=flops and Range(flops, flops))
+        store = Store(pytester.path / "b")
+        store.put(ENVIRONMENT, "test_m.py", "test_a", BODY, WindowBaseline({"MatMul": entry}))
+        store.put_sites(ENVIRONMENT, "test_m.py", "test_a", BODY, kept_sites({"MatMul": (SiteCalls(1, (line,)),)}))
+        store.save()
+        assert updates().lacks_sites(done(window())) is lacks
+    updates_now = updates()
+    updates_now.write_sites(done(window()), {BODY: {"MatMul": (SiteCalls(1, (line,), flops=10),)}})
+    assert updates_now._store.save().files
+    assert not updates().lacks_sites(done(window()))
+
+
+def test_a_test_whose_file_cannot_be_written_is_counted_as_such_and_others_are_written(
+    updates: Any, pytester: pytest.Pytester
+) -> None:
+    long = f"test_{'m' * 250}.py::test_a"
+    counts, saved = updates().write([structs.replace(done(window()), id=long), done(window())], times=True)
+    assert counts == {"new": 1, "changed": 0, "unchanged": 0, "not written": 1}
+    assert [path.name for path in saved.files] == ["test_m.py.json"]
+    assert [error.endswith("cannot be written: File name too long") for error in saved.errors.values()] == [True]
+    assert kept(pytester.path)

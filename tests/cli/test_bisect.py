@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-import sys
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
-from pytest_opprof.cli.bisect import Tried
+from pytest_opprof.cli.bisect import _write_baselines
+from pytest_opprof.cli.bisect_trial import Trial, Tried
 from pytest_opprof.cli.main import main
+from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 
@@ -166,8 +168,7 @@ def test_ends_that_are_not_what_they_should_be(
         (["HEAD", "HEAD~1", "test_m.py"], "opprof bisect: HEAD~1 does not come after HEAD: name a good commit before"),
         (["HEAD", "test_m.py"], "opprof bisect: HEAD does not come after HEAD: "),
         (["HEAD~1", "folder", "test_m.py"], "'folder' is a revision, and a file too: write refs/heads/folder or ./f"),
-        (["HEAD~1", "test_m.py", "--dir=none"], "opprof bisect: HEAD~1 has no baselines in none; name a commit that"),
-        (["HEAD~1", "test_m.py", "--dir=/"], "opprof bisect: the baselines in / are not in the repository"),
+        (["HEAD~1", "test_m.py", "--dir=/"], "opprof bisect: / has the repository "),
     ],
 )
 def test_what_means_nothing_is_an_error(
@@ -193,6 +194,51 @@ def test_it_does_not_begin_where_it_would_lose_something(project: Project, capsy
     assert "has changes that are not committed; commit or stash them first" in capsys.readouterr().err
 
 
+NEW = TESTS.replace("test_a", "test_new")
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_test_that_was_written_today_is_recorded_in_the_good_commit(
+    project: Project, capsys: pytest.CaptureFixture[str], committed: bool
+) -> None:
+    """It is in no older commit, and nobody has a baseline of it."""
+    for casts in (1, 2, 2):
+        project.code(casts)
+    if committed:
+        project.made.commit("A test", {"new/test_new.py": NEW})
+    folder = project.made.done()
+    if not committed:
+        Path("new").mkdir()
+        Path("new/test_new.py").write_text(NEW)
+    good = f"HEAD~{3 + committed}"
+    assert main(["bisect", good, "new/test_new.py::test_new", "--dir=none"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{good} has no baselines in none: recording them in {good}"
+    assert "  new/test_new.py::test_new: calls of Cast: 2, 1 in the baseline" in lines
+    assert lines[-2].endswith("Code 2")
+    assert git(folder, "symbolic-ref", "HEAD") == "refs/heads/main\n"
+    assert git(folder, "status", "--porcelain") == ("" if committed else "?? new/\n")
+    assert Path("new/test_new.py").read_text() == NEW
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("outside", [False, True])
+def test_baselines_that_are_not_committed_are_used(
+    project: Project, capsys: pytest.CaptureFixture[str], outside: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kept = tmp_path_factory.mktemp("elsewhere") if outside else Path("kept")
+    path = paths.path_of(kept, FAKE, "test_m.py")
+    project.code(3)
+    project.made.done()
+    file.save(path, Baselines(FAKE, {"test_a": {"body": WindowBaseline({"Cast": CallRange(2, 2)})}}))
+    assert main(["bisect", "HEAD~1", "test_m.py::test_a", f"--dir={kept}"]) == 0
+    out = capsys.readouterr().out
+    assert f"HEAD~1 has no baselines in {kept}: those on disk are compared with\n" in out
+    assert "calls of Cast: 3, 2 in the baseline" in out
+
+
 @pytest.mark.processes
 def test_an_interruption_goes_back_to_where_it_began(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -203,7 +249,26 @@ def test_an_interruption_goes_back_to_where_it_began(
 
     project.code(2)
     project.made.done()
-    monkeypatch.setattr(sys.modules["pytest_opprof.cli.bisect"], "_try", interrupted)
+    monkeypatch.setattr(Trial, "tried", interrupted)
     assert main(["bisect", "HEAD~1", "test_m.py"]) == 130
     assert git(Path(), "symbolic-ref", "HEAD") == "refs/heads/main\n"
     assert "BISECT_LOG" not in {path.name for path in Path(".git").iterdir()}
+
+
+@pytest.mark.processes
+def test_a_tree_made_by_hand_writes_nowhere_else(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    git(tmp_path, "init", "-q", str(top))
+
+    def written(kind: str, content: bytes) -> str:
+        command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+        return subprocess.run(command, cwd=top, input=content, capture_output=True, check=True).stdout.decode().strip()
+
+    tree = written("blob", b"mine")
+    for name in ("stolen.json", "..", "..", "baselines"):
+        mode = b"100644" if name == "stolen.json" else b"40000"
+        tree = written("tree", mode + b" " + name.encode() + b"\0" + bytes.fromhex(tree))
+    to = tmp_path / "a" / "b" / "baselines"
+    with pytest.raises(UsageError, match=r"good has a file 'baselines/\.\./\.\./stolen.json', which leads out of"):
+        _write_baselines(top, tree, top / "baselines", to, "good")
+    assert list(tmp_path.rglob("stolen.json")) == []

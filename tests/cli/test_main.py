@@ -148,6 +148,38 @@ def test_a_folder_that_is_not_there_is_bad_input(
     assert "there is no folder elsewhere" in capsys.readouterr().err
 
 
+class TestALinkToElsewhere:
+    """A repository may bring one, to files of whoever works in it."""
+
+    @pytest.fixture
+    def outside(self, kept: Path) -> Path:
+        """Return a folder outside of the project, with times that belong to no calls: prune removes such files."""
+        outside = kept.parent / f"{kept.name}-outside"
+        path = paths.times_of(paths.path_of(outside, HERE, "test_n.py"))
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+        return outside
+
+    @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+    def test_below_the_baselines_keeps_prune_from_removing_anything(
+        self, kept: Path, outside: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+    ) -> None:
+        Path("baselines", "elsewhere").symlink_to(outside / HERE.folder)
+        assert main.main(["baselines", "prune", *flags]) == 2
+        err = capsys.readouterr().err
+        assert f"elsewhere/test_n.py.times.json: a link leads to {outside / HERE.folder}, outside of baselines" in err
+        assert len(list(outside.rglob("*.json"))) == 1
+
+    @pytest.mark.parametrize("action", [["prune"], ["move", "test_n.py", "test_o.py"]])
+    def test_in_the_place_of_the_baselines_is_for_its_owner_to_name(
+        self, kept: Path, outside: Path, capsys: pytest.CaptureFixture[str], action: list[str]
+    ) -> None:
+        Path("linked").symlink_to(outside)
+        assert main.main(["baselines", *action, "--dir", "linked"]) == 2
+        assert f"opprof: linked is a link to {outside}, so nothing was changed." in capsys.readouterr().err
+        assert len(list(outside.rglob("*.json"))) == 1
+
+
 def test_a_broken_file_is_one_line_and_exit_code_2(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (kept / "baselines" / HERE.folder / "test_m.py.json").write_text("{")
     assert main.main(["baselines", "list"]) == 2
@@ -208,3 +240,13 @@ def test_the_command_imports_neither_pytest_nor_numpy() -> None:
     code = "import sys; from pytest_opprof.cli.main import main; main(['ops', 'Cast']); "
     code += "print({'pytest', 'numpy'} & set(sys.modules))"
     assert run("-c", code).stdout.splitlines()[-1] == "set()"
+
+
+def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(
+        f"\n    {command} " in err or f"\n    {command}\n" in err
+        for command in ("show", "diff", "check", "baselines", "formats")
+    )

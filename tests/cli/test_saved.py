@@ -293,9 +293,23 @@ class TestShow:
     @pytest.mark.parametrize("format", ["table", "json", "csv"])
     def test_an_answer_without_rows_says_what_is_there(self, run: Run, format: str) -> None:
         code, out, err = run("show", "a.json", "--type", "MatMul", "--format", format)
-        assert code == 0
-        assert "no op of the device matches. There are Conv, Cast, Copy." in (out if format == "table" else err)
-        assert run("show", "a.json", "--only-ops", "--type", "MatMul")[:2] == (0, "")
+        assert (code, out) == (2, "")
+        assert err.splitlines()[-1] == "opprof: --op MatMul: no op of the device matches. There are Conv, Cast, Copy."
+        assert run("show", "a.json", "--only-ops", "--type", "MatMul")[:2] == (2, "")
+        assert "or 'Cast'?" in run("show", "a.json", "--op", "Cost")[2]
+
+    def test_csv_has_all_rows(self, run: Run) -> None:
+        save("b.json", made(*(SavedOp(f"op{n}", "Cast", device_ns=5, place=f"stream {n % 2}") for n in range(9))))
+        each = ("show", "b.json", "--by", "none", "--format", "csv")
+        assert [len(run(*each, *more)[1].splitlines()) for more in ([], ["-t", "0"], ["-t", "1"])] == [10, 10, 2]
+
+    def test_rows_of_places(self, run: Run) -> None:
+        save("b.json", made(*(SavedOp(f"op{n}", "Cast", device_ns=5, place=f"stream {n % 2}") for n in range(9))))
+        rows = list(csv.DictReader(run("show", "b.json", "--by", "place", "--format", "csv")[1].splitlines()))
+        assert [(row["place"], row["calls"], row["time_ns"]) for row in rows] == [
+            ("stream 0", "5", "25"),
+            ("stream 1", "4", "20"),
+        ]
 
     def test_a_misspelt_filter_gets_the_nearest_name(self, run: Run) -> None:
         assert "--type: unknown op 'Csat': did you mean 'Cast'?" in run("show", "a.json", "--type", "Csat")[2]
@@ -303,7 +317,6 @@ class TestShow:
             "unknown dtype 'flaot32': did you mean 'float32'?" in run("show", "a.json", "--input-dtype", "flaot32")[2]
         )
         assert "Input dtypes: float32." in run("show", "a.json", "--input-dtype", "bf16")[1]
-        assert run("show", "a.json", "--type", "MatMul", "--input-dtype", "int8")[2] == ""
 
     def test_what_the_source_cannot_tell_is_not_said_to_be_absent(self, run: Run) -> None:
         save("b.json", made(SavedOp("k", "kernel", device_ns=5), untold=("*",)))
@@ -413,7 +426,7 @@ class TestDiff:
         assert run("diff", "less.csv", "cut.csv", "--partial")[0] == 1
         for pair in (("more.csv", "cut.csv"), ("cut.csv", "cut.csv"), ("cut.csv", "more.csv")):
             code, _, err = run("diff", *pair, "--partial")
-            assert (code, "a file was cut, so that nobody can tell" in err) == (2, True)
+            assert (code, "a file was read in part, so that nobody can tell" in err) == (2, True)
 
     def test_json_has_a_row_an_op(self, run: Run) -> None:
         save("b.json", made(*SLOWER))
@@ -530,8 +543,8 @@ class TestCheck:
         code, out, err = run("check", "cut.csv", "--budget", "Cast=2")
         assert (code, out, "is cut in row 4" in err) == (2, "", True)
         code, out, err = run("check", "cut.csv", "--budget", "Cast=2", "--partial")
-        assert (code, "what is left of it does not exceed its budget" in out) == (2, True)
-        assert err == "opprof: cut.csv: was cut, so that nobody can tell whether it is within its budget\n"
+        assert (code, "what could be read of it does not exceed its budget" in out) == (2, True)
+        assert err == "opprof: cut.csv: was read in part, so that nobody can tell whether it is within its budget\n"
         code, out, err = run("check", "cut.csv", "--budget", "Cast=1", "--partial")
         assert (code, err) == (1, "")
         assert "calls of Cast: 2, over the budget of 1" in out
@@ -745,3 +758,11 @@ class TestWhereOutputGoes:
         assert done.returncode == 2
         assert done.stderr.startswith("opprof: ")
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_more_peak_memory_is_a_finding_of_diff(run: Run) -> None:
+    save("small.json", made(peak_memory=1 << 20))
+    save("large.json", made(peak_memory=500 << 20))
+    code, out, _ = run("diff", "small.json", "large.json")
+    assert (code, "peak memory: 500 MiB, 1 MiB before" in out) == (1, True)
+    assert run("diff", "small.json", "small.json")[0] == 0

@@ -34,10 +34,12 @@ class _Parser:
         return self
 
     def addoption(self, flag: str, *, help: str, metavar: str = "", **_: object) -> None:
-        self.flags.append((f"{flag}={metavar}" if metavar else flag, help.replace("%%", "%")))
+        if help != argparse.SUPPRESS:
+            self.flags.append((f"{flag}={metavar}" if metavar else flag, help.replace("%%", "%")))
 
     def addini(self, name: str, text: str, **_: object) -> None:
-        self.ini.append((name, text.replace("%%", "%")))
+        if not text.startswith("gone: "):
+            self.ini.append((name, text.replace("%%", "%")))
 
 
 def flags() -> Iterator[str]:

@@ -301,13 +301,17 @@ def test_a_framework_first_imported_inside_the_window_is_an_error() -> None:
             late.imported = True
 
 
-def test_nothing_that_could_see_is_an_error_that_says_what_each_needs() -> None:
-    recorder = Recorder([Blind(), Late()], Options())
-    with (
-        pytest.raises(NothingMeasured, match="nothing can be measured here: it was shown nothing; late is not in use"),
-        measure(recorder),
-    ):
-        pass
+@pytest.mark.parametrize(
+    ("backends", "why"),
+    [
+        ([Blind(), Late(), Late()], "it was shown nothing"),
+        ([Late()] * 9, "no framework that opprof records is in use; opprof backends lists them"),
+    ],
+)
+def test_nothing_that_could_see_is_an_error_that_says_what_those_in_use_need(backends: list[Backend], why: str) -> None:
+    with pytest.raises(NothingMeasured, match=f"^nothing can be measured here: {why}$"):
+        with measure(Recorder(backends, Options())):
+            pass
 
 
 def test_a_backend_that_is_not_in_use_is_not_started_unless_it_was_chosen() -> None:

@@ -15,9 +15,8 @@ from pytest_opprof.profile.op_profile import OpProfile
 
 def measured(program: Callable[..., Any], *arrays: Any) -> OpProfile:
     backend = NumpyBackend()
-    watched = [backend.watch(array) for array in arrays]
     with backend.collect(Options()) as log:
-        program(*watched)
+        program(*arrays)
     return log.freeze()
 
 

@@ -24,6 +24,8 @@ def test_b(): fake.launch("Mul"); pathlib.Path("b ran").touch()
 def test_known(pytestconfig): fake.launch("Add", device_ns=int(pytestconfig.stash[CORE].best_ns))
 def test_fails(): fake.launch("Add"); assert 1 == 2
 def test_skips(): pytest.skip("not here")
+@pytest.mark.op_budget(Add=0)
+def test_over(): fake.launch("Add")
 @pytest.fixture
 def torn():
     yield
@@ -36,7 +38,7 @@ Fresh = Callable[..., list[dict[str, Any]]]
 
 
 def question(*tests: str, stays: bool = False, best_ns: int | None = None, module: str = "test_m.py") -> dict[str, Any]:
-    return {"tests": [f"{module}::{test}" for test in tests], "stays": stays, "best_ns": best_ns, "sites": False}
+    return {"tests": [f"{module}::{test}" for test in tests], "stays": stays, "best_ns": best_ns, "sites": []}
 
 
 @pytest.fixture
@@ -106,6 +108,12 @@ def test_a_module_is_set_up_once_if_it_is_to_stay(
 def test_what_went_wrong_is_said_and_is_not_said_of_the_next(fresh: Fresh, test: str, why: str) -> None:
     answers = fresh(question(test), question("test_a"))
     assert [answer[f"test_m.py::{name}"]["why"] for answer, name in zip(answers, (test, "test_a"))] == [why, ""]
+
+
+def test_a_test_over_its_budget_was_measured_and_nothing_went_wrong(fresh: Fresh) -> None:
+    """The last line of its failure is the command that accepts it, and no reason why something is not known."""
+    (answer,) = fresh(question("test_over"))
+    assert (ops(answer, "test_over"), answer["test_m.py::test_over"]["why"]) == ({"Add": [1000]}, "")
 
 
 def test_a_file_that_cannot_be_imported_is_named_with_the_cause(fresh: Fresh, pytester: pytest.Pytester) -> None:

@@ -37,7 +37,7 @@ def timed(*runs: ProcessTimes, **calls: int) -> WindowBaseline:
     return WindowBaseline({op: CallRange(number, number) for op, number in (calls or {"Add": 1}).items()}, {HERE: runs})
 
 
-def ran(name: str = "a", rounds: int = 10, windows: Sequence[str] = (BODY,), **known: str) -> TestRecord:
+def ran(name: str = "a", rounds: int = 10, windows: Sequence[str] = (BODY,), **known: object) -> TestRecord:
     """Return the record of a test of one Add in each round of each window."""
     profile = profile_of(*[[("Add", NS)]] * rounds)
     judged = [JudgedWindow(WindowNumbers.of(window, profile), processes=(took(rounds=rounds),)) for window in windows]
@@ -60,15 +60,18 @@ class Others:
         """How many were started at once."""
         self.asked: list[list[str]] = []
         self.patience_s: list[float] = []
+        self.with_lines: list[list[str]] = []
+        """Of which tests each was asked for the lines, too."""
 
     @contextmanager
-    def started(self, files: set[str], number: int) -> Iterator[list[Others]]:
+    def started(self, files: set[str], number: int = 1) -> Iterator[list[Others]]:
         assert files == {"t.py"}
         self.numbers.append(number)
         yield [self] * number
 
-    def measure(self, tests: list[str], patience_s: float) -> dict[str, Answer]:
+    def measure(self, tests: list[str], patience_s: float, sites: list[str]) -> dict[str, Answer]:
         self.asked.append(tests)
+        self.with_lines.append(sites)
         self.patience_s.append(patience_s)
         # This run's process is number 1.
         found = {test: self._does(len(self.asked) + 1, test) for test in tests}
@@ -92,7 +95,7 @@ class Recorded:
     """A recording, and what it said."""
 
     def __init__(self, recording: Recording, summary: Summary, others: Others) -> None:
-        self.calls, self.times = recording.calls, recording.times
+        self.calls, self.times, self.sites = recording.calls, recording.times, recording.sites
         self.lines, self.errors = summary.lines, summary.errors
         self.others = others
 
@@ -132,6 +135,24 @@ def test_calls_that_are_the_same_in_each_process_do_not_vary(record: Record) -> 
     found.calls([test], 3)
     assert (test.windows[0].vary, found.lines, found.errors) == ({}, [], [])
     assert (found.others.numbers, found.others.asked) == ([2], [[test.id]] * 2)
+
+
+def test_the_last_process_that_measures_calls_tells_the_lines_where_no_times_are_needed(record: Record) -> None:
+    lines = {BODY: {"Add": ()}}
+    counted, timed_too, blind = ran(rounds=1, tells_sites=True), ran("b", tells_sites=True), ran("c", rounds=1)
+    found = record(lambda number, test: Answer({BODY: timed(took())}, "", lines))
+    found.calls([counted, timed_too, blind], 3)
+    assert found.others.with_lines == [[], [counted.id]]
+    assert found.sites([counted]) == {counted.id: lines}
+    assert found.others.numbers == [2]  # no further process
+
+
+def test_lines_that_such_a_process_could_not_tell_are_looked_for_in_another(record: Record) -> None:
+    test = ran(rounds=1, tells_sites=True)
+    found = record(lambda number, _: Answer({}, "failed: it has no luck") if number == 3 else timed(took()))
+    found.calls([test], 3)
+    found.sites([test])
+    assert (found.others.with_lines, found.others.numbers) == ([[], [test.id], [test.id]], [2, 1])
 
 
 def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -83,8 +84,9 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
     result.assert_outcomes(passed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: backend fake, timing async, 1 thread where times are judged, against HEAD",
-            "opprof: * (HEAD) against the working tree: 5 pairs of processes, 9 for what is suspicious; about 10 *",
+            "opprof: backend fake, timing async, 1 thread where times are judged, against HEAD (*)",
+            "opprof: compared with * (HEAD; 20*, 'one')",
+            "opprof: 1 test, 1 process a side; 1 test may judge times: 5 pairs, 9 where they differ",
             "opprof: pair 1 of 5, 1 test",
             "opprof: pair 5 of 5, 1 test, about * s",
             "opprof: 1 test measured, 1 ok",
@@ -202,7 +204,7 @@ def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pyt
     model(repository, "import os; os._exit(3)")
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: the working tree ended early (*)"])
+    result.stderr.fnmatch_lines(["ERROR: the working tree ended early (*), in test_m.py::test_a"])
     assert leftovers(repository) == []
 
 
@@ -214,7 +216,7 @@ def test_a_side_that_hangs_ends_the_run_with_a_message(
     monkeypatch.setattr(child, "PATIENCE_S", 3)
     result = run(repository)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: the working tree took more than 3 s"])
+    result.stderr.fnmatch_lines(["ERROR: the working tree took more than 3 s, in test_m.py::test_a"])
     assert leftovers(repository) == []
 
 
@@ -298,7 +300,7 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
         (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is no revision of *"),
         (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is no revision of *"),
         (["--opprof-update"], "ERROR: --opprof-against and --opprof-update do not go together: leave one out"),
-        (["-p", "xdist", "-n2"], "ERROR: --opprof-against and -n do not go together: leave one out"),
+        (["--opprof-against-tests=mine"], "ERROR: --opprof-against-tests is 'mine'; write 'there' *"),
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),
     ],
 )
@@ -357,10 +359,17 @@ def test_collecting_only_starts_nothing(repository: pytest.Pytester) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n2")])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.processes
-def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.Pytester, number: int) -> None:
+def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(
+    repository: pytest.Pytester, number: int, workers: tuple[str, ...]
+) -> None:
     marker = Path(os.environ["TMPDIR"], "running")
+    if workers:
+        for name in ("test_m.py", "test_n.py"):
+            (repository.path / name).write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
+        git(repository, "add", "-A")
     model(
         repository,
         f"open({str(marker)!r}, 'a').write(f'{{__import__(\"os\").getpid()}} ')",
@@ -369,27 +378,232 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(repository: pytest.
     )
     git(repository, "commit", "-qam", "slow")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *AGAINST], cwd=repository.path, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "pytest", *AGAINST, *workers], cwd=repository.path, stdout=subprocess.PIPE, text=True
     )
-    while not marker.exists():
+    # Of a pair the side that waits for its turn does not run.
+    while not marker.exists() or len(marker.read_text().split()) < (2 if workers else 1):
         assert process.poll() is None, process.communicate()[0]
     process.send_signal(number)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
     assert "opprof: interrupted before a test was measured to its end" in output
     assert leftovers(repository) == []
-    (pid,) = marker.read_text().split()  # the side that waited for its turn did not run
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
+    for pid in marker.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 @pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytester) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    left = Path(os.environ["TMPDIR"], f"opprof-{dead.pid}-abc")
-    left.mkdir()
-    git(repository, "worktree", "add", "-q", "--detach", str(left / "tree"))
+    left = Path(os.environ["TMPDIR"], "opprof-tree-abc")
+    left.mkdir(mode=0o700)
+    (left / "lock").touch()  # which no process holds
+    git(repository, "worktree", "add", "-q", "--detach", str(left / "files" / "tree"))
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     run(repository).assert_outcomes(failed=1, deselected=1)
     assert leftovers(repository) == []
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_project_without_marks_has_all_its_tests_compared_with_the_merge_base(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text(
+        "from model import step\ndef test_a(): step()\ndef test_b(): step()\n", encoding="utf-8"
+    )
+    git(repository, "commit", "-qam", "no marks")
+    git(repository, "branch", "-M", "main")
+    git(repository, "checkout", "-qb", "work")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    git(repository, "commit", "-qam", "two")
+    git(repository, "checkout", "-q", "main")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Add')")
+    git(repository, "commit", "-qam", "main goes on")
+    git(repository, "checkout", "-q", "work")
+    result = run(repository, "--opprof-against=main...")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: compared with * (merge base with main; 20*, 'no marks')",
+            "opprof: no test has a mark, so all are measured; 2 tests, 1 process a side",
+            "  calls of Cast: 1, none in the base",
+            "opprof: 2 tests measured, 0 ok, 2 with more calls, no times judged",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*calls of Add*")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_change_that_a_commit_accepts_passes_and_one_call_more_fails(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
+    git(repository, "commit", "-qam", "no marks")
+    git(repository, "branch", "-M", "main")
+    git(repository, "checkout", "-qb", "work")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    git(repository, "commit", "-qam", "casts")
+    arguments = (
+        "--opprof-against=main...",
+        "--opprof-json=run.json",
+        "--opprof-html=run.html",
+        "--opprof-summary=s.md",
+    )
+    failed = run(repository, *arguments)
+    failed.assert_outcomes(failed=1)
+    (line,) = [each.strip() for each in failed.outlines if "Opprof-Accept" in each]
+    assert line == "Opprof-Accept: test_m.py::test_a Cast=+1"
+    assert all(line in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
+
+    (repository.path / "s.md").unlink()
+    git(
+        repository,
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        f"Accept it\n\n{line} (bfloat16 is faster)\nOpprof-Accept: Add",
+    )
+    commit = git(repository, "rev-parse", "HEAD")[:10]
+    accepted = run(repository, *arguments)
+    accepted.assert_outcomes(passed=1)
+    accepted.stdout.fnmatch_lines(
+        [
+            f"accepted by commit {commit} (bfloat16 is faster): Cast in 1 test",
+            f"Opprof-Accept: Add in commit {commit} matches nothing that is worse here",
+            "opprof: 1 test measured, 1 ok, no times judged",
+        ]
+    )
+    told = f"calls of Cast: 1, none in the base; Opprof-Accept in {commit} (bfloat16 is faster)"
+    assert all(told in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
+
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')", "fake.launch('Cast')")
+    run(repository, *arguments).assert_outcomes(failed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_trailer_that_cannot_be_read_is_said_and_accepts_nothing(repository: pytest.Pytester) -> None:
+    model(repository, "fake.launch('MatMul')", "fake.launch('MatMul')")
+    git(repository, "commit", "-qam", "two\n\nOpprof-Accept: MatMul=1")
+    result = run(repository, "--opprof-against=HEAD~1")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["Opprof-Accept in *: 'MatMul=1': 'MatMul=1' is no number of calls more; write *"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_workers_share_the_counts_and_times_are_measured_alone(repository: pytest.Pytester) -> None:
+    (repository.path / "test_n.py").write_text("from model import step\ndef test_b(): step()\n", encoding="utf-8")
+    (repository.path / "test_o.py").write_text("from model import step\ndef test_c(): step()\n", encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "three files")
+    model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Cast')")
+    told = []
+    for workers in ((), ("-p", "xdist", "-n2")):
+        result = run(repository, "--opprof-all", "--opprof-json=run.json", *workers)
+        result.assert_outcomes(failed=3, passed=1)
+        assert leftovers(repository) == []
+        document = json.loads((repository.path / "run.json").read_text())
+        told.append(
+            {test["id"]: [line for each in test["windows"] for line in each["findings"]] for test in document["tests"]}
+        )
+        assert (
+            "opprof: 4 tests, 1 process a side; 1 test may judge times: 5 pairs, 9 where they differ" in result.outlines
+        )
+    assert told[0] == told[1]
+    assert {finding for findings in told[1].values() for finding in findings} == {"calls of Cast: 1, none in HEAD"}
+
+
+@pytest.mark.processes
+def test_a_side_that_dies_ends_all_workers(repository: pytest.Pytester) -> None:
+    source = "from model import step\ndef test_b(): __import__('os')._exit(3)\n"
+    (repository.path / "test_n.py").write_text(source, encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two files")
+    result = run(repository, "--opprof-all", "-p", "xdist", "-n2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: * ended early *"])
+    assert leftovers(repository) == []
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_test_of_today_runs_at_the_revision_too_where_it_is_asked_for(repository: pytest.Pytester) -> None:
+    folder = repository.mkpydir("checks")
+    (folder / "conftest.py").write_text("import pytest\n@pytest.fixture\ndef n(): return 2\n", encoding="utf-8")
+    source = "from model import step\ndef test_new(n):\n    for _ in range(n): step()\n"
+    (folder / "test_new.py").write_text(source, encoding="utf-8")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    missing = run(repository, "--opprof-all")
+    missing.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: *test_new"])
+    result = run(repository, "--opprof-all", "--opprof-against-tests=here", "checks/test_new.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  calls of Cast: 2, none in HEAD"])
+    assert git(repository, "status", "--porcelain", "model").strip() == "M model/__init__.py"
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_finding_says_that_the_file_of_the_test_changed(repository: pytest.Pytester) -> None:
+    (repository.path / "test_m.py").write_text(TEST.replace("step()", "step(); step()"), encoding="utf-8")
+    result = run(repository)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD", "  (the file of the test changed, too: 2 lines)"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(repository: pytest.Pytester) -> None:
+    ran = Path(os.environ["TMPDIR"], "ran")
+    note = f"open({str(ran)!r}, 'a').write('base ')"
+    source = "from model import step\ndef test_a(): step()\n"
+    (repository.path / "test_m.py").write_text(source, encoding="utf-8")
+    model(repository, "fake.launch('MatMul')", note)
+    git(repository, "commit", "-qam", "a base that notes that it ran")
+    model(repository, "fake.launch('MatMul')")
+    for _ in range(2):
+        result = run(repository, "--opprof-cache=kept")
+        result.assert_outcomes(passed=1)
+    assert ran.read_text() == "base "
+    result.stdout.fnmatch_lines(["opprof: 1 test of the base are known from an earlier run", "*1 test measured, 1 ok*"])
+
+    # More calls are confirmed by both sides, and a new test is measured on both.
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    (repository.path / "test_m.py").write_text(source + "def test_b(): pass\n", encoding="utf-8")
+    result = run(repository, "--opprof-cache=kept")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["  calls of Cast: 1, none in HEAD"])
+    assert len(ran.read_text().split()) > 1
+
+    (kept,) = (repository.path / "kept").iterdir()
+    kept.write_bytes(b"damaged")
+    model(repository, "fake.launch('MatMul')")
+    result = run(repository, "--opprof-cache=kept")
+    result.stdout.fnmatch_lines(["opprof: *kept/* cannot be used (*): the base is measured again"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_base_that_has_to_be_installed_is_installed_beside_todays_packages(repository: pytest.Pytester) -> None:
+    """`cp` stands for pip: what it installs comes before today's packages, and pytest is there all the same."""
+    (repository.path / "model").rename(repository.path / "source")
+    (repository.path / "source" / "__init__.py").write_text(
+        "from pytest_opprof.backends import fake\ndef step(): fake.launch('MatMul')\n", encoding="utf-8"
+    )
+    (repository.path / "install.py").write_text(
+        "import shutil, sysconfig\nshutil.copytree('source', sysconfig.get_path('purelib') + '/model')\n",
+        encoding="utf-8",
+    )
+    (repository.path / "test_m.py").write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "a package that has to be installed")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    result = run(repository, "--opprof-against-install=python install.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["opprof: installing the base: python install.py", "  calls of Cast: 1, none in HEAD"])
+    assert leftovers(repository) == []
+
+    failed = run(repository, "--opprof-against-install=python -c \"raise SystemExit('no compiler')\"")
+    assert failed.ret == pytest.ExitCode.USAGE_ERROR
+    failed.stderr.fnmatch_lines(
+        ["ERROR: --opprof-against-install: */python -c * failed with exit code 1:", "  no compiler"]
+    )

@@ -10,9 +10,11 @@ import pytest
 from msgspec import convert
 
 from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.base import Base
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against import Against, Found
+from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord, plain
 from pytest_opprof.results.window_result import BODY, WindowNumbers
@@ -248,6 +250,7 @@ def test_tests_that_measure_nothing_are_left_out_and_those_with_wrong_marks_are_
             left_out.extend(items)
 
     run.config.pluginmanager.register(Told())
-    Against(run.config, "main", "").pytest_collection_modifyitems(run.items)
+    base = Base("1" * 40, "main", "main", "2026-11-23", "one", False)
+    Against(run.config, base, "", Summary()).pytest_collection_modifyitems(run.items)
     assert [item.name for item in run.items] == ["test_marked", "test_budget", "test_fixture", "test_wrong"]
     assert [item.name for item in left_out] == ["test_off", "test_idle"]

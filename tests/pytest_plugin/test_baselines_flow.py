@@ -367,7 +367,7 @@ class TestRenamedFile:
                 "baselines of 2 tests: 0 new, 1 changed, 1 unchanged",
             ]
         )
-        assert [path.name for path in pytester.path.glob("baselines/*/*")] == ["test_n.py.json"]
+        assert [path.name for path in pytester.path.glob("baselines/*/*.json")] == ["test_n.py.json"]
 
     def test_one_that_has_baselines_of_such_tests_already_takes_none_and_the_rest_is_written(
         self, pytester: pytest.Pytester, suite: Suite
@@ -427,7 +427,7 @@ class TestTwoFiles:
     ) -> None:
         model(pytester, "Cast=3", mark="rounds=2")
         suite("--opprof-update").stdout.fnmatch_lines(["  wrote *test_m.py.json", "  removed *test_m.py.times.json"])
-        assert [path.name for path in pytester.path.glob("baselines/*/*")] == ["test_m.py.json"]
+        assert [path.name for path in pytester.path.glob("baselines/*/*.json")] == ["test_m.py.json"]
 
     @pytest.mark.parametrize("reverted", [0, 1], ids=["calls", "times"])
     @pytest.mark.processes
@@ -518,12 +518,12 @@ def test_an_op_of_another_framework_is_a_regression_not_another_environment(
 import numpy as np
 from pytest_opprof.backends import fake
 def test_a(opprof):
-    x = opprof.array(np.ones(4))
+    x = np.ones(4)
     with opprof("w"):
         fake.launch("Add")
         {more}
 def test_b(opprof):
-    x = opprof.array(np.ones(4))
+    x = np.ones(4)
     with opprof("w"): {instead}
 """
     both = "--opprof-backend=fake,numpy"
@@ -535,7 +535,8 @@ def test_b(opprof):
     result.stdout.fnmatch_lines(["  calls of Cast: 1, none in the baseline"] * 2)
     suite("--opprof-update", both).assert_outcomes(passed=2)
     suite("--opprof", both).stdout.fnmatch_lines(["opprof: 2 tests measured, 2 ok, no times judged"])
-    kept_tests = {p.parent.name: set(json.loads(p.read_text())["tests"]) for p in pytester.path.glob("baselines/*/*")}
+    files = pytester.path.glob("baselines/*/*.json")
+    kept_tests = {path.parent.name: set(json.loads(path.read_text())["tests"]) for path in files}
     assert sorted(map(sorted, kept_tests.values())) == [["test_a"], ["test_b"]]
 
 
@@ -592,6 +593,39 @@ def test_a_broken_baseline_file_of_a_test_without_baseline_is_no_internal_error(
     result.stdout.fnmatch_lines(
         ["opprof: error: *has git merge conflict markers*", "opprof: 1 test measured, 1 ok, 1 error"]
     )
+
+
+def test_a_file_that_cannot_be_written_keeps_no_other_from_being_written_and_fails_the_run(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    model(pytester, "Cast=10")
+    long = f"test_{'n' * 243}"
+    pytester.makepyfile(**{long: pytester.path.joinpath("test_m.py").read_text()})
+    result = suite("--opprof-update")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "baselines of 2 tests: 1 new, 0 changed, 0 unchanged, 1 not written",
+            "  wrote *test_m.py.json",
+            f"opprof: error: *{long}.py.json: cannot be written: File name too long",
+        ]
+    )
+    assert kept(pytester) == {"test_a": {"Cast": 10}}
+
+
+@pytest.mark.parametrize("flag", ["--opprof-update", "--opprof-update-new"])
+def test_where_no_baselines_can_be_written_nothing_is_measured_for_them(
+    pytester: pytest.Pytester, suite: Suite, flag: str
+) -> None:
+    model(pytester, "Cast=10")
+    pytester.path.joinpath("file").touch()
+    for arguments in ([flag], [flag, "-n2"]):
+        result = suite("--opprof-baselines=file/kept", *arguments)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(
+            ["ERROR: --opprof-update: no baselines can be written to *file: Not a directory. *"]
+        )
+    assert suite("--opprof-baselines=file/kept", "--collect-only", flag).ret == 0
 
 
 def test_a_broken_baseline_file_keeps_no_other_from_being_written(pytester: pytest.Pytester, suite: Suite) -> None:

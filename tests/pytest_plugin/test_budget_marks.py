@@ -151,7 +151,7 @@ def test_b():
         ("opprof(warmup=-1)", "opprof(warmup=) is -1; write an int of 0 or more"),
         ("opprof(tolerance=10)", "opprof(tolerance=) is 10; write a percentage such as '10%'"),
         ("opprof(timing='fast')", "opprof(timing=) is 'fast'; write 'async' or 'sync'"),
-        ("opprof(numpy='every')", "opprof(numpy=) is 'every'; write 'watched' (*) or 'all' (*)"),
+        ("opprof(numpy='every')", "opprof(numpy=) is gone: each op of NumPy is seen, on any array. Leave it out"),
         ("opprof(baseline=1)", "opprof(baseline=1): write True or False"),
         ("opprof(roundz=3)", "unknown keyword of opprof() 'roundz': did you mean 'rounds'*"),
         ("opprof(20)", "opprof(20): write keywords, such as opprof(rounds=20), or opprof(False) to leave a test out"),
@@ -347,6 +347,42 @@ def test_a_suite_with_no_marks_says_that_nothing_was_measured(pytester: pytest.P
         result = suite("--opprof", *arguments)
         assert result.ret == 0
         result.stdout.fnmatch_lines(["opprof: nothing was measured: no test with an op_budget or opprof mark*"])
+
+
+@pytest.mark.parametrize("arguments", [[], pytest.param(["-n1"], marks=pytest.mark.processes)])
+def test_an_update_of_a_suite_with_no_marks_is_a_usage_error_that_says_what_to_do(
+    pytester: pytest.Pytester, suite: Suite, arguments: list[str]
+) -> None:
+    pytester.makepyfile("def test_a(): pass\n")
+    result = suite("--opprof-update", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: error: no baseline was written: no test that was collected has a mark. *: add --opprof-all",
+            "opprof: nothing was measured: *",
+        ]
+    )
+    result.stdout.no_fnmatch_line("baselines of 0 tests*")
+    assert not (pytester.path / "baselines").exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "@pytest.mark.opprof\n@pytest.mark.skip\ndef test_b(): pass\n",
+        "def test_b(opprof):\n    with opprof('w'): fake.launch('Add')\n",
+        "@pytest.fixture\ndef marks(request): request.node.add_marker(pytest.mark.opprof)\n"
+        "def test_b(marks): fake.launch('Add')\n",
+    ],
+    ids=["is skipped", "uses the fixture", "is marked by a fixture"],
+)
+@pytest.mark.parametrize("arguments", [[], pytest.param(["-n1"], marks=pytest.mark.processes)])
+def test_an_update_passes_where_some_test_is_to_be_measured(
+    pytester: pytest.Pytester, suite: Suite, body: str, arguments: list[str]
+) -> None:
+    pytester.makepyfile(f"{HEAD}def test_a(): pass\n{body}")
+    assert suite("--opprof-update", *arguments).ret == 0
 
 
 def test_the_timing_of_a_mark_is_part_of_the_environment(pytester: pytest.Pytester, suite: Suite) -> None:

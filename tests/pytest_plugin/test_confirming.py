@@ -224,3 +224,48 @@ def test_work_that_differs_in_each_process_says_what_to_do(
     result.assert_outcomes(failed=1)
     advice = "what varies from run to run is kept as a range: record it again"
     result.stdout.fnmatch_lines([f"  (alone in a fresh process: Softmax less work. {advice})"])
+
+
+IMPORTS = """
+import pytest
+from pytest_opprof.backends import fake
+@pytest.mark.opprof
+def test_a():
+    fake.launch("Add")
+    for op in {ops!r}.split(): fake.launch(op)
+"""
+
+
+def test_what_a_repeat_does_again_is_kept_and_what_an_import_does_once_is_left_out(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=IMPORTS.format(ops=""))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=IMPORTS.format(ops="Exp Exp Pow Sin"))
+    looks(monkeypatch, look(0, Exp=2, Sin=1, Pow=1), look(0, Pow=1))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  calls of Pow: 1, none in the baseline",
+            "  (the same alone in a fresh process; 2 ops (Exp, Sin) left out, which a repeat does not do again, as an"
+            " import does not)",
+            "Exp * first use",
+            "FAILED test_m.py::test_a - Pow 0 -> 1",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*calls of Exp*")
+
+
+def test_a_change_is_confirmed_by_the_repeat_where_an_import_does_the_same_op(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=IMPORTS.format(ops=""))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=IMPORTS.format(ops="Pow"))
+    looks(monkeypatch, look(0, Exp=9, Pow=3), look(0, Pow=1))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["  calls of Pow: 1, none in the baseline", "  (the same alone in a fresh process the second time)"]
+    )

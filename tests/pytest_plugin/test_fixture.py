@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_opprof.backends import fake
 from pytest_opprof.cli.main import main
 
 Suite = Callable[..., pytest.RunResult]
@@ -162,7 +161,6 @@ def test_c(): assert fake.backend().log is None
         ("opprof.rounds(2, warmup=-1)", "*opprof.rounds(warmup=-1): write an int of 0 or more"),
         ("opprof.rounds('2')", "*opprof.rounds(rounds='2'): write an int of 1 or more"),
         ("r = opprof.rounds(1); list(r); list(r)", "*these rounds were run already; write opprof.rounds(...) again*"),
-        ("opprof.array([1])", "*opprof.array() needs the numpy backend; this test runs with fake"),
         ("p = opprof('w').__enter__(); p.count('Add')", "*window 'w' has no numbers: it was left before its end"),
     ],
 )
@@ -411,18 +409,6 @@ def test_output(opprof, capfd):
 """
     )
     pytester.runpytest_subprocess("--opprof", "--opprof-backend=torch").assert_outcomes(passed=1)
-
-
-def test_an_array_is_watched_by_the_first_backend_that_watches_arrays(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fake.FakeBackend, "watch", lambda self, array: ["watched", *array])
-    pytester.makepyfile("def test_a(opprof): assert opprof.array([1, 2]) == ['watched', 1, 2]")
-    suite("--opprof").assert_outcomes(passed=1)
-    monkeypatch.setattr(fake.FakeBackend, "watch", lambda self, array: array.no_such)
-    result = suite("--opprof")
-    result.stdout.fnmatch_lines(["E *BackendError: backend 'fake' (*) failed: AttributeError: *"])
-    result.stdout.no_fnmatch_line("*failures.py*")
 
 
 def test_a_window_that_is_saved_can_be_shown_checked_and_compared(

@@ -211,7 +211,7 @@ pytestmark = pytest.mark.opprof
 
 @pytest.fixture
 def array(opprof):
-    return lambda *shape: opprof.array(np.random.default_rng(0).random(shape))
+    return lambda *shape: np.random.default_rng(0).random(shape)
 
 
 @pytest.fixture
@@ -438,7 +438,7 @@ def places(lines: Sequence[str]) -> dict[str, list[str]]:
     for line in lines:
         if match := re.match(r"where (.+?) comes? from", line):
             op = match[1]
-        elif match := re.match(r" +(?:\+?\d+ )? *(\w+\.py:\d+) in ", line):
+        elif match := re.match(r" *(?:\+?[\d.]+ (?:\w+ )? *)?(\w+\.py:\d+) in ", line):
             here = match[1]
             if op != "they":
                 found[op].append(here)

@@ -64,7 +64,7 @@ def test_a_run_that_measures_imports_no_framework_that_the_tests_do_not(
 def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makepyfile("def test_a(opprof):\n    with opprof(): opprof.array([1.0]) + 1\n")
+    pytester.makepyfile("import numpy as np\ndef test_a(opprof):\n    with opprof(): np.array([1.0]) + 1\n")
     loaded = "[m for m in sys.modules if m.startswith('pytest_opprof.backends.cu')]"
     pytester.makeconftest(f"def pytest_unconfigure():\n    import sys; print({loaded})")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

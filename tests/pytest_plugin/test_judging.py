@@ -203,6 +203,14 @@ def test_a_window_that_lost_all_calls_of_its_baseline_was_not_seen(judge: Judge)
     assert [str(each) for each in inner.findings] == ["nothing was recorded, 3 calls of 1 op in the baseline"]
 
 
+def test_what_does_more_is_certain_though_not_all_was_seen(judge: Judge) -> None:
+    """A module that was first imported in the window hides calls, and not the one that came."""
+    (window,) = judge(base={BODY: calls(Mul=1)}).first(body=TWICE)
+    window = replace(window, unseen="fewer calls of Mul, but not all was seen")
+    assert window.verdict is Verdict.NEW
+    assert [each.rule for each in window.regressions] == ["new", "not seen"]
+
+
 def test_a_broken_file_fails_the_run_and_judges_nothing(judge: Judge, pytester: pytest.Pytester) -> None:
     test = judge(base={BODY: TIMED})
     (path,) = [path for path in pytester.path.glob("baselines/*/*.json") if "times" not in path.name]

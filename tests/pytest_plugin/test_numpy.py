@@ -1,8 +1,7 @@
-"""Which arrays of NumPy a test shows: those of opprof.array(), or all that it makes."""
+"""NumPy in tests that know nothing of opprof: every op is seen."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -17,73 +16,49 @@ import numpy as np, pytest
 def half(x):
     return np.array(x, dtype="f4")
 @pytest.mark.op_budget(Cast=0)
-{mark}
 def test_knows_nothing_of_opprof():
     half(np.random.default_rng(0).random(4))
 @pytest.mark.op_budget(Cast=1, ReduceSum=1)
-def test_watched(opprof):
-    half(opprof.array([1.0, 2.0])).sum()
+def test_within_its_budget():
+    half(np.ones(2)).sum()
 """
 
 
-@pytest.mark.parametrize(
-    ("mark", "flags"),
-    [("", ["--opprof-numpy=all"]), ("", ["-o", "opprof_numpy=all"]), ("@pytest.mark.opprof(numpy='all')", [])],
-)
-def test_all_measures_a_test_that_knows_nothing_of_opprof(
-    pytester: pytest.Pytester, suite: Suite, mark: str, flags: list[str]
-) -> None:
-    pytester.makepyfile(test_m=TESTS.format(mark=mark))
-    result = suite("--opprof", "--opprof-backend=numpy", *flags)
+def test_a_test_that_knows_nothing_of_opprof_is_measured(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=TESTS)
+    result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         ["op budget exceeded: test_m.py::test_knows_nothing_of_opprof*", "*calls of Cast: 1, over the budget of 0"]
     )
 
 
-def test_without_it_only_arrays_that_are_watched_are_measured(pytester: pytest.Pytester, suite: Suite) -> None:
-    pytester.makepyfile(test_m=TESTS.format(mark=""))
-    result = suite("--opprof", "--opprof-backend=numpy")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*could not measure *no array was made by opprof.array(), nor in the window*"])
-
-
-def test_a_value_that_means_nothing_is_refused_with_what_there_is(pytester: pytest.Pytester, suite: Suite) -> None:
-    pytester.makepyfile(test_m=TESTS.format(mark=""))
-    result = suite("--opprof", "--opprof-numpy=everything")
+@pytest.mark.parametrize(
+    ("mark", "flags"),
+    [("", ["--opprof-numpy=all"]), ("", ["-o", "opprof_numpy=all"]), ("@pytest.mark.opprof(numpy='all')", [])],
+)
+def test_what_chose_arrays_is_gone_and_says_so(
+    pytester: pytest.Pytester, suite: Suite, mark: str, flags: list[str]
+) -> None:
+    pytester.makepyfile(test_m=f"import pytest\n{mark}\ndef test_a(): pass\n")
+    result = suite("--opprof", *flags)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --opprof-numpy is 'everything'; write 'watched' (*) or 'all' (*)"])
+    result.stderr.fnmatch_lines(["ERROR: *numpy*is gone: each op of NumPy is seen, on any array. Leave it out"])
 
 
-def test_what_was_recorded_with_all_is_compared_with_that_only(pytester: pytest.Pytester, suite: Suite) -> None:
-    pytester.makepyfile(
-        test_m="import numpy as np\ndef test_a(opprof):\n    with opprof():\n        opprof.array([1.0]) + np.ones(1)\n"
-    )
-    suite("--opprof-update", "--opprof-backend=numpy", "--opprof-numpy=all")
-    (folder,) = (pytester.path / "baselines").iterdir()
-    assert "-all-cpu-" in folder.name
-    suite("--opprof", "--opprof-backend=numpy", "--opprof-numpy=all").stdout.fnmatch_lines(["opprof: *1 ok*"])
-    result = suite("--opprof", "--opprof-backend=numpy", "--opprof-json=run.json")
-    result.stdout.fnmatch_lines(["no baseline for numpy *"])
-    ((test,),) = [json.loads((pytester.path / "run.json").read_text())["tests"]]
-    assert test["status"] == "no baseline"
-
-
-def test_where_the_watch_ended_is_a_remark_of_the_test(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_the_function_that_marked_arrays_returns_them_and_warns(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         test_m="""
 import numpy as np, pytest
-@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_a(opprof):
-    x = opprof.array([1.0])
-    with opprof():
-        np.asmatrix(x + 1) * 2
+    x = np.ones(3)
+    with pytest.deprecated_call(match="opprof.array.* is deprecated"):
+        assert opprof.array(x) is x
+    with pytest.deprecated_call():
+        assert opprof.array([1.0]).shape == (1,)
 """
     )
-    result = suite("--opprof", "--opprof-backend=numpy")
-    result.stdout.fnmatch_lines(
-        ["test_m.py::test_a*: not seen: what became of watched arrays in numpy.asmatrix (test_m:6)"]
-    )
+    suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(("ones", "outcome"), [("np.ones(3)", {"passed": 2}), ("[1.0]", {"passed": 1, "failed": 1})])
@@ -94,11 +69,11 @@ def test_what_shows_nothing_since_another_test_filled_a_cache_is_told_from_a_cha
     text = """
 import numpy as np, pytest
 from functools import lru_cache
-pytestmark = pytest.mark.opprof(numpy="all")
+pytestmark = pytest.mark.opprof
 @lru_cache
 def table(): return {}
 def test_a(): table(); np.ones(2) + 1
-def test_b(): sum(table())
+def test_b(): table()
 """
     pytester.makepyfile(test_m=text.format("np.ones(3)"))
     suite("--opprof-update", "--opprof-backend=numpy", "-k", "test_b")
@@ -109,25 +84,34 @@ def test_b(): sum(table())
     result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; measuring it alone in a fresh process"])
 
 
-def test_a_watch_that_ends_is_no_improvement(pytester: pytest.Pytester, suite: Suite) -> None:
-    text = """
-import numpy as np, pytest
-@pytest.mark.op_budget(Cast=1)
-@pytest.mark.filterwarnings("ignore:the matrix subclass")
-def test_a(opprof):
-    x = opprof.array([1.0, 2.0])
-    {}.astype("f4")
-"""
-    pytester.makepyfile(test_m=text.format("(x + 1)"))
-    suite("--opprof-update", "--opprof-backend=numpy")
-    pytester.makepyfile(test_m=text.format("np.asmatrix(x + 1)"))
-    result = suite("--opprof", "--opprof-backend=numpy")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  fewer calls of Cast, but not all was seen: the watch of an array ended in numpy.asmatrix (test_m:6)",
-            "FAILED test_m.py::test_a - not seen",
-        ]
+@pytest.mark.processes
+def test_a_body_without_an_op_that_has_rounds_is_judged_by_its_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+
+        @pytest.mark.opprof(rounds=10)
+        def test_python(): sum(range(1000))
+
+        @pytest.mark.op_budget(MatMul=1)
+        @pytest.mark.opprof(rounds=10)
+        def test_budget(): sum(range(1000))
+        """
     )
-    suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
-    suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    flags = ("-p", "no:cacheprovider", "--opprof-backend=numpy", "--opprof-noise=ignore", "--opprof-processes=1")
+    updated = pytester.runpytest_subprocess(*flags, "--opprof-update")
+    updated.assert_outcomes(passed=1, failed=1)
+    updated.stdout.fnmatch_lines(["opprof could not measure test_m.py::test_budget: nothing was recorded*"])
+    updated.stdout.no_fnmatch_line("*lines ask for*")
+    (times,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    assert "(outside ops)" in times.read_text()
+
+
+def test_where_numpy_cannot_be_observed_the_header_says_so_and_the_test_is_not_passed_in_silence(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.backends.numpy.selftest.problem", lambda: "this Python is free-threaded")
+    pytester.makepyfile(test_m=TESTS)
+    result = suite("--opprof", "--opprof-backend=auto")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["opprof: ops of NumPy are not seen: this Python is free-threaded"])

@@ -29,10 +29,9 @@ def read(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 def test_what_nobody_gives_has_its_default(read: Read, pytester: pytest.Pytester) -> None:
     found = read()
-    assert (found.backends, found.timing, found.numpy, found.threads, found.noise) == (
+    assert (found.backends, found.timing, found.threads, found.noise) == (
         None,
         "async",
-        "watched",
         1,
         "warn",
     )
@@ -81,7 +80,6 @@ def test_aliases_are_lines_of_a_raw_name_and_an_op(read: Read) -> None:
         (["--opprof-backend=nunpy"], "--opprof-backend: there is no backend 'nunpy': did you mean 'numpy'? Known: "),
         (["--opprof-backend=,"], "--opprof-backend: there is no backend ''. Known: "),
         (["--opprof-timing=fast"], "--opprof-timing is 'fast'; write 'async' or 'sync'"),
-        (["--opprof-numpy=some"], "--opprof-numpy is 'some'; write 'watched'"),
         (["--opprof-threads=0"], "--opprof-threads is '0'; write 'all' or an int of 1 or more"),
         (["--opprof-processes=two"], "--opprof-processes is 'two'; write an int of 1 or more"),
         (["--opprof-top=-1"], "--opprof-top is '-1'; write an int of 0 or more"),

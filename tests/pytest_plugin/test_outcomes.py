@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_opprof.backends.fake import FakeBackend
+
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest\nfrom pytest_opprof.backends import fake\n"
 BROKEN = HEAD + "@pytest.mark.op_budget(Cast=0)\ndef test_a(): fake.launch('Cast')\ndef test_b(): pass\n"
@@ -122,7 +124,7 @@ def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pyt
     result.stdout.fnmatch_lines(["opprof: error: interrupted: no baseline was written"])
     assert not (pytester.path / "baselines").exists()
     assert '"interrupted": true' in (pytester.path / "run.json").read_text()
-    assert not list(pytester.path.rglob("*.tmp"))
+    assert not list(pytester.path.rglob("*.opprof-tmp"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ there")
@@ -194,7 +196,7 @@ def test_a_marked_test_where_no_backend_sees_anything_fails_in_one_line(
     pytester.makepyfile("import pytest\n@pytest.mark.op_budget(Cast=1)\ndef test_a(): pass\n")
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["opprof could not measure *no array was made by opprof.array()*"])
+    result.stdout.fnmatch_lines(["*nothing was recorded: no op ran, or none that a backend sees*"])
     result.stdout.no_fnmatch_line("*recorder.py*")
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 not measured"])
 
@@ -226,17 +228,6 @@ def test_an_unmarked_test_with_a_baseline_does_not_vanish(pytester: pytest.Pytes
     suite("--opprof", "--opprof-all").assert_outcomes(passed=body != "pass", failed=body == "pass")
 
 
-def test_a_test_whose_arrays_are_not_watched_any_more_does_not_vanish(pytester: pytest.Pytester, suite: Suite) -> None:
-    numpy = "import numpy as np\ndef test_a({}):\n    {}(np.ones(2)).sum()\n"
-    pytester.makepyfile(test_m=numpy.format("opprof", "opprof.array"))
-    flags = ("--opprof-all", "--opprof-backend=numpy")
-    suite("--opprof-update", *flags)
-    pytester.makepyfile(test_m=numpy.format("", "np.asarray"))
-    result = suite("--opprof", *flags)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*could not measure test_m.py::test_a: nothing was recorded, 1 call of 1 op in the*"])
-
-
 def test_a_budget_of_no_call_is_kept_by_a_window_that_records_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
     marked = HEAD + "@pytest.mark.op_budget(calls={})\ndef test_a(): {}\n"
     pytester.makepyfile(test_m=marked.format(1, "fake.launch('Add')"))
@@ -253,3 +244,53 @@ def test_summaries_say_the_cause_and_point_at_the_test(pytester: pytest.Pytester
     (failure,) = ET.parse(pytester.path / "junit.xml").iter("failure")
     assert failure.attrib["message"] == "Cast 1, budget 0"
     assert "calls of Cast: 1, over the budget of 0" in (failure.text or "")
+
+
+@pytest.mark.parametrize("flags", [(), ("--opprof-backend=fake",)])
+def test_a_framework_that_is_too_old_is_one_usage_error_and_no_failure_of_each_test(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(FakeBackend, "unsupported", lambda self: "fake 0.1 is installed, and opprof records fake 1")
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.opprof
+        @pytest.mark.parametrize("n", range(9))
+        def test_a(n): pass
+        def test_b(): pass
+        """
+    )
+    result = suite("--opprof", *flags)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    why = "opprof cannot measure with the fake backend: fake 0.1 is installed, and opprof records fake 1"
+    assert result.stderr.str().count(why) == 1
+    suite("--opprof", "-k", "test_b").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("flags", "said"), [((), 1), (("--benchmark-disable",), 0)])
+def test_the_table_of_pytest_benchmark_is_said_to_be_taken_under_the_profiler(
+    pytester: pytest.Pytester, suite: Suite, flags: tuple[str, ...], said: int
+) -> None:
+    """pytest-benchmark is stood for by its option and fixture."""
+    pytester.makeconftest(
+        """
+        import pytest
+        def pytest_addoption(parser): parser.addoption("--benchmark-disable", action="store_true")
+        @pytest.fixture
+        def benchmark(): return lambda function: function()
+        """
+    )
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.op_budget(Cast=1)
+def test_a(benchmark): benchmark(lambda: fake.launch("Cast"))
+@pytest.mark.op_budget(Cast=1)
+def test_b(benchmark): benchmark(lambda: fake.launch("Cast"))
+"""
+    )
+    result = suite("--opprof", *flags)
+    result.assert_outcomes(passed=2)
+    assert result.stdout.str().count("pytest-benchmark timed this under opprof's profiler") == said
+    if said:
+        result.stdout.fnmatch_lines(["*its times run it without --opprof: *::test_a, *::test_b"])

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_opprof.pytest_plugin import ranks as ranks_module
+
 MODEL = """
 import os, pytest
 from pytest_opprof.backends import fake
@@ -89,6 +91,9 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
     run = Run(model, 3, ("--opprof",), ODD="1")
     assert run.status == [0, 1, 0]
     assert "[rank 1]   calls of Copy: 4, 2 in the baseline" in run.printed[1]
+    assert "failed on rank 1: test_m.py::test_a - Copy 2 -> 4\n" in run.printed[0], run.printed[0]
+    assert "opprof: 1 test measured, 1 ok, no times judged, 1 test failed on rank 1\n" in run.printed[0]
+    assert "failed on" not in run.printed[2]
     assert "not confirmed in a fresh process: a fresh process would be no rank of 3" in run.printed[1]
     accept = "if this is meant: mpirun -n 3 python -m pytest test_m.py::test_a --opprof-update"
     assert accept in run.printed[1]
@@ -150,7 +155,8 @@ def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(model: Path)
 
 
 def told(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Let this process be the first of so many ranks."""
+    """Let this process be the first of so many ranks, which waits for no other."""
+    monkeypatch.setattr(ranks_module, "_ENDING_S", 0)
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", str(size))
     monkeypatch.setenv("PMIX_NAMESPACE", f"test-{os.getpid()}-{next(_launches)}")

@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="torch is not installed (pip install torch==
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.processes]
 MODEL = """
 import os, pytest, torch, torch.distributed as dist
+from datetime import timedelta
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -34,7 +35,7 @@ class Model(nn.Module):
 
 @pytest.fixture(scope="session", autouse=True)
 def world():
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=5 if CHANGE == "raise" else 60))
     torch.manual_seed(0)
     yield
     dist.destroy_process_group()
@@ -55,6 +56,8 @@ def test_ddp(model=[]):
     if CHANGE == "loop":
         for parameter in ddp.parameters(): dist.all_reduce(parameter.grad)
     if CHANGE == "copy" and dist.get_rank() == 1: x.clone()
+    if CHANGE == "raise" and dist.get_rank() == 1: raise ValueError("of its own")
+    if CHANGE == "raise": dist.barrier()
     if CHANGE == "kill" and dist.get_rank() == 1: os.kill(os.getpid(), 9)
 
 @pytest.mark.opprof(rounds=2, warmup=1)
@@ -121,12 +124,20 @@ def test_what_costs_more_is_caught_and_named(recorded: Path, change: str, found:
     assert re.search(rf"^\[rank 1\]   {found}$", run.stdout, re.MULTILINE), run.stdout
 
 
-def test_lines_that_are_new_since_the_update_are_named_where_they_are_recorded(recorded: Path) -> None:
-    run = torchrun(recorded, 2, "--opprof", "--opprof-sites", "-k", "ddp", change="loop")
-    assert re.search(r"^ *\+27  test_dist.py:41 in test_ddp  `for parameter in .*\(new\)$", run.stdout, re.M), (
+def test_lines_that_are_new_since_the_update_are_named_without_a_flag(recorded: Path) -> None:
+    run = torchrun(recorded, 2, "--opprof", "-k", "ddp", change="loop")
+    assert re.search(r"^ *\+27  test_dist.py:42 in test_ddp  `for parameter in .*\(new\)$", run.stdout, re.M), (
         run.stdout
     )
     assert "which lines are new is not known" not in run.stdout
+
+
+def test_a_rank_that_raises_is_named_by_the_one_that_waits_for_it(recorded: Path) -> None:
+    run = torchrun(recorded, 2, "--opprof", "-k", "ddp", change="raise")
+    assert run.returncode == 1
+    assert "opprof: error: rank 1 failed first in test_dist.py::test_ddp: ValueError: of its own" in run.stdout, (
+        run.stdout
+    )
 
 
 def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(recorded: Path) -> None:

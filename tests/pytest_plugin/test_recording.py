@@ -69,7 +69,7 @@ class Fresh:
     def end(self) -> None:
         pass
 
-    def measure(self, tests: list[str], timeout_s: float) -> dict[str, Answer]:
+    def measure(self, tests: list[str], timeout_s: float, sites: list[str]) -> dict[str, Answer]:
         self.asked.append(tests)
         self.timeouts.append(timeout_s)
         done = self.does(len(self.asked))
@@ -433,7 +433,7 @@ def test_times_of_a_busy_machine_are_refused_unless_noise_is_to_be_ignored(
         ("--opprof-processes=0", "--opprof-processes is '0'; write an int of 1 or more"),
         ("--opprof-processes=many", "--opprof-processes is 'many'; write an int of 1 or more"),
         ("--opprof-threads=0", "--opprof-threads is '0'; write 'all' or an int of 1 or more"),
-        ("--opprof-against=", "--opprof-against is empty; write a git revision, such as --opprof-against=main"),
+        ("--opprof-against=", "--opprof-against is empty; write a git revision, main... or auto"),
         ("--opprof-noise=loud", "--opprof-noise is 'loud'; write 'warn' (*), 'fail' (*) or 'ignore' (*)"),
         ("--opprof-floor=2", "--opprof-floor is '2'; write a time with its unit (ns, us, ms, s), such as '5 us'"),
         ("--opprof-op-tolerance=ten", "--opprof-op-tolerance is 'ten'; write a percentage such as '10%'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -29,6 +30,10 @@ def registered(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> It
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def configured(*arguments: str, worker: bool = False, started: str = "") -> pytest.Config:
+            if "--opprof-against=HEAD" in arguments:
+                author = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
+                for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "one"]):
+                    subprocess.run(["git", *words], cwd=pytester.path, check=True)
             config = pytester.parseconfig("--opprof", *arguments)
             if worker:
                 config.workerinput = {}  # type: ignore[attr-defined]  # as pytest-xdist does
@@ -52,6 +57,7 @@ def hooks(config: pytest.Config) -> set[str]:
 ALONE = {"Measuring", "Controller", "Closing"}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("arguments", "known", "found"),
     [

@@ -92,7 +92,7 @@ def test_one_thread_is_what_a_numpy_test_really_has(pytester: pytest.Pytester, s
         + """
 @pytest.mark.opprof(rounds=10)
 def test_a(opprof):
-    x = opprof.array(np.ones((4, 4)))
+    x = np.ones((4, 4))
     x @ x
     assert blas() == {1}
 def test_after(): assert blas() == {3}

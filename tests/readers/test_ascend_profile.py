@@ -22,6 +22,7 @@ from pytest_opprof.errors import TraceError
 from pytest_opprof.ops.ascend_work import flops
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile, communicates
+from pytest_opprof.readers import formats
 from pytest_opprof.readers.ascend import ops
 from pytest_opprof.readers.ascend import profile as ascend_profile
 from pytest_opprof.readers.ascend.ops import type_of
@@ -381,18 +382,54 @@ class TestMadeFiles:
         assert (record.least_ns, record.most_ns) == (1000, 3000)
         assert any("totals by op type only" in remark for remark in read(folder).remarks)
 
-    def test_a_statistic_or_a_computing_that_differs_is_a_remark_with_both_numbers(self, tmp_path: Path) -> None:
+    def test_a_table_that_lacks_work_which_its_folder_has_is_an_error_with_both_numbers(self, tmp_path: Path) -> None:
+        """A kernel_details.csv was cut at a line end: 12 Casts, where op_statistic has 287; check passed."""
         profile(tmp_path, row(1), row(2))
         header = "OP Type,Core Type,Count,Total Time(us),Min Time(us),Max Time(us)"
         profile(tmp_path, "Cast,AI_CORE,3,6,1,3", "Mul,AI_CORE,1,1,1,1", header=header, name="op_statistic.csv")
         header = "Step,Computing,Communication(Not Overlapped),Free"
         profile(tmp_path, "1,6,0,1", header=header, name="step_trace_time.csv")
 
-        assert list(read(tmp_path).remarks) == [
+        with pytest.raises(TraceError) as error:
+            read(tmp_path)
+        assert str(error.value) == (
+            f"{tmp_path / 'kernel_details.csv'}: lacks work that other files of its folder have: step 1: the compute"
+            " kernels take 3.000 us, but Computing of step_trace_time is 6.000 us (and 2 more of that kind). Was it"
+            " copied whole? Export it again; --partial reads what is there"
+        )
+        (found,) = find(Place(tmp_path))
+        trace = formats.read(found, partial=True)
+        assert trace.is_cut
+        assert list(trace.remarks) == [
             "step 1: the compute kernels take 3.000 us, but Computing of step_trace_time is 6.000 us",
             "Cast AI_CORE: 2 calls take 3.000 us, but op_statistic has 3 calls of 6.000 us",
             "Mul AI_CORE: 0 calls take 0.000 us, but op_statistic has 1 calls of 1.000 us",
         ]
+
+    def test_a_table_that_has_more_than_its_folder_is_remarked(self, tmp_path: Path) -> None:
+        profile(tmp_path, row(1), row(2))
+        header = "OP Type,Core Type,Count,Total Time(us),Min Time(us),Max Time(us)"
+        profile(tmp_path, "Cast,AI_CORE,1,1,1,1", header=header, name="op_statistic.csv")
+
+        assert list(read(tmp_path).remarks) == [
+            "Cast AI_CORE: 2 calls take 3.000 us, but op_statistic has 1 calls of 1.000 us"
+        ]
+
+    def test_the_tasks_of_msprof_are_kernels_where_their_type_says_so(self, tmp_path: Path) -> None:
+        header = "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)"
+        tasks = [
+            *("0,Cast_1,AI_VECTOR_CORE,2,1,1.5,1,2", "0,Cast_2,Other,2,2,2.5,1,2", "0,EVENT_WAIT,EVENT_WAIT,2,3,9,1,2"),
+            *("0,EVENT_WAIT_SQE,Other,2,4,9,1,2", "0,new,NEW_CORE,2,5,9,1,2"),
+        ]
+        profile(tmp_path, *tasks, header=header, name="task_time_20260101000000.csv")
+
+        trace = read(tmp_path)
+        assert [(r.type, r.place, r.calls, r.device_ns) for r in trace.records] == [
+            ("Cast", "AI_VECTOR_CORE", 1, 1500),
+            ("Cast", "Other", 1, 2500),
+        ]
+        assert trace.inferred_types
+        assert "tasks of a type that opprof does not know are left out: NEW_CORE (1)" in trace.remarks
 
     def test_a_broken_file_beside_it_is_a_remark(self, tmp_path: Path) -> None:
         profile(tmp_path, row())
@@ -491,7 +528,7 @@ class TestAFolderWhoseFirstFileIsBroken:
 
     def test_a_database_that_is_cut_is_no_less_broken(self, tmp_path: Path) -> None:
         statistic = "OP Type,Core Type,Count,Total Time(us)"
-        profile(tmp_path, "Cast,AI_CORE,1,1", header=statistic, name="op_statistic.csv")
+        profile(tmp_path, "Cast,AI_CORE,0,0", header=statistic, name="op_statistic.csv")
         file = database(tmp_path / "msprof_1.db")
         assert read(tmp_path).steps == ("7", "outside")
         file.write_bytes(file.read_bytes()[:5000])

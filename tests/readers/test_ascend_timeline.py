@@ -163,3 +163,20 @@ def test_the_times_of_iterations_alone_are_named_too() -> None:
     (alone,) = shared(ALEXNET).glob("PROF*/device_0/timeline/step_trace_0_2_1.json")
     with pytest.raises(TraceError, match="has the times of iterations, but no ops"):
         formats.find(Place(alone))
+
+
+def test_kernels_of_the_type_other_count_and_unknown_types_are_said(tmp_path: Path) -> None:
+    """In a recording, 47 of 49 Casts are of that type: nobody saw them, and a limit on Cast was kept."""
+    (tmp_path / "msprof_1.json").write_text(
+        json.dumps(
+            [
+                *(task("Cast-op1", 5), task("Cast-op2", 7, "Other"), task("aclnnMul_Mul_Mul", 2, "OTHER")),
+                *(task("EVENT_WAIT_SQE", 90, "Other"), task("NOTIFY_WAIT", 90, "NOTIFY_WAIT")),
+                *(task("what", 90, "QUANTUM_CORE"), task("what", 90, "QUANTUM_CORE")),
+            ]
+        )
+    )
+    trace = read(tmp_path / "msprof_1.json")
+    assert calls(trace) == Counter(Cast=2, Mul=1)
+    assert query.total(trace, "device") == 14_000
+    assert "tasks of a type that opprof does not know are left out: QUANTUM_CORE (2)" in trace.remarks

@@ -78,3 +78,43 @@ def test_what_tells_no_group_and_no_collective_is_as_if_it_were_not_there(tmp_pa
             read(tmp_path / "trace.json")
     else:
         assert read(tmp_path / "trace.json").collectives == (Collective("AllGather", None, 0, 1000),)
+
+
+def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+
+def counted(folder: Path, *events: dict[str, Any]) -> dict[tuple[str, str], int]:
+    (folder / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": list(events)}), encoding="utf-8")
+    records = read(folder / "trace.json").records
+    return {(r.type, r.op): r.calls if r.counted is None else r.counted for r in records}
+
+
+def test_collectives_that_c_plus_plus_asks_for_count_and_those_inside_ops_count_once(tmp_path: Path) -> None:
+    asked = [event("c10d::allreduce_", 0, 9), event("record_param_comms", 1, 7, **{"Collective name": "allreduce"})]
+    marks = [event("nccl:all_reduce", 2, 1, "user_annotation"), event("nccl:all_to_all", 22, 1, "user_annotation")]
+    names = ["allreduce", "all_to_allv", "reduce", "wait", "init", "_reduce_scatter_base"]
+    alone = [event("record_param_comms", 20 + 10 * at, 5, **{"Collective name": name}) for at, name in enumerate(names)]
+    assert counted(tmp_path, *asked, *marks, *alone) == {
+        ("c10d::allreduce_", "AllReduce"): 1,
+        ("record_param_comms::allreduce", "AllReduce"): 1,
+        ("record_param_comms::alltoall", "AllToAll"): 1,
+        ("record_param_comms::reduce", "record_param_comms::reduce"): 1,
+        ("record_param_comms::reducescatter", "ReduceScatter"): 1,
+    }
+
+
+def test_collectives_of_2022_are_told_by_the_marks_of_nccl(tmp_path: Path) -> None:
+    """A file of August 2022 has 12 record_param_comms without names: 6 with a mark inside, 6 that wait."""
+    comms = [event("record_param_comms", at, 5) for at in (0, 10, 20)]
+    marks = [event("nccl:all_to_all", at, 3, "user_annotation") for at in (1, 11)]
+    assert counted(tmp_path, *comms, *marks, event("aten::mm", 30, 1)) == {
+        ("record_param_comms::alltoall", "AllToAll"): 2,
+        ("aten::mm", "MatMul"): 1,
+    }
+
+
+@pytest.mark.parametrize("name", [7, None, ["allreduce"], "", "\ud800"])
+def test_a_collective_without_a_name_is_none(tmp_path: Path, name: Any) -> None:
+    asked = event("record_param_comms", 0, 5, **{"Collective name": name})
+    assert counted(tmp_path, asked, event("aten::mm", 9, 1)) == {("aten::mm", "MatMul"): 1}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.profile.saved import SavedKernel, SavedProfile
-from pytest_opprof.readers.pytorch import kineto
+from pytest_opprof.readers.pytorch import kineto, kineto_events, nesting
 from pytest_opprof.readers.shared import events
 from pytest_opprof.readers.shared.options import Options
 from pytest_opprof.readers.shared.place import Place
@@ -724,3 +724,95 @@ def test_the_order_of_ops_and_kernels_changes_nothing(
     for side in ("device", "host"):
         of_ops, of_types = (lines_of(first, side, by, "sum").values() for by in ("op", "type"))
         assert sum(time or 0 for time, _ in of_ops) == sum(time or 0 for time, _ in of_types)
+
+
+def test_what_an_accelerator_of_meta_did_is_device_work_of_the_op_that_launched_it(tmp_path: Path) -> None:
+    def did(name: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
+        return {**kernel(0, start, duration, name), "cat": "mtia_ccp_events", "pid": 9, "args": {"stream": 1, **args}}
+
+    trace = trace_of(
+        tmp_path,
+        op("aten::add", 0, 10, 1),
+        launch(18, 1, "runFunction - job_prep_and_submit_for_execution", cat="mtia_runtime"),
+        did("add-dtype_Float", 20, 30, correlation=18),
+        did("dma_request", 20, 5, direction="HOST_TO_DEVICE", size=64),
+        did("event_wait", 60, 500),
+    )
+    assert trace.environment.device == "mtia"
+    assert counts(trace) == {"Add": 1, "MemcpyHtoD": 1}
+    assert sums(trace, "device_ns") == {"aten::add": 30_000, "Memcpy HOST_TO_DEVICE (dma_request)": 5000}
+    assert sums(trace, "memory")["Memcpy HOST_TO_DEVICE (dma_request)"] == 64
+    assert trace.remarks[0].startswith("1 copies of MTIA do not tell which op asked for them")
+    assert not any("outside of the recording" in remark for remark in trace.remarks)
+
+
+def allocated(device_type: int, total: int) -> dict[str, Any]:
+    args = {"Device Type": device_type, "Device Id": 0 if device_type else -1, "Total Allocated": total, "Bytes": 8}
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args": args}
+
+
+@pytest.mark.parametrize(
+    ("events", "peaks"),
+    [
+        ([allocated(0, 8)], (None, 8)),
+        ([allocated(0, 8), allocated(6, 700), allocated(6, 500)], (700, 8)),
+        ([allocated(1, 0)], (0, None)),
+    ],
+)
+def test_memory_of_the_host_is_none_of_the_device(
+    tmp_path: Path, events: list[dict[str, Any]], peaks: tuple[int | None, int | None]
+) -> None:
+    """On an MI300X all events were the CPU's: 8 B, which a limit of 1 KiB for the device would keep."""
+    trace = trace_of(tmp_path, op("aten::add", 0, 10, 1), launch(1, 1), kernel(1, 20, 5), *events)
+    assert (trace.peak_memory, trace.host_peak_memory) == peaks
+    unknown = "all memory events are the host's: how much a device had in use is not known"
+    assert (unknown in trace.remarks) == (peaks[0] is None)
+    on_cpu = trace_of(tmp_path, op("aten::add", 0, 10, 1), allocated(0, 8))
+    assert (on_cpu.peak_memory, on_cpu.host_peak_memory) == (8, None)
+
+
+def _names(count: int) -> list[dict[str, Any]]:
+    return [op(f"op{number}", 2 * number, 1) for number in range(count)]
+
+
+def _driver(count: int) -> list[dict[str, Any]]:
+    return [launch(number, 1, f"call{number}") for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "events", "what"),
+    [
+        ("MOST_DIFFERENT", _names(4), "more than 3 different ops and shapes"),
+        ("MOST_DIFFERENT", [{**op("a", 1, 1), "tid": at} for at in range(4)], "more than 3 different threads"),
+        (
+            "MOST_DIFFERENT",
+            [kernel(1, 1, 1, stream=at) for at in range(4)],
+            "3 different kernels and streams",
+        ),
+        (
+            "MOST_DIFFERENT",
+            [op("a", 1, 1), *_driver(4)],
+            "3 different calls of the driver",
+        ),
+        ("MOST_EVENTS", [op("a", at, 1) for at in range(4)], "more than 3 events"),
+        ("MOST_EVENTS", [kernel(1, at, 1) for at in range(4)], "more than 3 events"),
+    ],
+    ids="names threads streams driver calls activities".split(),
+)
+def test_more_than_any_recording_has_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, events: list[dict[str, Any]], what: str
+) -> None:
+    """Unbounded, a million streams took 2.2 GiB and 95 s, half a million names 1.8 GiB and 129 s."""
+    monkeypatch.setattr(kineto_events, bound, 3)
+    with pytest.raises(TraceError, match=what):
+        trace_of(tmp_path, *events)
+    with pytest.raises(TraceError, match=what):
+        kineto.timeline(Place(tmp_path / "trace.json"), Options())
+    trace_of(tmp_path, *events[:3])
+
+
+def test_calls_that_are_all_inside_each_other_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """15 M ops at the same time, in 4 MB of gzip, took 2.9 GB."""
+    monkeypatch.setattr(nesting, "MOST_INSIDE", 3)
+    with pytest.raises(TraceError, match="more than 3 calls in one call"):
+        trace_of(tmp_path, *(op("a", 1, 1) for _ in range(4)))

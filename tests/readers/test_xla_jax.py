@@ -159,6 +159,51 @@ def test_what_is_called_twice_counts_twice(written: Write) -> None:
     assert counts(hlo.read(place, Options())) == {"negate": 2}
 
 
+LOOP = """HloModule m
+
+%inner (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %n = f32[4]{0} negate(%p)
+}
+
+%outer (q: f32[4]) -> f32[4] {
+  %q = f32[4]{0} parameter(0)
+  %s = f32[4]{0} sine(%q)
+  ROOT %w = f32[4]{0} while(%s), condition=%less, body=%inner, INNER
+}
+
+%less (r: f32[4]) -> pred[] {
+  %r = f32[4]{0} parameter(0)
+  ROOT %c = pred[] compare(%r, %r), direction=LT
+}
+
+ENTRY %main (a: f32[4]) -> f32[4] {
+  %a = f32[4]{0} parameter(0)
+  ROOT %v = f32[4]{0} while(%a), condition=%less, body=%outer, OUTER
+}
+"""
+TRIPS = (
+    'metadata={op_name="f"}, backend_config={"known_trip_count":{"n":"%d"},"known_init_step":{"init":"0","step":"1"}}'
+)
+
+
+def test_loops_count_as_often_as_the_program_says_that_they_run(written: Write) -> None:
+    trace = hlo.read(written(LOOP.replace("OUTER", TRIPS % 3).replace("INNER", TRIPS % 5)), Options())
+    assert counts(trace) == {"sine": 3, "negate": 15}
+    assert trace.remarks == ()
+    quoted = TRIPS.partition("backend_config=")[0] + r'backend_config="{\"known_trip_count\":{\"n\":\"3\"}}"'
+    trace = hlo.read(written(LOOP.replace("OUTER", quoted).replace("INNER", "")), Options())
+    assert counts(trace) == {"sine": 3, "negate": 3, "compare": 3}
+    assert trace.remarks == ("the body of a loop is counted once: how often it runs is not in the file",)
+    trace = hlo.read(written(LOOP.replace("OUTER", "").replace("INNER", TRIPS % 0)), Options())
+    assert counts(trace) == {"sine": 1, "compare": 1}
+
+
+def test_a_name_that_looks_like_a_trip_count_is_none(written: Write) -> None:
+    name = r'metadata={op_name="\"known_trip_count\":{\"n\":\"9\"}"}'
+    assert counts(hlo.read(written(LOOP.replace("OUTER", name).replace("INNER", TRIPS % 2)), Options()))["negate"] == 2
+
+
 HEAD = "HloModule m\n\nENTRY %main (a: f32[4]) -> f32[4] {\n  %a = f32[4]{0} parameter(0)\n"
 
 

@@ -149,6 +149,144 @@ def test_ops_of_tensorflow_have_host_time_where_a_device_did_their_work(read: Re
     assert trace.remarks[0] == "1 events of /device:GPU:0 name no op of XLA's: left out"
 
 
+KERNELS = [stat(1, ref=5), stat(2, text="jit_f")]
+"""The stats of an op on a GPU, which does not tell the execution."""
+
+
+def test_launches_of_the_host_are_no_work_of_the_device(read: Read) -> None:
+    """Recorded on an MI300X: 150 kernels, and 150 launches on /host:CPU with the same hlo_op."""
+    launches = plane(
+        event(3, 0, 9000, *KERNELS), name="/host:CPU", metadata=field(4, named(3, "hipModuleLaunchKernel"))
+    )
+    trace = read(launches + plane(event(1, 0, 1000, *KERNELS), event(1, 5000, 1000, *KERNELS)))
+    assert [(r.name, r.calls, r.device_ns, r.place) for r in trace.records] == [("dot.1", 2, 2, "/device:GPU:0")]
+    assert trace.remarks == ()
+
+
+def test_instructions_that_the_host_ran_beside_a_device_are_said_to_be_left_out(read: Read) -> None:
+    host = plane(event(3, 0, 9000, *KERNELS), name="/host:CPU", metadata=field(4, named(3, "dot.1")))
+    trace = read(host + plane(event(1, 0, 1000, *KERNELS)))
+    assert [(r.calls, r.place) for r in trace.records] == [(1, "/device:GPU:0")]
+    assert trace.remarks == ("1 instruction that the host ran itself: left out, as a device ran the others",)
+
+
+def test_kernels_of_one_call_are_one_call(read: Read) -> None:
+    """Of the backward pass of fused attention: two fills, then three kernels."""
+    attend = field(4, named(3, "attend"))
+    kernels = [event(which, at * 10_000, 1000, *KERNELS) for at, which in enumerate((1, 1, 3, 1, 1, 3))]
+    trace = read(plane(*kernels, metadata=attend))
+    assert [(r.calls, r.device_ns) for r in trace.records] == [(2, 6)]
+    assert trace.kernels is not None
+    assert [(kernel.name, kernel.calls) for kernel in trace.kernels] == [("gemm", 4), ("attend", 2)]
+
+
+def test_kernels_without_a_number_count_in_the_step_in_which_they_ran(read: Read) -> None:
+    steps = [event(2, at, 2_000_000, stat(4, int=number)) for number, at in enumerate((0, 5_000_000))]
+    trace = read(plane(*steps, event(1, 1_000_000, 1000, *KERNELS), event(1, 6_000_000, 1000, *KERNELS)))
+    assert [(record.step, record.calls) for record in trace.records] == [(0, 1), (1, 1)]
+    assert trace.remarks[0].startswith("2 kernels are not linked to the call from Python")
+
+
+TPU_STATS = ["", "run_id", "flops", "bytes_accessed", "step_num"]
+COPY = "%copy-start.4 = (f32[8]{0:T(8)S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %x)"
+CAST = "%convert.2 = bf16[8,4]{1,0:T(8,128)(2,1)} convert(f32[8,4]{1,0} %y)"
+FUSED = "%add_fusion.1 = f32[8]{0} fusion(f32[8]{0} %x), kind=kLoop, calls=%c"
+LOOP = "%while.3 = (s32[], f32[8]{0}) while((s32[], f32[8]{0}) %t), condition=%c, body=%b"
+
+
+def tpu(*ops: str, lines: bytes = b"") -> bytes:
+    """Return a plane of a TPU on which module jit_f ran all *ops*, twice; an op takes 1 us, the loop what is in it."""
+    texts = dict(enumerate(dict.fromkeys(ops), 3))
+    numbers = {text: number for number, text in texts.items()}
+    metadata = field(4, named(1, "jit_f(12190760917235803885)"))
+    for number, text in texts.items():
+        shown = text.partition(" ")[0].removeprefix("%")
+        facts = field(5, field(1, 2) + field(3, 70)) + field(5, field(1, 3) + field(3, 64))
+        metadata += field(4, field(1, number) + field(2, field(1, number) + field(2, text) + field(4, shown) + facts))
+    runs = [(0, 9), (20_000_000, -2)]
+    modules = b"".join(event(1, at, 10_000_000, stat(1, int=run)) for at, run in runs)
+    ran = b"".join(
+        event(numbers[text], at + 1_000_000 * index, 1_000_000) for at, _ in runs for index, text in enumerate(ops)
+    )
+    content = field(3, field(2, "XLA Modules") + modules) + field(3, field(2, "XLA Ops") + ran) + lines
+    names = b"".join(field(5, named(number, name)) for number, name in enumerate(TPU_STATS) if name)
+    return field(1, field(2, "/device:TPU:0") + content + metadata + names) + field(4, "host")
+
+
+def test_the_instructions_of_a_tpu_are_read_from_their_texts(read: Read) -> None:
+    trace = read(tpu(CAST, FUSED, COPY))
+    assert trace.environment.device == "tpu"
+    assert [(r.name, r.type, r.id, r.calls, r.device_ns) for r in trace.records] == [
+        ("convert.2", "convert", "jit_f", 2, 2000),
+        ("add_fusion.1", "add_fusion", "jit_f", 2, 2000),
+        ("copy-start.4", "copy", "jit_f", 2, 2000),
+    ]
+    cast = trace.records[0]
+    assert (cast.input_dtypes, cast.output_dtypes, cast.input_shapes) == (("f32",), ("bf16",), ((8, 4),))
+    assert (cast.computation, cast.memory) == (140, 128)
+    assert trace.kernels is None
+
+
+def test_halves_and_loops_of_a_tpu_are_no_ops_of_their_own(read: Read) -> None:
+    trace = read(tpu(LOOP, CAST, "%copy-done.4 = f32[8]{0} copy-done((f32[8]{0}, u32[]) %copy-start.4)", "dependency"))
+    assert {r.type: (r.counted, r.computation) for r in trace.records} == {
+        "while": (0, None),
+        "convert": (None, 140),
+        "copy-done": (0, None),
+        "dependency": (None, 140),
+    }
+
+
+def test_steps_of_a_tpu_are_those_of_the_calls_from_python(read: Read) -> None:
+    names = field(4, named(1, "PjitFunction(f)")) + field(4, named(2, "train")) + field(5, named(4, "step_num"))
+    events = [event(2, 0, 5000, stat(4, int=0)), event(1, 100, 100), event(2, 6000, 5000, stat(4, int=1))]
+    host = field(1, field(2, "/host:CPU") + field(3, b"".join([*events, event(1, 6100, 100)])) + names)
+    trace = read(host + tpu(CAST))
+    assert trace.steps == ("train 0", "train 1")
+    assert [(r.step, r.calls) for r in trace.records] == [(1, 1), (0, 1)]  # by run_id: -2 is before 9
+
+
+def kernel_of(op: str, at: int) -> bytes:
+    return event(1, at, 1000, stat(8, text=op))
+
+
+def test_the_kernels_of_tensorflows_ops_have_their_device_time(read: Read) -> None:
+    """Two kernels that follow each other are of one call; lines that repeat them are not read."""
+    names = field(5, named(8, "tf_op")) + field(4, named(3, "a/MatMul:MatMul"))
+    content = [kernel_of("a/MatMul:MatMul", 0), kernel_of("a/MatMul:MatMul", 2000), kernel_of("Cast:Cast", 4000)]
+    again = field(3, field(2, "TensorFlow Ops") + event(3, 0, 3000))
+    trace = read(plane(*content, kernel_of("a/MatMul:MatMul", 6000), metadata=names + again))
+    assert trace.environment.frameworks == (("tensorflow", ""),)
+    assert [(r.name, r.type, r.calls, r.device_ns) for r in trace.records] == [
+        ("a/MatMul", "MatMul", 2, 3),
+        ("Cast", "Cast", 1, 1),
+    ]
+    assert trace.kernels is not None
+    assert [(kernel.name, kernel.launched_by, kernel.calls) for kernel in trace.kernels] == [
+        ("gemm", "a/MatMul", 3),
+        ("gemm", "Cast", 1),
+    ]
+    assert trace.remarks == ()
+
+
+def test_an_op_of_tensorflow_that_host_and_device_tell_counts_once(read: Read) -> None:
+    meant = field(1, 3) + field(2, field(1, 3) + field(2, "a/MatMul:MatMul") + field(4, "a/MatMul"))
+    host = plane(event(3, 0, 5000), event(3, 9000, 5000), name="/host:CPU", metadata=field(4, meant))
+    trace = read(host + plane(kernel_of("a/MatMul:MatMul", 0), metadata=field(5, named(8, "tf_op"))))
+    assert [(r.calls, r.counted, r.device_ns, r.host_ns) for r in trace.records] == [
+        (2, None, None, 10),
+        (1, 0, 1, None),
+    ]
+
+
+def test_tensorflows_own_line_is_read_where_no_kernel_names_its_op(read: Read) -> None:
+    names = field(4, named(3, "a/MatMul:MatMul"))
+    again = field(3, field(2, "TensorFlow Ops") + event(3, 0, 3000) + event(1, 3000, 10))
+    trace = read(plane(event(1, 0, 1000), metadata=names + again))
+    assert [(r.name, r.type, r.calls, r.device_ns) for r in trace.records] == [("a/MatMul", "MatMul", 1, 3)]
+    assert trace.remarks[0] == "1 events of /device:GPU:0 name no op of XLA's: left out"
+
+
 def test_executions_without_a_number_are_not_taken_for_one(read: Read) -> None:
     unnumbered = [OP[0], OP[1], stat(3, uint=2**64 - 1)]
     steps = [event(2, at, 2_000_000, stat(4, int=number)) for number, at in enumerate((0, 5_000_000))]

@@ -48,8 +48,8 @@ def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
         == """\
 op budget exceeded: test_m.py::test_a  [fake 1, fake, async]
   calls of Cast: 12, over the budget of 10
-  calls of Exp: 1, none in the baseline
   calls of Cast: 12, 10 in the baseline
+  calls of Exp: 1, none in the baseline
 
 op      calls (base -> now)    device time (base -> now)    change    verdict
 ------  ---------------------  ---------------------------  --------  -----------------------

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.errors import UsageError
+from pytest_opprof.escaping import markdown as escaped
+from pytest_opprof.escaping import terminal as clean
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.causes import by_op
-from pytest_opprof.report.listing import clean
-from pytest_opprof.report.markdown import MOST_BYTES, append, escaped, markdown
+from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine
 

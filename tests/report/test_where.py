@@ -6,9 +6,11 @@ from dataclasses import replace
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
-from pytest_opprof.report.where import where
+from pytest_opprof.report.failure import failure
+from pytest_opprof.report.where import shared_line, where
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -177,6 +179,75 @@ where they come from:
   nets.py:7 in forward  `line 7`  (new)
       Cast +2"""
     )
+
+
+def with_work(calls: int, flops: int | None, nbytes: int | None) -> CallRange:
+    known = [None if each is None else Range(each, each) for each in (nbytes, flops)]
+    return CallRange(calls, calls, bytes=known[0], flops=known[1])
+
+
+def working(
+    before: tuple[tuple[int, int | None, int | None], ...], now: tuple[tuple[int, int | None, int | None], ...]
+) -> JudgedWindow:
+    """Return a window whose lines 1, 2, ... do products of these calls, FLOPs and bytes."""
+    sites, ops = [], []
+    for side in (before, now):
+        sites.append({"MatMul": tuple(at(n, c, flops=f, bytes=b) for n, (c, f, b) in enumerate(side, 1))})
+        calls, flops, nbytes = (sum(each or 0 for each in column) for column in zip(*side))
+        ops.append({"MatMul": with_work(calls, flops, nbytes)})
+    numbers = structs.replace(WindowNumbers.of("body", profile(MatMul=1)), sites=sites[1])
+    diff = compare(*ops, judge((), ()), STORED)
+    return JudgedWindow(numbers, (), diff, base_sites=kept_sites(sites[0]))
+
+
+def test_more_work_with_as_many_calls_has_the_line_that_does_more() -> None:
+    """As where the last layer of a language model is computed for all positions: one line of seven, one call of 52."""
+    same = tuple((calls, 40_000, 800) for calls in (12, 12, 9, 8, 7, 3))
+    failing = working((*same, (1, 5_000, 800)), (*same, (1, 80_000, 900)))
+    lines = text(failing).splitlines()
+    assert lines[1] == "where MatMul comes from (52 calls):"
+    assert lines[2] == "+75 kFLOP  nets.py:7 in forward  `line 7`  5 kFLOP -> 80 kFLOP"
+    assert lines[-1] == "... and 2 more lines (-v shows them)"
+    (grown,) = failing.grown["MatMul"]
+    assert (str(grown), grown.line.line) == ("+75 kFLOP", 7)
+
+
+def test_bytes_tell_the_line_where_flops_did_not_grow() -> None:
+    failing = working(((2, 0, 4096), (2, 0, 4096)), ((2, 0, 4096), (2, 0, 8192)))
+    assert "+4 KiB  nets.py:2 in forward  `line 2`  4 KiB -> 8 KiB" in text(failing)
+
+
+def test_of_a_baseline_without_work_by_line_those_come_first_that_do_most() -> None:
+    failing = working(((3, 0, 9_000), (1, 5_000, 800)), ((3, 0, 9_000), (1, 80_000, 900)))
+    failing = replace(failing, base_sites=kept_sites({"MatMul": (at(1, 3), at(2, 1))}))
+    assert text(failing).splitlines()[2] == "     1  nets.py:2 in forward  `line 2`"
+
+
+def test_of_many_lines_that_grew_the_one_that_grew_most_comes_first() -> None:
+    ops = [f"Op{number}" for number in range(7)]
+    sites = {op: (at(number, 21 if op == "Op6" else 1),) for number, op in enumerate(ops)}
+    failing = window(dict.fromkeys(ops, 1), sites, {}, {})
+    assert text(failing).splitlines()[2:4] == ["  nets.py:6 in forward  `line 6`  (new)", "      Op6 +21"]
+
+
+def test_many_ops_of_one_line_are_one_finding() -> None:
+    ops = ["Cast", "MatMul", "Softmax", "Mul"]
+    before = {op: (at(5),) for op in ops}
+    failing = window(dict.fromkeys(ops, 3), {op: (at(5, 3),) for op in ops}, dict.fromkeys(ops, 1), before)
+    line = "nets.py:5 in forward  `line 5`"
+    assert shared_line(failing) == [f"4 ops, 8 calls more from {line}"]
+    assert failure("test_m.py::test_a", [failing], 5, False, "").splitlines()[1] == f"  4 ops, 8 calls more from {line}"
+    assert shared_line(window(dict.fromkeys(ops[:2], 3), {op: (at(5, 3),) for op in ops}, {}, before)) == []
+    assert shared_line(replace(failing, base_sites=None)) == []
+
+
+def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
+    ops = ["Cast", "MatMul", "Softmax"]
+    inner = {op: line(number, f"{op}(x)", "helper") for number, op in enumerate(ops, 1)}
+    before = {op: (SiteCalls(1, (inner[op], line(30), TEST)),) for op in ops}
+    now = {op: (*before[op], SiteCalls(2, (inner[op], line(31, "again = helper(x)"), TEST))) for op in ops}
+    failing = window(dict.fromkeys(ops, 3), now, dict.fromkeys(ops, 1), before)
+    assert shared_line(failing) == ["3 ops, 6 calls more from nets.py:31 in forward  `again = helper(x)`"]
 
 
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:

@@ -79,6 +79,57 @@ def test_a_framework_may_lie_in_any_folder(tmp_path: Path, monkeypatch: pytest.M
     assert kinds[str(tmp_path / "pytorch" / "torchvision.py")] is Kind.TRACED
 
 
+@pytest.mark.parametrize("package", ["networkx", "sympy", "packaging", "mpmath", "numba", "ml_dtypes", "torch"])
+@pytest.mark.parametrize("layout", ["", "src"])
+def test_what_is_below_the_root_directory_is_what_is_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, layout: str
+) -> None:
+    module = ModuleType(package)
+    module.__path__ = [str(tmp_path / layout / package)]
+    module.__file__ = str(tmp_path / layout / package / "__init__.py")
+    monkeypatch.setitem(sys.modules, package, module)
+    own, installed = f"{module.__path__[0]}/core.py", f"{tmp_path}/.venv/lib/python3.11/site-packages/{package}/core.py"
+    with kinds.of_run(tmp_path):
+        assert (kinds[own], kinds[installed]) == (Kind.TRACED, Kind.HIDDEN)
+    link = tmp_path.parent / f"{tmp_path.name}-link"
+    link.symlink_to(tmp_path)
+    with kinds.of_run(link):
+        assert kinds[own] is Kind.TRACED
+
+
+def test_a_checkout_of_a_tool_has_lines_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("networkx")
+    module.__path__ = [str(tmp_path / "networkx")]
+    monkeypatch.setitem(sys.modules, "networkx", module)
+    assert kinds[str(tmp_path / "networkx" / "algorithms.py")] is Kind.TRACED
+
+
+def test_a_framework_that_was_installed_below_the_root_directory_is_none_of_what_is_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("torch")
+    module.__path__ = [str(tmp_path / "deps" / "torch")]
+    (tmp_path / "deps" / "torch-2.13.0.dist-info").mkdir(parents=True)  # pip install --target deps
+    monkeypatch.setitem(sys.modules, "torch", module)
+    with kinds.of_run(tmp_path):
+        assert kinds[str(tmp_path / "deps" / "torch" / "nn" / "functional.py")] is Kind.HIDDEN
+
+
+@pytest.mark.parametrize("package", ["torch", "networkx"])
+def test_packages_that_are_shown_are_followed_and_only_in_that_run(package: str) -> None:
+    file = f"/opt/lib/python3.11/site-packages/{package}/core.py"
+    with kinds.of_run("/project", [package]):
+        assert kinds[file] is Kind.TRACED
+        assert kinds["/opt/lib/python3.11/site-packages/numpy/linalg.py"] is Kind.HIDDEN
+    assert kinds[file] is Kind.HIDDEN
+
+
+def test_the_standard_library_is_nowhere_what_is_tested() -> None:
+    with kinds.of_run("/"):
+        assert kinds[json.__file__] is Kind.HIDDEN
+        assert kinds["/tests/test_model.py"] is Kind.TRACED
+
+
 def test_what_torch_compile_writes_has_no_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     assert kinds[str(tmp_path / "inductor" / "6j" / "c6jpl22crhi36khifxytpypfaphcd52sbviuff7x.py")] is Kind.HIDDEN

@@ -110,6 +110,31 @@ def test_rounds_that_differ_are_compared_by_their_most() -> None:
     assert told({at(place): Calls(3, 3)}, {at(place): Calls(1, 4)}) == [(1, place.text)]
 
 
+class TestWork:
+    """More FLOPs or bytes with as many calls."""
+
+    ONE_MORE: ClassVar[OpSites] = {
+        at(line("q = self.q(x)")): Calls(4, 4, 100, 1_000),
+        at(line("return self.head(x)", "Model.forward")): Calls(1, 1, 300, 9_000),
+    }
+
+    def test_the_line_that_does_more_is_told_by_what_grew(self) -> None:
+        before = {site: calls._replace(flops=1_000, bytes=100) for site, calls in self.ONE_MORE.items()}
+        assert grown(before, self.ONE_MORE) == ()
+        for by, more in (("flops", 8_000), ("bytes", 200)):
+            (head,) = grown(before, self.ONE_MORE, by)
+            assert (head.place.text, head.more, head.is_new) == ("return self.head(x)", more, False)
+
+    def test_two_lines_made_one_are_that_one_which_does_more(self) -> None:
+        before = {at(line(f"x = self.{name}(x)")): Calls(1, 1, None, 10) for name in ("rows", "columns")}
+        (both,) = grown(before, {at(line("return conv2d(x, kernel)")): Calls(1, 1, None, 600)}, "flops")
+        assert (both.place.text, both.now.most) == ("return conv2d(x, kernel)", 600)
+
+    def test_nothing_is_told_where_the_amount_of_a_line_is_not_known(self) -> None:
+        before = {site: calls._replace(flops=None) for site, calls in self.ONE_MORE.items()}
+        assert grown(before, self.ONE_MORE, "flops") == grown(self.ONE_MORE, before, "flops") == ()
+
+
 class TestMoved:
     def test_a_line_split_in_two_is_not_told(self) -> None:
         before = {at(line("y = softmax(x.float()).to(x.dtype)")): TWO}

@@ -15,6 +15,7 @@ def test_calls_are_a_range_only_where_rounds_differ(calls: Calls, text: str) -> 
 def test_calls_of_several_sites_add_up() -> None:
     assert Calls.total([Calls(1, 1), Calls(0, 2)]) == Calls(1, 3)
     assert Calls.total([]) == Calls(0, 0)
+    assert Calls.total([Calls(1, 1, 8, 5), Calls(2, 2, 8, None)]) == Calls(3, 3, 16, None)
 
 
 def test_a_site_is_called_by_what_its_lines_say_and_not_by_where_they_are() -> None:

@@ -131,12 +131,15 @@ def test_what_is_to_be_shown_wins(root: Path, frames: dict[str, Frame]) -> None:
     assert (site.file, site.callers) == ("src/mylib/dtypes.py", ())
 
 
-@pytest.mark.parametrize("show", ["torch", "torch.nn", "numpy/linalg", "pytest_mock", "sympy"])
-def test_a_framework_cannot_be_shown(root: Path, show: str) -> None:
-    with pytest.raises(
-        UsageError, match=f"'{show}' cannot be shown as a call site: lines of frameworks and test tools"
-    ):
+@pytest.mark.parametrize("show", ["pytest_mock", "_pytest.python", "pytest_opprof"])
+def test_a_test_tool_cannot_be_shown(root: Path, show: str) -> None:
+    with pytest.raises(UsageError, match=f"'{show}' cannot be shown as a call site: lines of test tools"):
         Shown(root, show=["transformers", show])
+
+
+def test_a_framework_can_be_shown_for_who_works_on_it(root: Path) -> None:
+    frames = [Frame(f"{PACKAGES}/torch/nn/functional.py", "linear", 5), Frame(str(root / "tests/test_a.py"), "test", 1)]
+    assert Shown(root, show=["torch.nn"]).site(frames).file == "torch/nn/functional.py"
 
 
 def test_a_project_may_be_an_installed_package(frames: dict[str, Frame]) -> None:

@@ -22,7 +22,7 @@ def use(opprof: Opprof) -> None:
     rounds: Rounds = opprof.rounds(20, warmup=3, name=name)
     for number in rounds:
         calls += number
-    x = opprof.array(np.ones(3))
+    x = np.ones(3)
     x.astype("float32")
     with opprof.op("my_attention"), op("my_softmax"):
         pass

@@ -161,7 +161,27 @@ def test_what_lost_in_calls_is_not_blamed_for_its_time_as_well() -> None:
 def test_the_most_damaging_op_comes_first() -> None:
     base: Table = {"A": (1, 100), "B": (1, 100), "C": (2, 100), "D": (1, 10)}
     now: Table = {"A": (1, 900), "B": (1, 300), "C": (1, 90), "D": (2, 20)}
-    assert [row.op for row in diff(base, now).rows] == ["A", "B", "D", "C"]
+    assert [row.op for row in diff(base, now).rows] == ["D", "A", "B", "C"]
+
+
+def test_counts_order_findings_and_measured_times_do_not() -> None:
+    """The op that matters is not the sixth of nineteen since others happened to take longer."""
+    ops = ["Item", "Copy", "Cast", "Add", "aten::x", "jax::kernel"]
+    base: Table = {"Item": (1, 5), "Add": (9, 900), "aten::x": (1, 5), "jax::kernel": (42, 9_000)}
+    now: Table = dict.fromkeys(ops, (1, 900)) | {"Item": (21, 5), "Add": (10, 999), "aten::x": (99, 9_999)}
+    now["jax::kernel"] = (21, 1)
+    found = diff(base, now)
+    assert [row.op for row in found.rows] == ["Item", "Cast", "Copy", "Add", "aten::x", "jax::kernel"]
+    assert not any("jax::kernel" in finding for finding in findings(found))
+
+
+def test_more_work_comes_after_more_calls_by_its_factor() -> None:
+    def of(flops: int) -> CallRange:
+        return CallRange(1, 1, flops=Range(flops, flops))
+
+    base = {"Add": CallRange(1, 1), "Conv": of(9_000_000), "MatMul": of(10_000)}
+    now = {"Add": CallRange(2, 2), "Conv": of(18_000_000), "MatMul": of(40_000)}
+    assert [row.op for row in compare(base, now, unjudged("in parallel", []), LIMITS).rows] == ["Add", "MatMul", "Conv"]
 
 
 def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
@@ -318,3 +338,34 @@ def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
     now = {"aten::to": CallRange(9, 9), "Cast": CallRange(2, 2), "mylib::op": CallRange(1, 1)}
     findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
     assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
+
+
+def test_fewer_calls_that_do_more_are_more_work() -> None:
+    """Two separable convolutions became one of 63x63."""
+    base = {"Conv": CallRange(2, 2, bytes=Range(8000, 8000), flops=Range(10_000, 10_000))}
+    now = {"Conv": CallRange(1, 1, bytes=Range(8000, 8000), flops=Range(315_000, 315_000))}
+    (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    assert row.verdict is Verdict.MORE_WORK
+    assert row.work.line == "FLOPs of Conv: 315 kFLOP, 10 kFLOP in the baseline (x31.5)"
+
+
+def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
+    base = CallRange(505, 505, dtypes={"int32": Range(60, 60), "float32": Range(445, 445)}, bytes=Range(6000, 6000))
+    now = CallRange(452, 452, dtypes={"int64": Range(7, 7), "float32": Range(445, 445)}, bytes=Range(1000, 1000))
+    (row,) = compare({"Add": base}, {"Add": now}, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    assert not row.verdict.is_regression
+
+
+@pytest.mark.parametrize(("now_bytes", "fails"), [(19_000, False), (70_000, True)])
+def test_sizes_that_vary_are_more_work_only_at_twice_of_what_is_no_change(now_bytes: int, fails: bool) -> None:
+    base = {"Add": CallRange(3, 3, bytes=Range(2000, 6000, varies=True))}
+    now = {"Add": CallRange(3, 3, bytes=Range(now_bytes, now_bytes))}
+    (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    assert row.verdict.is_regression is fails
+
+
+def test_the_work_of_calls_that_vary_is_not_judged() -> None:
+    base = {"Add": CallRange(2, 6, varies=True, bytes=Range(2000, 6000, varies=True))}
+    now = {"Add": CallRange(5, 5, bytes=Range(900_000, 900_000))}
+    (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    assert not row.verdict.is_change

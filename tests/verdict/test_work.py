@@ -73,7 +73,7 @@ def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
 def test_what_varied_between_processes_is_a_range() -> None:
     base = CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True))
     assert work(base, of({}, 30_000)).verdict is Verdict.OK
-    assert work(base, of({}, 40_000)).verdict is Verdict.MORE_WORK
+    assert work(base, of({}, 70_000)).verdict is Verdict.MORE_WORK
     base = CallRange(2, 2, dtypes={"float32": Range(1, 2, varies=True), "float64": Range(0, 1, varies=True)})
     assert work(base, of({"float64": 2})).verdict is Verdict.OK
 

@@ -5,12 +5,14 @@ XLA's profiler of a GPU needs CUPTI for itself. There the backend of CUDA record
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from tempfile import TemporaryDirectory
+from importlib.metadata import PackageNotFoundError, version
 
 from ...errors import BackendError
+from ...machine.scratch import scratch
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ...sites.chains import UNKNOWN
@@ -21,6 +23,11 @@ from .fence import FUNCTION, Fence
 from .programs import Programs, is_started
 
 _INSTALL = "jax is not installed: pip install jax"
+_FIRST = (0, 7, 2)
+_TOO_OLD = (
+    "jax {installed} is installed, and opprof records jax 0.7.2 or newer: pip install -U jax, or measure without it"
+    " (--opprof-backend names the backends)"
+)
 _ON_CPU = "cpu"
 _ON_GPU = frozenset(["gpu", "cuda", "rocm"])
 
@@ -41,10 +48,19 @@ class JaxBackend(Backend):
         self._recording = False
 
     def unavailable(self) -> str | None:
-        """Say that JAX is missing, or return None."""
+        """Say that JAX is missing or too old, or return None."""
         from importlib.util import find_spec
 
-        return None if find_spec("jax") else _INSTALL
+        return self.unsupported() if find_spec("jax") else _INSTALL
+
+    def unsupported(self) -> str | None:
+        """Say that JAX is too old: 0.7.2 is the first whose profiler is known."""
+        try:
+            installed = version("jax")
+        except PackageNotFoundError:  # a checkout, of whatever version
+            return None
+        numbers = tuple(int(each) for each in re.findall(r"\d+", installed)[:3])
+        return _TOO_OLD.format(installed=installed) if numbers < _FIRST else None
 
     def in_use(self) -> bool:
         """Tell whether something imported JAX, which does not run on a GPU."""
@@ -157,5 +173,5 @@ def _profiler() -> Iterator[None]:
     """Profile as users do: into a folder."""
     import jax
 
-    with TemporaryDirectory() as folder, jax.profiler.trace(folder):
+    with scratch() as folder, jax.profiler.trace(str(folder)):
         yield

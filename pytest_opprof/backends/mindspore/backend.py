@@ -16,6 +16,7 @@ from math import prod
 from time import time_ns
 
 from ...formats.mindspore_files import op_type
+from ...machine.scratch import scratch
 from ...ops.dtypes import item_bytes
 from ...ops.names import Kind, meaning
 from ...ops.signature import UNKNOWN, Signature
@@ -37,6 +38,10 @@ _ELSEWHERE = (
     "MindSpore runs on {target}: the mindspore backend records what it runs on the CPU, and the {backend} backend the"
     " kernels, without their dtypes, shapes and lines"
 )
+_LINES = (
+    "MindSpore tells the lines of graphs that it compiled after the first measured test began, and of what PyNative"
+    " mode calls from 2.10 on. Compile the graph in the test or in a fixture, not as the module is imported"
+)
 _KERNELS = {"GPU": "cuda", "Ascend": "ascend"}
 _THREADS = (
     "MindSpore's threads cannot be limited in a process that runs: its ops use all {cores} cores. For steadier times"
@@ -50,6 +55,7 @@ class MindSporeBackend(Backend):
     name = "mindspore"
     hint = "mindspore must be imported at the top of the module, and run on the CPU"
     tells_sites = True
+    sites_hint = _LINES
 
     def __init__(self) -> None:
         self._graphs = KernelGraphs()
@@ -124,8 +130,6 @@ class MindSporeBackend(Backend):
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast, as PyNative mode runs them."""
-        import tempfile
-
         import mindspore
         from mindspore import ops, profiler
 
@@ -133,8 +137,8 @@ class MindSporeBackend(Backend):
 
         @contextmanager
         def another() -> Iterator[None]:
-            with tempfile.TemporaryDirectory(prefix="opprof-") as folder:
-                handler = profiler.tensorboard_trace_handler(folder, analyse_flag=False)
+            with scratch() as folder:
+                handler = profiler.tensorboard_trace_handler(str(folder), analyse_flag=False)
                 with profiler.profile(activities=[profiler.ProfilerActivity.CPU], on_trace_ready=handler):
                     yield
 

@@ -1,4 +1,7 @@
-"""The arrays among the arguments and results of an op: their dtypes and shapes, and which are views of others."""
+"""The arrays among the arguments and results of an op: their dtypes and shapes, and which are views of others.
+
+Nothing here runs code of another package: attributes are read as `numpy.ndarray` has them, whatever a subclass says.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,98 @@ import numpy as np
 
 from ...ops.numpy_work import Attributes
 
-_HAVE_DTYPES = (np.ndarray, np.generic)
-_NUMBERS = (int, float, str)
+_ndarray, _generic = np.ndarray, np.generic
+_NUMBERS = frozenset(map(id, (int, float, str, complex, bool, type(None))))
+_PLAIN = _NUMBERS | {id(np.ndarray)}
+"""By `id`: to look a class up, or to compare it, may run the code of its metaclass."""
+_TEXT = frozenset(map(id, (int, str, bool)))
+_SHOWN = frozenset(map(id, (float, complex, type(None), tuple, list, slice)))
+_dtype_of = np.ndarray.dtype.__get__
+_shape_of = np.ndarray.shape.__get__
+_base_of = np.ndarray.base.__get__
+_may_share_memory: Any = getattr(np.may_share_memory, "_implementation", np.may_share_memory)
+"""Without the dispatcher, which is observed."""
+_mro_of = type.__dict__["__mro__"].__get__
+_KNOWN = {id(np.dtype(code)): code for code in np.typecodes["All"] if code not in "SUVMm"}
+"""A letter in the place of a dtype that is never freed: programs may count references to it, as NumPy's tests do."""
+MOST_ITEMS = 10_000
+"""Of a list; of a longer one the first."""
+_FIRST = slice(MOST_ITEMS)
+_FIRST = slice(MOST_ITEMS)
 
 
-def arrays_in(values: Any) -> list[Any]:
+def letter_of(dtype: Any) -> Any:
+    """Return what stands for a *dtype*: its letter, or itself where others have the same."""
+    return _KNOWN.get(id(dtype), dtype)
+
+
+def arrays_in(values: Any, depth: int = 8) -> list[Any]:
     """Return the arrays in *values*, also in lists and tuples."""
     found = []
     for value in values:
-        if isinstance(value, np.ndarray):
+        kind = type(value)
+        if kind is np.ndarray or issubclass(kind, _ndarray):
             found.append(value)
-        elif type(value) is tuple or type(value) is list:
-            found.extend(arrays_in(value))
+        elif issubclass(kind, (tuple, list)) and depth:
+            found.extend(arrays_in(value, depth - 1))
     return found
 
 
-def tensors_in(values: Any) -> tuple[Any, ...]:
-    """Return dtype, shape, dtype, shape ... of the arrays and NumPy scalars in *values*, also in lists and tuples."""
+def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
+    """Return dtype or its letter, shape, dtype ... of the arrays and NumPy scalars in *values*, also in lists."""
     # Flat, and without `arrays_in`: this runs twice for every op.
     found: list[Any] = []
     for value in values:
-        if isinstance(value, _HAVE_DTYPES):
-            found.append(value.dtype)
+        kind = type(value)
+        if kind is _ndarray:
+            dtype = value.dtype
+            found.append(_KNOWN.get(id(dtype), dtype))
             found.append(value.shape)
-        elif isinstance(value, (tuple, list)) and value and not isinstance(value[0], _NUMBERS):
-            found += tensors_in(value)
+        elif id(kind) in _NUMBERS:
+            pass
+        elif issubclass(kind, _ndarray):
+            dtype = _dtype_of(value)
+            found.append(_KNOWN.get(id(dtype), dtype))
+            found.append(_shape_of(value))
+        elif issubclass(kind, _generic):
+            dtype = np.generic.dtype.__get__(value)
+            found.append(_KNOWN.get(id(dtype), dtype))
+            found.append(())
+        elif issubclass(kind, (list, tuple)) and depth:
+            items = (list if issubclass(kind, list) else tuple).__getitem__(value, _FIRST)
+            if items and id(type(items[0])) not in _NUMBERS:
+                found += tensors_in(items, depth - 1)
     return tuple(found)
+
+
+def is_delegated(values: Any, protocol: str, in_lists: bool = False) -> bool:
+    """Tell whether NumPy hands the call to another class, which has the *protocol*, as ``__array_ufunc__``.
+
+    Then it is that class that asks for ops.
+    """
+    for value in values:
+        kind = type(value)
+        if kind is _ndarray or id(kind) in _PLAIN:
+            continue
+        if issubclass(kind, (list, tuple)) and in_lists:
+            items = (list if issubclass(kind, list) else tuple).__getitem__(value, _FIRST)
+            if items and id(type(items[0])) not in _PLAIN and is_delegated(items, protocol):
+                return True
+        elif not issubclass(kind, _generic):
+            for cls in _mro_of(kind):
+                if cls is np.ndarray:
+                    break
+                if protocol in type.__getattribute__(cls, "__dict__"):
+                    return True
+    return False
 
 
 def attributes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attributes:
     """Return the arguments as text where they are neither arrays nor numbers; in the place of an array is None."""
 
     def told(value: Any) -> Any:
-        return None if isinstance(value, np.ndarray) else value if isinstance(value, (int, str)) else repr(value)
+        kind = id(type(value))
+        return value if kind in _TEXT else repr(value) if kind in _SHOWN else None
 
     return Attributes(tuple(map(told, args)), tuple((name, told(value)) for name, value in kwargs.items()))
 
@@ -50,9 +112,14 @@ def is_view(result: Any, args: tuple[Any, ...]) -> bool:
     """Tell whether *result*, or the first of its items, is one of *args* or a view of one."""
     first = result[0] if type(result) in (list, tuple) and result else result
     # A view has a base. Most results have none and need no comparison.
-    if not isinstance(first, np.ndarray) or (first.base is None and all(first is not array for array in args)):
+    if not issubclass(type(first), np.ndarray):
         return False
-    return any(np.may_share_memory(first, array) for array in arrays_in(args))
+    arrays = arrays_in(args)
+    if any(first is array for array in arrays):
+        return True
+    if _base_of(first) is None:
+        return any(_base_of(array) is first for array in arrays)
+    return any(_may_share_memory(first, array) for array in arrays)
 
 
 @cache
@@ -61,6 +128,12 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)
 
 
-def copied_dtypes(source: object, destination: np.ndarray[Any, Any]) -> tuple[str, ...]:
+for _code in _KNOWN.values():
+    dtype_name(np.dtype(_code))  # not at its first use: what is kept would be one reference more
+
+
+def copied_dtypes(source: object, destination: Any) -> tuple[str, ...]:
     """Return the dtypes of a copy from *source* to *destination*; nothing if *source* is no array."""
-    return (dtype_name(source.dtype), dtype_name(destination.dtype)) if isinstance(source, np.ndarray) else ()
+    if not issubclass(type(source), np.ndarray):
+        return ()
+    return dtype_name(_dtype_of(source)), dtype_name(_dtype_of(destination))

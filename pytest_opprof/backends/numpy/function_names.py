@@ -47,6 +47,16 @@ SCIPY_QUERIES = frozenset(
 )
 """Functions of these that compute nothing."""
 
+OPERATORS = {
+    "add": "add", "subtract": "subtract", "multiply": "multiply", "true_divide": "divide", "remainder": "remainder",
+    "floor_divide": "floor_divide", "divmod": "divmod", "power": "power", "lshift": "left_shift",
+    "rshift": "right_shift", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+}  # fmt: skip
+"""By slot of ``PyNumberMethods``: the ufunc that does the same to arrays."""
+UNARY_OPERATORS = {"negative": "negative", "positive": "positive", "absolute": "absolute", "invert": "invert"}
+COMPARISONS = "less less_equal equal not_equal greater greater_equal".split()
+"""By number: ``Py_LT`` to ``Py_GE``."""
+
 
 @lru_cache(maxsize=1024)
 def ufunc_name(ufunc: np.ufunc, method: str) -> str:

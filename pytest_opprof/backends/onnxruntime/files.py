@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from functools import cache
 from itertools import count
+
+from ...machine.scratch import lasting
 
 _NUMBERS = count()
 
@@ -40,11 +39,4 @@ class Files:
 @cache
 def folder(process: int) -> str:
     """Return the folder for the profiles of a process. It is deleted with that, not with a window: that takes 5 ms."""
-    path = tempfile.mkdtemp(prefix="opprof-onnxruntime-")
-
-    def delete() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(path, ignore_errors=True)
-
-    atexit.register(delete)
-    return path
+    return str(lasting("onnxruntime-"))

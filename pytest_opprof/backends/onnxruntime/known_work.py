@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...machine.scratch import scratch
 from ..contract import KnownWork
 
 _FLOAT, _DOUBLE = 1, 11
@@ -24,7 +24,7 @@ def known_work() -> KnownWork:
     @contextmanager
     def profiled() -> Iterator[None]:
         """Run a session that ONNX Runtime profiles anyway."""
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch() as folder:
             options = onnxruntime.SessionOptions()
             options.enable_profiling, options.profile_file_prefix = True, f"{folder}/mine"
             sessions.append(onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
+from ...machine.other_threads import OtherThreads
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
 from ..contract import Backend, KnownWork, Options
@@ -51,6 +52,7 @@ _MOST_SPARED = 1000
 _LOSES_FROM, _LOSES_UNTIL = 24, 130100
 """The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0."""
 _UNKNOWN_SIZE = b"Memory block of unknown size was allocated before the profiling started"
+OTHER_THREADS = "other Python threads ran in this window; ops of PyTorch in them are not seen"
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
@@ -135,6 +137,7 @@ class TorchBackend(Backend):
         older = [torch.empty(1)] if options.memory and not self._has_freed else []
         _start(session)
         contexts = 0
+        threads = OtherThreads()
         try:
             if lists_allocations:
                 list_of_allocations.start()
@@ -144,7 +147,8 @@ class TorchBackend(Backend):
             if on_gpu:
                 self._spare_the_head()
                 mark()
-            with nullcontext() if options.chains is None else traced(options.chains, log, marker()):
+            lines = nullcontext() if options.chains is None else traced(options.chains, log, marker())
+            with threads.noticed(), lines:
                 yield log
             if number is not None:
                 numbers.append(number())
@@ -172,6 +176,8 @@ class TorchBackend(Backend):
             if (driver := cuda_driver.opened()) and (ignored := driver.ignored_devices()):
                 log.remark(ignored)
             return
+        if threads.started or threads.worked:
+            log.remark(OTHER_THREADS)
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
         if "torch_npu" in sys.modules and torch.npu.is_initialized():

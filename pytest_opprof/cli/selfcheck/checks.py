@@ -222,7 +222,7 @@ def _in_time(subject: Subject, watch: Watch, found: Found) -> Found:
 
 def _overhead(subject: Subject) -> Found:
     shape, work = (subject.work.sizes.small,), subject.work
-    plain, watched = work.plain(shape), work.array(shape)
+    plain, measured = work.plain(shape), work.array(shape)
 
     def add(array: Any) -> None:
         for _ in range(SMALL_OPS):
@@ -232,7 +232,7 @@ def _overhead(subject: Subject) -> Found:
     add(plain)
     # In pairs: what the machine does in a moment, it does to both.
     pairs = [
-        (_passed_ns(lambda: add(plain)), subject.measured(lambda: add(watched)).host_ns[0]) for _ in range(SMALL_PAIRS)
+        (_passed_ns(lambda: add(plain)), subject.measured(lambda: add(measured)).host_ns[0]) for _ in range(SMALL_PAIRS)
     ]
     added = median(recorded - bare for bare, recorded in pairs) / SMALL_OPS
     times = median(recorded / bare for bare, recorded in pairs)

@@ -12,8 +12,9 @@ from ...backends.ascend import backend as ascend
 from ...backends.cuda import driver
 from ...backends.registry import threads_limited
 from ...errors import BackendError
+from ...escaping import terminal
 from ...machine.allocator import keep_memory
-from ...report.listing import clean, document
+from ...report.listing import document
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
 from .workloads import Work, works
 
@@ -94,7 +95,7 @@ def _device(asked: str | None) -> tuple[str, str]:
 
 
 def _say(text: str) -> None:
-    print(clean(text), flush=True)
+    print(terminal(text), flush=True)
 
 
 def _plain(line: Line) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from ... import __version__
 from ...backends.failures import failures_of
 from ...backends.registry import ensure_available, load
 from ...errors import BackendError
-from ...report.listing import clean, document
+from ...escaping import terminal
+from ...report.listing import document
 from ...testing import promises
 from .checks import FAILED, OK
 
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> bool:
         found = promise.broken or promise.left_out
         checks.append({"check": promise.name, "status": status, "found": found})
         if not arguments.json:
-            print(clean(f"  {status:11}  {promise.name:27}  {found}".rstrip()), flush=True)
+            print(terminal(f"  {status:11}  {promise.name:27}  {found}".rstrip()), flush=True)
     statuses = [check["status"] for check in checks]
     if arguments.json:
         print(document({"schema": 1, "version": __version__, "backend": backend.name, "checks": checks}))

@@ -103,7 +103,7 @@ def of_numpy() -> Work:
     return Work(
         framework="numpy",
         backend=backend,
-        array=lambda shape: backend.watch(plain(shape)),
+        array=plain,
         plain=plain,
         cast=lambda array: array.astype(np.float64),
         copy=lambda array: array.copy(),

@@ -16,16 +16,18 @@ NAMES: Mapping[str, str] = {
     "Addcdiv": "aten::addcdiv",
     "Addcmul": "aten::addcmul",
     "AllGather": """
-        c10d::allgather_ c10d::allgather_coalesced_ c10d::_allgather_base_ c10d::allgather_into_tensor_coalesced_
+        record_param_comms::allgather c10d::allgather_
+        c10d::allgather_coalesced_ c10d::_allgather_base_ c10d::allgather_into_tensor_coalesced_
         _c10d_functional::all_gather_into_tensor _c10d_functional::all_gather_into_tensor_out
         _c10d_functional::all_gather_into_tensor_coalesced _c10d_functional_autograd::all_gather_into_tensor
     """,
     "AllReduce": """
-        c10d::allreduce_ c10d::allreduce_coalesced_ _c10d_functional::all_reduce _c10d_functional::all_reduce_
+        record_param_comms::allreduce c10d::allreduce_ c10d::allreduce_coalesced_
+        _c10d_functional::all_reduce _c10d_functional::all_reduce_
         _c10d_functional::all_reduce_coalesced _c10d_functional::all_reduce_coalesced_
     """,
     "AllToAll": """
-        c10d::alltoall_ c10d::alltoall_base_ _c10d_functional::all_to_all_single
+        record_param_comms::alltoall c10d::alltoall_ c10d::alltoall_base_ _c10d_functional::all_to_all_single
         _c10d_functional_autograd::all_to_all_single
     """,
     "And": "aten::logical_and",
@@ -58,7 +60,7 @@ NAMES: Mapping[str, str] = {
         aten::avg_pool2d_backward aten::avg_pool3d_backward aten::_adaptive_avg_pool2d_backward
         aten::_adaptive_avg_pool3d_backward aten::mkldnn_adaptive_avg_pool2d_backward
     """,
-    "Barrier": "c10d::barrier c10d::monitored_barrier_",
+    "Barrier": "record_param_comms::barrier c10d::barrier c10d::monitored_barrier_",
     "BatchNormalization": """
         aten::batch_norm aten::_batch_norm_impl_index aten::native_batch_norm aten::_native_batch_norm_legit
         aten::_native_batch_norm_legit_no_training aten::_batch_norm_with_update aten::_batch_norm_no_update
@@ -79,7 +81,9 @@ NAMES: Mapping[str, str] = {
     "BitwiseNot": "aten::bitwise_not",
     "BitwiseOr": "aten::bitwise_or aten::__or__ aten::__ior__",
     "BitwiseXor": "aten::bitwise_xor aten::__xor__ aten::__ixor__",
-    "Broadcast": "c10d::broadcast_ _c10d_functional::broadcast _c10d_functional::broadcast_",
+    "Broadcast": """
+        record_param_comms::broadcast c10d::broadcast_ _c10d_functional::broadcast _c10d_functional::broadcast_
+    """,
     "Ceil": "aten::ceil",
     "Celu": "aten::celu",
     "Cholesky": "aten::linalg_cholesky aten::linalg_cholesky_ex aten::cholesky",
@@ -236,7 +240,7 @@ NAMES: Mapping[str, str] = {
     """,
     "Range": "aten::arange aten::range aten::linspace aten::logspace",
     "Reciprocal": "aten::reciprocal",
-    "Recv": "c10d::recv_ c10d::recv_any_source_ _c10d_functional::irecv",
+    "Recv": "record_param_comms::recv c10d::recv_ c10d::recv_any_source_ _c10d_functional::irecv",
     "ReduceAll": "aten::all",
     "ReduceAny": "aten::any",
     "ReduceL2": """
@@ -249,7 +253,8 @@ NAMES: Mapping[str, str] = {
     "ReduceMin": "aten::min aten::amin",
     "ReduceProd": "aten::prod",
     "ReduceScatter": """
-        c10d::reduce_scatter_ c10d::_reduce_scatter_base_ c10d::reduce_scatter_tensor_coalesced_
+        record_param_comms::reducescatter c10d::reduce_scatter_
+        c10d::_reduce_scatter_base_ c10d::reduce_scatter_tensor_coalesced_
         _c10d_functional::reduce_scatter_tensor _c10d_functional::reduce_scatter_tensor_out
         _c10d_functional::reduce_scatter_tensor_coalesced _c10d_functional_autograd::reduce_scatter_tensor
     """,
@@ -286,7 +291,7 @@ NAMES: Mapping[str, str] = {
     """,
     "SearchSorted": "aten::searchsorted aten::bucketize",
     "Selu": "aten::selu",
-    "Send": "c10d::send _c10d_functional::isend",
+    "Send": "record_param_comms::send c10d::send _c10d_functional::isend",
     "Sigmoid": "aten::sigmoid",
     "SigmoidGrad": "aten::sigmoid_backward",
     "Sign": "aten::sign aten::sgn",

@@ -3,6 +3,9 @@
 ``Computing`` of step_trace_time (us) is the sum of the compute kernels of a step; op_statistic has their counts and
 times by (type, core). In all recordings at hand (one stream each) the counts are equal, and the times differ by less
 than 2e-6: CANN adds up exact times, the rows have times rounded to 0.001 us.
+
+Where these know of work that the profile lacks, the profile was cut: an error, as a limit on what is left of it would
+be kept. A profile that has more than they have is only remarked.
 """
 
 from __future__ import annotations
@@ -20,19 +23,31 @@ from .ops import Read, exact
 
 _MEMORY = {"memory_record*.csv*": "total allocated", "operator_memory*.csv*": "allocation total allocated"}
 """The files and columns of memory, the better one first: memory over time, memory when an operator allocated."""
+_ROUGHLY = 0.01
+"""Less than the sum of Computing by more than this share is no rounding."""
 _AT_ONCE = " (kernels that ran at the same time on several streams count once there)"
 
 
-def completed(saved: SavedProfile, output: Place, device: int | None, found: Read) -> SavedProfile:
-    """Complete a profile from the other files of its folder, and remark where they disagree with it."""
+def completed(saved: SavedProfile, output: Place, device: int | None, found: Read, partial: bool) -> SavedProfile:
+    """Complete a profile from the other files of its folder, and remark where they disagree with it.
+
+    Raises TraceError where they have work that it lacks, unless it is read in part.
+    """
     times: dict[str, tuple[float, float]] = {}
     with _heard(found.remarks):
         times = _step_times(output, device)
     if device is None:
         _find_peak_memory(output, found)
-    found.remarks += _computing_differs(saved, times)
+    differ = _computing_differs(saved, times)
     with _heard(found.remarks):
-        found.remarks += _statistic_differs(saved, output, device)
+        differ += _statistic_differs(saved, output, device)
+    if (missing := [text for text, lacks in differ if lacks]) and not partial:
+        more = f" (and {len(missing) - 1} more of that kind)" if missing[1:] else ""
+        raise TraceError(
+            f"{found.place}: lacks work that other files of its folder have: {missing[0]}{more}. Was it copied whole?"
+            " Export it again; --partial reads what is there"
+        )
+    found.remarks += [text for text, _ in differ]
     walls = [exact(times[label][1] * 1000) for label in saved.steps if label in times]
     step_ns = tuple(wall for wall in walls if wall is not None)
     known = len(step_ns) == len(saved.steps)
@@ -74,7 +89,8 @@ def _step_times(output: Place, device: int | None) -> dict[str, tuple[float, flo
     return {}
 
 
-def _computing_differs(saved: SavedProfile, times: dict[str, tuple[float, float]]) -> list[str]:
+def _computing_differs(saved: SavedProfile, times: dict[str, tuple[float, float]]) -> list[tuple[str, bool]]:
+    """Return where the profile and step_trace_time differ, and whether the profile lacks work."""
     ours: dict[str, tuple[int, float]] = dict.fromkeys(saved.steps, (0, 0.0))
     for record in saved.records:
         if not communicates(record):
@@ -84,14 +100,18 @@ def _computing_differs(saved: SavedProfile, times: dict[str, tuple[float, float]
     if saved.steps == ("",) and theirs:
         theirs = {"": sum(theirs.values())}
     return [
-        f"{f'step {label}: ' if label else ''}the compute kernels take {us:.3f} us, but Computing of step_trace_time is"
-        f" {theirs[label]:.3f} us{_AT_ONCE if us > theirs[label] else ''}"
+        (
+            f"{f'step {label}: ' if label else ''}the compute kernels take {us:.3f} us, but Computing of"
+            f" step_trace_time is {theirs[label]:.3f} us{_AT_ONCE if us > theirs[label] else ''}",
+            us < theirs[label] * (1 - _ROUGHLY),
+        )
         for label, (calls, us) in ours.items()
         if label in theirs and _differ(calls, us, theirs[label])
     ]
 
 
-def _statistic_differs(saved: SavedProfile, output: Place, device: int | None) -> list[str]:
+def _statistic_differs(saved: SavedProfile, output: Place, device: int | None) -> list[tuple[str, bool]]:
+    """Return where the profile and op_statistic differ, the largest difference first, and whether it lacks work."""
     places = [file for file in output.files("op_statistic*.csv*") if tables.kind(file) == "statistic"]
     if not places or saved.inferred_types:
         return []
@@ -99,9 +119,12 @@ def _statistic_differs(saved: SavedProfile, output: Place, device: int | None) -
     tables.read_all("statistic", tables.newest(places)[0], statistic, device, None)
     ours, theirs = _by_type(saved.records), _by_type(statistic.records())
     return [
-        f"{' '.join(key)}: {ours[key][0]} calls take {ours[key][1]:.3f} us, but op_statistic has {theirs[key][0]} calls"
-        f" of {theirs[key][1]:.3f} us"
-        for key in sorted(ours.keys() | theirs.keys())
+        (
+            f"{' '.join(key)}: {ours[key][0]} calls take {ours[key][1]:.3f} us, but op_statistic has"
+            f" {theirs[key][0]} calls of {theirs[key][1]:.3f} us",
+            ours[key][0] < theirs[key][0],
+        )
+        for key in sorted(ours.keys() | theirs.keys(), key=lambda key: (ours[key][0] - theirs[key][0], key))
         if ours[key][0] != theirs[key][0] or _differ(*ours[key], theirs[key][1])
     ]
 

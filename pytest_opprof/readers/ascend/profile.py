@@ -2,8 +2,8 @@
 
 Folders: ``*_ascend_pt/ASCEND_PROFILER_OUTPUT`` (torch_npu), ``*_ascend_ms/ASCEND_PROFILER_OUTPUT`` (MindSpore),
 ``PROF_*/mindstudio_profiler_output`` (msprof), ``PROF_*/device_0/summary`` (msprof before CANN 8). One file of a folder
-is read (`tables`, `database`): the first that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export
-and ``op_statistic.csv``. The others complete it and are compared with it (`checks`):
+is read (`tables`, `database`): the first that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite
+export, ``task_time_*.csv`` and ``op_statistic.csv``. The others complete it and are compared with it (`checks`):
 
 - ``step_trace_time.csv`` or ``analysis.db``: the wall time of each step, and ``Computing``, the sum of its kernels;
 - ``op_statistic.csv``: the same counts and times by (type, core);
@@ -46,6 +46,7 @@ _FILES = (
     ("op_summary*.csv*", "kernels"),
     ("ascend_*profiler*.db", "database"),
     ("msprof_*.db", "database"),
+    ("task_time*.csv*", "tasks"),
     ("op_statistic*.csv*", "statistic"),
 )
 
@@ -115,7 +116,7 @@ def read(place: Place, options: Options) -> SavedProfile:
     _remark(found, sources)
     trace = _trace(found)
     if output.is_folder:
-        trace = checks.completed(trace, output, device, found)
+        trace = checks.completed(trace, output, device, found, options.partial)
     # Operators of the framework and calls of the API do not say which canonical ops the device ran.
     untold = ("*",) if sources.kind in ("operators", "apis") else ()
     return replace(trace, remarks=(*found.remarks, *found.untimed.remarks()), untold=untold)
@@ -246,7 +247,7 @@ def _framework(kind: str, table: shared_tables.Table) -> str:
     """Return who wrote a table; "" means msprof itself."""
     if table.place.path.absolute().parent.parent.name.endswith("_ascend_ms") or "Step ID" in table.header:
         return "mindspore"
-    return "" if "Op Name" in table.header or kind in ("statistic", "apis") else "torch_npu"
+    return "" if "Op Name" in table.header or kind in ("statistic", "apis", "tasks") else "torch_npu"
 
 
 def _remark(found: Read, sources: _Sources) -> None:

@@ -23,11 +23,11 @@ from ..shared.durations import Untimed
 from ..shared.events import read_events
 from ..shared.place import Place
 from .tables import opened
+from .tasks import is_kernel
 
 if TYPE_CHECKING:
     from ..shared.event_types import TimedTaskEvent
 
-_COMPUTES = re.compile(r"AI_|MIX_|DSA_")
 _COPIES = re.compile(r"(?i:memcpy|sdma|pcie_dma|memset)")
 _HOST_KINDS = {"cpu_op": Kind.OP, "user_annotation": Kind.RANGE}
 _ITERATION = re.compile(r"Iteration (\d+)")
@@ -85,7 +85,7 @@ def _kind(event: TimedTaskEvent, process: str, thread: str) -> Kind | None:
         if thread.startswith("Step Trace"):
             return None
         task = event.args.task_type
-        return Kind.OP if _COMPUTES.match(task) else Kind.COPY if _COPIES.match(task) else Kind.WAIT
+        return Kind.OP if is_kernel(task, event.name) else Kind.COPY if _COPIES.match(task) else Kind.WAIT
     if process == "Step Trace" and _REDUCE.fullmatch(event.name):
         return Kind.COMMUNICATION
     return _HOST_KINDS.get(event.cat, Kind.CALL)

@@ -3,6 +3,7 @@
 ==================================  ====================================================================================
 kernels: kernel_details, op_summary one row a kernel: step, name, type, core, duration, shapes, dtypes, formats, and
                                     FLOPs (``*_fops``) or bytes (``*_main_memory_datas(KB)``) if they were recorded
+tasks: task_time                    msprof: one row a task, kernels and others (`tasks`)
 statistic: op_statistic             count and time by (type, core), without communication
 operators: operator_details         torch_npu: self times of aten operators, one row a call; call stacks (with_stack)
 apis: api_statistic                 host times of the CANN API, by level (acl, node, runtime, ...)
@@ -22,6 +23,7 @@ from math import nan
 from ..shared import tables
 from ..shared.place import Place
 from .ops import UNTIMED, Key, Read, Times
+from .tasks import LeftOut, is_kernel
 
 ALIASES = {
     "op name": "name",
@@ -31,15 +33,21 @@ ALIASES = {
     "accelerator core": "core",
     "task duration": "duration",
     "task start time": "start time",
+    "kernel name": "name",
+    "kernel type": "core",
+    "task time": "duration",
+    "task start": "start time",
     "step id": "step",
     "device id": "device",
 }
 CAUTIONS = {
+    "tasks": "task_time has no op types, shapes and dtypes: op_summary has them, if the recording was made with them",
     "statistic": "op_statistic has totals by op type only, without shapes, steps and communication",
     "operators": "operators call each other, and each call counts; kernel_details.csv counts what ran on the device",
     "apis": "calls of one level are made inside calls of another: times do not add up over levels",
 }
 _KINDS: Mapping[str, tuple[frozenset[str], ...]] = {
+    "tasks": (frozenset(["name", "core", "duration", "task stop"]),),
     "kernels": (frozenset(["name", "duration", "type"]), frozenset(["name", "duration", "core"])),
     "statistic": (frozenset(["type", "core", "count", "total time"]),),
     "operators": (frozenset(["name", "host self duration", "device self duration"]),),
@@ -125,7 +133,9 @@ def devices(places: Iterable[Place]) -> list[int]:
 
 def read_all(kind: str, places: Iterable[Place], read: Read, device: int | None, remarks: list[str] | None) -> None:
     """Add the rows of *device* (None: all) to *read*. *places* are parts of a table; for *remarks* see `Table.rows`."""
-    add_rows = {"kernels": _kernels, "statistic": _statistic, "operators": _operators, "apis": _apis}[kind]
+    add_rows = {"kernels": _kernels, "tasks": _tasks, "statistic": _statistic, "operators": _operators, "apis": _apis}[
+        kind
+    ]
     for place in places:
         table = opened(place)
         match = _ITERATION.search(place.path.name)
@@ -165,6 +175,20 @@ def _kernels(table: tables.Table, read: Read, device: int | None, step: str, rem
     for key, values in times.items():
         label = (step, *key[1:]) if step else key
         read.add_times(label, values, ns, flop[key] if flops else nan, byte[key] * kb)
+
+
+def _tasks(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:
+    ns, left_out = tables.unit(table, "duration", _NS), LeftOut()
+    rows = table.rows("device", "name", "core", "duration", remarks=remarks)
+    for number, (on, name, core, cell) in enumerate(rows, 2):
+        if device is not None and tables.known(on) != str(device):
+            continue
+        if not is_kernel(core, name):
+            left_out.add(core)
+            continue
+        time = tables.duration(table, number, "duration", cell, read.untimed) * ns
+        read.add((step, name, "", core, *_NOT_DESCRIBED), 1, (time, time, time))
+    read.remarks += left_out.remarks()
 
 
 def _statistic(table: tables.Table, read: Read, device: int | None, step: str, remarks: list[str] | None) -> None:

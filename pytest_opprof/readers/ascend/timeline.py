@@ -9,8 +9,9 @@ of steps come from ``step_trace_...json`` beside it. ``task_time`` has no commun
 
 Events with ``ph`` X, ``dur`` in us:
 
-- with ``Task Type`` in ``args``: a task of the device, named after its node or kernel. Tasks of the cores are read;
-  the others (``EVENT_WAIT``, ``NOTIFY_WAIT``, ``MEMCPY_ASYNC``, ``SDMA`` ...) are left out, as in kernel_details.
+- with ``Task Type`` in ``args``: a task of the device, named after its node or kernel. Tasks of the cores are read, and
+  kernels of the type ``Other``; the rest (``EVENT_WAIT``, ``NOTIFY_WAIT``, ``MEMCPY_ASYNC``, ``SDMA`` ...) is left out,
+  as in kernel_details (`tasks`).
 - on a thread of the process ``HCCL`` whose name has ``Communication``: a communication op. The threads ``Plane N`` have
   its parts, and the process ``Overlap Analysis`` repeats everything: both are left out.
 
@@ -33,13 +34,13 @@ from ..shared.events import head, read_events
 from ..shared.place import Place
 from .ops import UNTIMED, Read, exact
 from .tables import newest
+from .tasks import LeftOut, is_kernel
 
 if TYPE_CHECKING:
     from ...timeline.spans import Timeline
     from ..shared.options import Options
 
 TITLE = "Ascend timeline: CANN msprof, torch_npu"
-_COMPUTES = re.compile(r"AI_|MIX_|DSA_")
 _ITERATION = re.compile(r"_(\d+)_(\d+)_(\d+)\.json")
 """Device, model and iteration."""
 _WALL = re.compile(r"Iteration (\d+)")
@@ -169,6 +170,7 @@ def _add(place: Place, found: Read, partial: bool, tasks: bool = True) -> None:
     match = _ITERATION.search(place.path.name)
     step = match[3] if match else ""
     threads: dict[tuple[str, str], str] = {}
+    left_out = LeftOut()
     others: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for piece in read_events(place, TaskEvent, None, partial, found.remarks):
         for event in piece:
@@ -178,18 +180,21 @@ def _add(place: Place, found: Read, partial: bool, tasks: bool = True) -> None:
             elif event.ph != "X" or (event.args.task_type and not tasks):
                 continue
             elif event.dur != event.dur:
-                if _COMPUTES.match(event.args.task_type):
+                if is_kernel(event.args.task_type, event.name):
                     found.untimed.add(place, f"the task {event.name[:80]!r}")
                     found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, UNTIMED)
                 elif not event.args.task_type:
                     others[str(event.pid), str(event.tid), event.name].append(nan)
             elif not 0 <= event.dur < 1e15:
                 raise TraceError(f"{place}: {event.name[:80]!r} takes {event.dur} us; expected a time from 0 to 1e15")
-            elif _COMPUTES.match(event.args.task_type):
+            elif is_kernel(event.args.task_type, event.name):
                 ns = event.dur * 1000
                 found.add((step, event.name, "", event.args.task_type, *_NOT_DESCRIBED), 1, (ns, ns, ns))
             elif not event.args.task_type:
                 others[str(event.pid), str(event.tid), event.name].append(event.dur * 1000)
+            else:
+                left_out.add(event.args.task_type)
+    found.remarks += left_out.remarks()
     for (pid, tid, name), times in others.items():
         if threads.get((pid, "")) == "HCCL" and "Communication" in threads.get((pid, tid), ""):
             # Default/AllReduce-op534_0 is the first call of Default/AllReduce-op534.

@@ -111,6 +111,15 @@ class Call:
         return bool(self.meaning and is_made_by(self.meaning, move))
 
 
+def json_text(value: bytes) -> str:
+    """Return a text that is written as JSON; "" for what is none."""
+    try:
+        text = json.loads(value or b"null")
+    except (ValueError, RecursionError):
+        return ""
+    return text if isinstance(text, str) else ""
+
+
 def _value(text: object) -> object:
     """Return an argument that is no tensor, ``[1, 1]`` or ``False``; text as it is, None for what is not told."""
     try:

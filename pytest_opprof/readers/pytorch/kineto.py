@@ -12,6 +12,9 @@ with ns as decimals. Events with ``ph`` = ``X``, by ``cat`` (its name of 2021 in
 - ``kernel``, ``gpu_memcpy``, ``gpu_memset`` (``Kernel``, ``Memcpy``, ``Memset``): what a device did, with the
   ``correlation`` of the call that launched it, ``device`` and ``stream``. Their ``External id`` is not used: in files
   of 2023 it is the correlation, and may be equal to the id of an unrelated op.
+- ``mtia_ccp_events``: the same of Meta's MTIA, whose device is the ``pid``; ``dma_request`` is a copy, which nobody
+  launched, ``event_wait`` and ``event_record`` are no work.
+- ``record_param_comms``: a ``Collective name`` (2.1 and newer), in the op that asks, or by itself where C++ asks.
 
 The instant events ``[memory]`` have ``Device Type`` (0: the CPU) and ``Total Allocated`` (in 2021 only ``Bytes``).
 FLOPs and the version of PyTorch are not in the file.
@@ -23,16 +26,17 @@ records of their own, since they count wherever they happen; an op that copies b
 was launched before the recording began (correlations grow with time) is ``(unlinked)`` and outside of every step; what
 was launched outside of all ops is ``(no op)``.
 
-Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100 and H100.
+Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100, H100, MI300X and MTIA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import TraceError
-from ...ops.pytorch_events import Role, compiler_kernels
+from ...ops.pytorch_events import COMMS, Role, compiler_kernels, transferred
 from ...profile.environment import Environment
 from ...profile.nesting import TooDeep
 from ...profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
@@ -50,7 +54,12 @@ if TYPE_CHECKING:
 
 TITLE = "PyTorch profiler trace"
 _UNKNOWN = "Chrome trace of an unknown profiler"
-_CATEGORIES = frozenset(["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function"])
+_CATEGORIES = frozenset(
+    ["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function", "mtia_ccp_events"]
+)
+_REQUEST = " (dma_request)"
+_CPU = 0
+"""The ``Device Type`` of the host's memory."""
 _DIGITS_END = 1 << 43
 """Times in us from which on a float does not hold ns."""
 
@@ -73,7 +82,7 @@ def ranks(place: Place) -> list[int | None]:
 def read(place: Place, options: Options) -> SavedProfile:
     """Return the profile. Raises TraceError."""
     # Imported here: it imports msgspec, which detecting a format does not need.
-    from .kineto_events import OTHERS, Event, Events, ExactEvent
+    from .kineto_events import OTHERS, Event, Events, ExactEvent, TooMany
     from .kineto_sites import REMARK, SitedEvents
 
     header: dict[str, object] = {}
@@ -100,14 +109,14 @@ def read(place: Place, options: Options) -> SavedProfile:
             return _profile(events, header, remarks)
     except OverflowError:
         raise _no_time(place) from None
-    except TooDeep as error:
+    except (TooDeep, TooMany) as error:
         raise TraceError(f"{place}: {error}") from None
     raise TraceError(f"{place}: holds neither ops (category cpu_op) nor kernels; was anything run in the recording?")
 
 
 def timeline(place: Place, options: Options) -> Timeline:
     """Return when everything ran. Raises TraceError."""
-    from .kineto_events import OTHERS, Event, Events, ExactEvent
+    from .kineto_events import OTHERS, Event, Events, ExactEvent, TooMany
     from .kineto_timeline import timeline_of
 
     events = Events()
@@ -118,6 +127,8 @@ def timeline(place: Place, options: Options) -> Timeline:
         return timeline_of(events)
     except OverflowError:
         raise _no_time(place) from None
+    except TooMany as error:
+        raise TraceError(f"{place}: {error}") from None
 
 
 def _no_time(place: Place) -> TraceError:
@@ -143,7 +154,9 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
     launches = Launches(events, steps)
     on_device = bool(events.kernels) or launches.start_device_work() or (is_cut and bool(gpus))
     forest = _forest(events, steps.starts, launches)
-    peaks = {device: max(memory.sizes) for device, memory in events.memory().items()}
+    peaks = [(kind, max(0, *memory.sizes)) for (kind, _), memory in events.memory().items()]
+    of_host = [peak for kind, peak in peaks if kind == _CPU]
+    of_devices = [peak for kind, peak in peaks if kind != _CPU]
     records = Records(events, forest.trees.values(), on_device)
     if on_device:
         launches.link()
@@ -153,6 +166,8 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
     kernels = tuple(records.kernels()) if events.kernels else None
     shapeless = any(call.is_copy and not call.types for call in events.calls)
     remarks += _launch_remarks(events, launches, kernels or ())
+    if on_device and of_host and not of_devices:
+        remarks.append("all memory events are the host's: how much a device had in use is not known")
     if shapeless:
         remarks.append("shapes were not recorded (record_shapes=True), so that casts cannot be told from copies")
     return SavedProfile(
@@ -168,8 +183,8 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
         kernels=kernels,
         launches=tuple(SavedOp(call, call, step=step, calls=n) for (step, call), n in sorted(launches.calls.items())),
         collectives=together,
-        # Of the devices, not of the host, where both are told.
-        peak_memory=max(0, *(peak for (kind, _), peak in peaks.items() if kind == max(peaks)[0])) if peaks else None,
+        peak_memory=max(of_devices if on_device or of_devices else of_host, default=None),
+        host_peak_memory=max(of_host, default=None) if on_device or of_devices else None,
         untold=("Cast", "Copy") if shapeless else (),
         remarks=tuple(remarks),
     )
@@ -177,11 +192,18 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
 
 def _forest(events: Events, steps: Sequence[int], launches: Launches) -> Forest:
     """Return the trees of all threads. Takes the calls out of *events*."""
+    if not any(call.name.startswith(f"{COMMS}::") for call in events.calls):
+        # Before PyTorch 2.1, only NCCL's mark inside tells which collective it is.
+        events.calls = [
+            replace(call, name=name, category="cpu_op") if (name := transferred(call.name)) else call
+            for call in events.calls
+        ]
     meanings = [call.meaning for call in events.calls]
     names = [call.name for call in events.calls]
     roles = [call.role for call in events.calls]
     machinery = {n for n, call in enumerate(events.calls) if call.role is Role.ANNOTATION and not call.annotates}
-    forest = Forest(meanings, names, steps, roles, machinery)
+    comms = {n for n, name in enumerate(names) if name.startswith(f"{COMMS}::")}
+    forest = Forest(meanings, names, steps, roles, machinery, comms)
     for number, thread in enumerate(events.threads):
         forest.grow(thread, launches.spans.get(number))
     events.threads.clear()  # the trees take as much memory again
@@ -193,12 +215,21 @@ def _model(gpus: Sequence[Mapping[str, object]], events: Events) -> str:
     used = {str(kernel.device) for kernel in events.kernels}
     # Without activities in the file any of the devices may have worked.
     names = {str(gpu.get("name", "")) for gpu in gpus if not used or str(gpu.get("id")) in used}
-    return " + ".join(sorted(names - {""})) or "gpu"
+    return " + ".join(sorted(names - {""})) or ("mtia" if _is_mtia(events) else "gpu")
+
+
+def _is_mtia(events: Events) -> bool:
+    from .kineto_events import MTIA
+
+    return any(kernel.category == MTIA for kernel in events.kernels)
 
 
 def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedKernel]) -> Iterator[str]:
     """Say which launches have no op or no kernel, and how long the devices worked."""
-    if unlinked := sum(kernel.calls for kernel in kernels if kernel.launched_by == UNLINKED):
+    unlinked = sum(kernel.calls for kernel in kernels if kernel.launched_by == UNLINKED)
+    if requests := sum(each.calls for each in kernels if each.launched_by == UNLINKED and each.name.endswith(_REQUEST)):
+        yield f"{requests} copies of MTIA do not tell which op asked for them: they are listed as {UNLINKED}"
+    if unlinked := unlinked - requests:
         outside = f"; those launched before it are in the step {OUTSIDE!r}" if launches.outside else ""
         yield (
             f"{unlinked} of {len(events.activities)} device activities were launched outside of the"

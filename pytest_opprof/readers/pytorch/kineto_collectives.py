@@ -7,11 +7,11 @@ On a GPU that is the time of NCCL's kernels, whose ``args`` have ``Collective na
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
 from ...profile.saved import Collective
+from .calls import json_text
 from .kineto_events import Events, Steps
 
 _OPS = {
@@ -35,7 +35,7 @@ def collectives(events: Events, steps: Steps, groups: object) -> tuple[Collectiv
 
 def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:
     for start, ns, (kernel, *told) in events.transfers:
-        collective, name, ranks = (_text(each) for each in told)
+        collective, name, ranks = (json_text(each) for each in told)
         match = _KERNEL.match(kernel)
         if op := _op(collective) or _op(match[1] if match else ""):
             yield start, ns, op, f"{name} {ranks}".strip()
@@ -48,15 +48,6 @@ def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:
         for start, ns, _, call in zip(*thread.columns()):
             if call in gloo:
                 yield start, ns, gloo[call], ""
-
-
-def _text(value: bytes) -> str:
-    """Return a text that is written as JSON; "" for what is none."""
-    try:
-        text = json.loads(value or b"null")
-    except (ValueError, RecursionError):
-        return ""
-    return text if isinstance(text, str) else ""
 
 
 def _op(name: str) -> str:

@@ -21,11 +21,14 @@ from msgspec import field as named
 
 from ...ops.cuda_kernels import is_nccl
 from ...ops.formulas import USE_ATTRIBUTES
-from ...ops.pytorch_events import STEP, logged
+from ...ops.pytorch_events import COMMS, STEP, collective, logged
 from ...timeline.spans import Memory
-from .calls import Call
+from .calls import Call, json_text
 from .rows import Rows
 
+MTIA = "mtia_ccp_events"
+"""The category of what Meta's accelerators did. Their device is the process of the event."""
+_MTIA_WAITS = frozenset(["event_wait", "event_record"])
 _NEW, _BY_VALUES = -1, -2
 """In place of the index of a call: there is none yet; values of arguments tell several apart."""
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
@@ -33,7 +36,7 @@ _KINDS = {
     **dict.fromkeys(["cpu_op", "Operator", "user_annotation"], _OP),
     **dict.fromkeys(["Runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "hip_runtime"], _LAUNCH),
     **dict.fromkeys(["privateuse1_runtime", "privateuse1_driver", "mtia_runtime"], _LAUNCH),
-    **dict.fromkeys(["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"], _ACTIVITY),
+    **dict.fromkeys(["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", MTIA], _ACTIVITY),
     **dict.fromkeys(["", "cpu_instant_event"], _INSTANT),
 }
 """The kind of each category. Others (arrows from launch to kernel, Python functions, overhead) are passed over."""
@@ -41,6 +44,17 @@ _STARTS_NOTHING = re.compile(
     r"(?:cuda|cu|hip)(?:Event(?:Query|Record)|Occupancy|PeekAtLastError|\w*Get|\w*IsCapturing)"
 )
 """Calls of the driver that launch nothing: in some files nine in ten."""
+
+
+MOST_EVENTS = 10_000_000
+"""Of calls and of activities each; they take 0.3 GiB."""
+MOST_DIFFERENT = 100_000
+"""Different calls, kernels on streams, threads and devices each; a million of them would take 2 GiB. Traces of
+training have some 10**4."""
+
+
+class TooMany(ValueError):
+    """Says what there is more of than in any recording."""
 
 
 class Arguments(Struct, gc=False, frozen=True):
@@ -51,6 +65,9 @@ class Arguments(Struct, gc=False, frozen=True):
     device: int | str = 0
     stream: int | str = 0
     nbytes: int = named(name="bytes", default=-1)
+    size: int = -1
+    direction: str = ""
+    """Of a copy of MTIA, as is the size: ``HOST_TO_DEVICE``."""
     dims: Raw = named(name="Input Dims", default=Raw(b""))
     types: Raw = named(name="Input type", default=Raw(b""))
     values: Raw = named(name="Concrete Inputs", default=Raw(b""))
@@ -135,6 +152,7 @@ class Events:
         self._launch_numbers: dict[str, int] = {}
         """-1 for calls that launch nothing."""
         self._kernel_numbers: dict[tuple[str, str, int | str, int | str], int] = {}
+        self._called = 0
         self._communicate: set[int] = set()
         self._transfer_texts: dict[tuple[str, bytes, bytes, bytes], tuple[str, bytes, bytes, bytes]] = {}
         """What `transfers` tell, by itself: few differ, and the ranks of a group are a long text."""
@@ -176,10 +194,16 @@ class Events:
             duration = round(event.dur * 1000)
             args = event.args
             if kind == _ACTIVITY:
-                kernel = kernel_numbers.get((name, cat, args.device, args.stream))
+                device, nbytes = args.device, args.nbytes
+                if cat == MTIA:
+                    if name in _MTIA_WAITS:
+                        continue
+                    device, nbytes = event.pid, args.size
+                    name = f"Memcpy {args.direction} ({name})" if args.direction else name
+                kernel = kernel_numbers.get((name, cat, device, args.stream))
                 if kernel is None:
-                    kernel = self._kernel(name, cat, args.device, args.stream)
-                activities += (args.correlation, start, duration, kernel, args.nbytes)
+                    kernel = self._kernel(name, cat, device, args.stream)
+                activities += (args.correlation, start, duration, kernel, nbytes)
                 if kernel in communicate:
                     told = name, bytes(args.collective), bytes(args.group), bytes(args.ranks)
                     self.transfers.append((start, duration, self._transfer_texts.setdefault(told, told)))
@@ -200,6 +224,9 @@ class Events:
         self.activities.add(activities)
         for thread, called in threads.items():
             self.threads[thread].add(called)
+            self._called += len(called) // 4
+        if max(self._called, len(self.activities), len(self.launches)) > MOST_EVENTS:
+            raise TooMany(f"holds more than {MOST_EVENTS:,} events. Record fewer steps")
 
     def base_of(self, event: Event) -> float:
         """Return the time from which all others count: of the first *event*, a whole number, so that they are exact."""
@@ -208,33 +235,35 @@ class Events:
         return self._base
 
     def _thread(self, pid: int | str, tid: int | str) -> int:
-        number = self._thread_numbers.setdefault((pid, tid), len(self.threads))
+        number = self._thread_numbers.setdefault((pid, tid), _bounded(len(self.threads), "threads"))
         if number == len(self.threads):
             self.threads.append(Rows(4))
         return number
 
     def _call(self, event: Event, alike: tuple[str, str, bytes]) -> int:
         """Return the index of a call that is new, or that other values tell from those that are *alike*."""
-        args, values = event.args, b""
-        if event.name in USE_ATTRIBUTES:
+        args, name, values = event.args, event.name, b""
+        if name in USE_ATTRIBUTES or name == COMMS:
             self._call_numbers[alike] = _BY_VALUES
-            values = bytes(args.values)
+            values = bytes(args.values if name != COMMS else args.collective)
             alike = (*alike[:2], alike[2] + b"\0" + values)
-        number = self._call_numbers.setdefault(alike, len(self.calls))
+        number = self._call_numbers.setdefault(alike, _bounded(len(self.calls), "ops and shapes"))
         if number == len(self.calls):
             numbered, written = args.sequence >= 0, (bytes(args.dims), bytes(args.types))
-            self.calls.append(Call(event.name, event.cat, *written, numbered, self.logged, values))
-            self.logged |= logged([event.name])
+            name = (collective(json_text(values)) or name) if name == COMMS else name
+            self.calls.append(Call(name, event.cat, *written, numbered, self.logged, values))
+            self.logged |= logged([name])
         return number
 
     def _launch(self, name: str) -> int:
-        number = self._launch_numbers[name] = -1 if _STARTS_NOTHING.match(name) else len(self.launch_names)
+        bounded = _bounded(len(self.launch_names), "calls of the driver")
+        number = self._launch_numbers[name] = -1 if _STARTS_NOTHING.match(name) else bounded
         if number >= 0:
             self.launch_names.append(name)
         return number
 
     def _kernel(self, *kernel: Any) -> int:
-        number = self._kernel_numbers[kernel] = len(self.kernels)
+        number = self._kernel_numbers[kernel] = _bounded(len(self.kernels), "kernels and streams")
         self.kernels.append(Kernel(*kernel))
         if is_nccl(self.kernels[-1].name):
             self._communicate.add(number)
@@ -243,6 +272,7 @@ class Events:
     def _allocated(self, time: float, args: Arguments) -> None:
         row = round(time * 1000), args.allocated, args.total
         self.allocations[args.device_type, args.device_id].add(row)
+        _bounded(len(self.allocations), "devices")
 
     @property
     def thread_names(self) -> list[tuple[int | str, int | str]]:
@@ -285,6 +315,13 @@ class Events:
                 busy += end - (start if start > before else before)
                 until[device] = end
         return busy
+
+
+def _bounded(number: int, what: str) -> int:
+    """Return *number*, of those before, as that of the next. Raises TooMany."""
+    if number >= MOST_DIFFERENT:
+        raise TooMany(f"holds more than {MOST_DIFFERENT:,} different {what}, which no recording has; is it damaged?")
+    return number
 
 
 @dataclass(frozen=True)

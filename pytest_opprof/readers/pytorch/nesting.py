@@ -15,11 +15,13 @@ from itertools import islice
 from operator import add, lt
 
 from ...ops.names import Meaning
-from ...ops.pytorch_events import COMPILING, Compiler, Role
+from ...ops.pytorch_events import COMPILING, Compiler, Role, asks
 from ...profile.attribution import NOBODY, owners
-from ...profile.nesting import NEVER, innermost, nested
+from ...profile.nesting import NEVER, TooDeep, innermost, nested
 from .rows import Rows, packed
 
+MOST_INSIDE = 1_000_000
+"""Calls in one outermost call; while it is open, each takes 0.2 KB."""
 _MOST_UNPACKED = 1 << 12
 """Numbers in a list before it is packed; packed numbers take a fifth of the memory."""
 _LARGE = 1 << 8
@@ -155,11 +157,13 @@ class Forest:
         steps: Sequence[int],
         roles: Sequence[Role],
         left_out: Collection[int],
+        comms: Collection[int] = (),
     ) -> None:
         """*meanings*, raw *names* and *roles* are those of each call. A call without a meaning is an annotation, no op.
 
         *steps* are the times at which steps begin; what lies before the first belongs to it. What torch.compile did is
-        left out, by the roles. Calls that are *left_out* are taken out of the trees, not what is inside them.
+        left out, by the roles. Calls that are *left_out* are taken out of the trees, not what is inside them; so are
+        *comms* inside ops that ask for the same collective.
         """
         self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
         self._meanings = meanings
@@ -167,6 +171,8 @@ class Forest:
         self._later_steps = [*steps[1:], NEVER]
         self._compiling = {call: role for call, role in enumerate(roles) if role in COMPILING}
         self._left_out = left_out
+        self._comms = comms
+        self._asks = {call for call, name in enumerate(names) if comms and asks(name)}
 
     def grow(self, thread: Rows, spans: Spans | None) -> None:
         """Add the calls of a thread, also to *spans*; its rows are start, duration, serial and index of the call.
@@ -197,7 +203,7 @@ class Forest:
                 spans.add(tree, starts, ends)
 
         events = _in_order(thread)
-        if self._compiling or self._left_out:
+        if self._compiling or self._left_out or self._comms:
             events = self._of_program(events, spans.compiler if spans else Compiler())
         for start, duration, call in events:
             end = start + duration
@@ -211,6 +217,8 @@ class Forest:
                     step += 1
                 calls, starts, ends = [], [], []
                 until = end
+            if len(calls) == MOST_INSIDE:
+                raise TooDeep(f"has more than {MOST_INSIDE:,} calls in one call, which no program makes")
             calls.append(call)
             starts.append(start)
             ends.append(end)
@@ -221,8 +229,13 @@ class Forest:
 
     def _of_program(self, events: Iterable[tuple[int, int, int]], compiler: Compiler) -> Iterable[tuple[int, int, int]]:
         """Yield *events* without those left out and those of torch.compile; tell *compiler* when that worked."""
+        asked = -NEVER
         for event in events:
             start, duration, call = event
+            if call in self._comms and start + duration <= asked:
+                continue
+            if call in self._asks:
+                asked = max(asked, start + duration)
             role = self._compiling.get(call)
             if role:
                 if compiler.leaves_out(start, start + duration, role):

@@ -89,7 +89,7 @@ def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tup
     records = tuple(
         record._replace(calls=times[name])
         for name, function in functions.items()
-        if name in times
+        if times.get(name)
         for record in function.records
     )
     if not records:

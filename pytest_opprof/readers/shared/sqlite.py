@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...errors import TraceError
+from ...machine.scratch import scratch
 from .place import Place
 
 MAGIC = b"SQLite format 3\0"
@@ -44,8 +44,8 @@ def _plain_file(place: Place) -> Iterator[tuple[Path, str]]:
     if not place.is_compressed and not written_ahead:
         yield place.path, "mode=ro&immutable=1"
         return
-    with TemporaryDirectory(prefix="opprof-") as folder:
-        copy = Path(folder, "profile.sqlite")
+    with scratch() as folder:
+        copy = folder / "profile.sqlite"
         with place.open() as source, open(copy, "wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
         if written_ahead:

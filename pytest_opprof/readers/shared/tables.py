@@ -92,7 +92,9 @@ class Table:
             return lines
         number = begin + len(lines) - 1
         if remarks is None:
-            raise TraceError(f"{self.place}: is cut in row {number}; was it copied whole? {_PARTIAL}")
+            whole = line.count('"') % 2 == 0 and len(_parsed(line)) >= columns
+            add = ". If only the line end is missing, add it" if whole else ""
+            raise TraceError(f"{self.place}: is cut in row {number}; was it copied whole? {_PARTIAL}{add}")
         remarks.append(f"{self.place.path.name} is cut in row {number}, which is left out")
         return lines[:-1]
 

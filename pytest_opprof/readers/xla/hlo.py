@@ -6,9 +6,10 @@ of them ``ENTRY``. An instruction is ``%name = shape opcode(operands), attribute
 
 Each computation is counted as often as it is called, beginning at the entry. The ops inside a fusion count; the fusion
 itself is no op, and neither are parameters, constants, tuples, bitcasts, calls, loops and branches. ``copy-start`` is
-the op ``copy``, ``copy-done`` is no op. The body of a loop counts once, and so does every branch. What a reduce, a sort
-or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. FLOPs are known only
-for dot products and convolutions: for other ops XLA's own count is an estimate.
+the op ``copy``, ``copy-done`` is no op. The body of a loop counts as often as its ``known_trip_count`` says, without
+the condition, which XLA does not evaluate then; without it both count once. Every branch counts once. What a reduce, a
+sort or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. FLOPs are known
+only for dot products and convolutions: for other ops XLA's own count is an estimate.
 Seen: jax 0.10.2, CPU, optimised and ``as_text(dialect="hlo")``.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...errors import TraceError
 from ...formats.hlo_ops import Convolution, convolution_flops, is_op, reduction
@@ -46,8 +48,10 @@ _BRACKET = re.compile(rf"[()]|{STRING.pattern}")
 _OPERAND = re.compile(r"%([\w.\-]+)|(?:^|[ /])([A-Za-z_][\w.\-]*)(?=\s*(?:,|$))")
 _ARRAY = re.compile(r"\b([a-z]\w*)\[([0-9,<=?]*)\]")
 _CALLED = re.compile(
-    r"\b(?:calls|body|condition|true_computation|false_computation|branch_computations)=(\{[^{}]*\}|%?[\w.\-]+)"
+    r"\b(calls|body|condition|true_computation|false_computation|branch_computations)=(\{[^{}]*\}|%?[\w.\-]+)"
 )
+_TRIPS = re.compile(r'known_trip_count\\?":\s*\{\s*\\?"n\\?":\s*\\?"(\d{1,16})\\?"')
+"""In ``backend_config``, which is JSON, or in older texts a quoted JSON."""
 _APPLIED = re.compile(r"\bto_apply=%?([\w.\-]+)")
 _CONTRACTED = re.compile(r"\blhs_contracting_dims=\{([0-9,]*)\}")
 _MOST_TYPES = 1 << 16
@@ -141,7 +145,7 @@ class _Module:
             return
         close = _closing(line, match.end() - 1)
         attributes = STRING.sub("", line[close:])
-        self._calls(inside, opcode, attributes)
+        self._calls(inside, opcode, attributes, line[close:])
         if not counts:
             return
         operands = [one or other for one, other in _OPERAND.findall(line[match.end() : close - 1])]
@@ -157,13 +161,46 @@ class _Module:
             record = record._replace(computation=_convolution_operations(record, over))
         inside.records.append(record)
 
-    def _calls(self, inside: _Computation, opcode: str, attributes: str) -> None:
-        if opcode in _ONCE:
+    def _calls(self, inside: _Computation, opcode: str, attributes: str, written: str) -> None:
+        """Add what an instruction calls; *attributes* are those *written*, without the texts in them."""
+        trips = _TRIPS.search(written.partition("backend_config=")[2]) if opcode == "while" else None
+        if opcode in _ONCE and not trips:
             self.once.add(_ONCE[opcode])
-        for names in _CALLED.findall(attributes):
-            inside.called.update(name.strip(" %") for name in names.strip("{}").split(","))
+        for how, names in _CALLED.findall(attributes):
+            times = {"body": int(trips[1]), "condition": 0}.get(how, 1) if trips else 1
+            for name in names.strip("{}").split(","):
+                inside.called[name.strip(" %")] += times
         if opcode == "call" and (applied := _APPLIED.search(attributes)):
             inside.called[applied[1]] += 1
+
+
+class Described(NamedTuple):
+    """An instruction by itself, with the types of its operands before them."""
+
+    name: str
+    opcode: str
+    inputs: Types
+    """None where the text is cut."""
+    outputs: Types
+
+
+def described(text: str) -> Described | None:
+    """Return what a text such as ``%copy.1 = f32[8]{0} copy(f32[8]{0} %x)`` says; None for what is no instruction.
+
+    >>> described("%copy.1 = f32[8]{0} copy(bf16[8]{0} %x)")
+    Described(name='copy.1', opcode='copy', inputs=Types(dtypes=('bf16',), shapes=((8,),)), \
+outputs=Types(dtypes=('f32',), shapes=((8,),)))
+    """
+    text = f" {text}"
+    found = _INSTRUCTION.match(text)
+    at = found.end() if found else 0
+    end = _closing(text, at) if text.startswith("(", at) else text.find(" ", at)
+    opcode = _OPCODE.match(text, end) if found and end > 0 else None
+    if found is None or opcode is None:
+        return None
+    close = _closing(text, opcode.end() - 1)
+    inputs = _types(text[opcode.end() : close - 1]) if text[close - 1] == ")" else Types()
+    return Described(found[1], opcode[1], inputs, _types(text[at:end]))
 
 
 def _convolution_operations(record: SavedOp, over: Convolution) -> int | None:

@@ -22,34 +22,31 @@ Seen: jax 0.10.2, CPU.
 from __future__ import annotations
 
 import re
-from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...errors import TraceError
 from ...formats.hlo_ops import plain_name
 from ...profile.environment import Environment
 from ...profile.nesting import self_times
 from ...profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
+from ...units import plural
 from ..shared.durations import Untimed
 from ..shared.events import head, read_events
 from ..shared.options import Options
 from ..shared.place import Place
+from .events import DEVICE, KERNEL, Events, Op, Span
 
 if TYPE_CHECKING:
     from ...timeline.spans import Timeline
 
 TITLE = "JAX / XLA profiler trace"
-_CALL = re.compile(r"PjitFunction\((.*)\)")
-_NO_NAME = re.compile(r"[^\w.\-]+")
 _CONTROL = frozenset(
     """while conditional cond call While If Case StatelessWhile StatelessIf StatelessCase PartitionedCall
     StatefulPartitionedCall XlaLaunch _XlaRun""".split()
 )
-_NO_RUN = frozenset(["-1", str(2**64 - 1)])
 _MOST_STEPPED = 200_000
 """With more op events, all steps are shown as one: a record takes 0.5 KB."""
 
@@ -118,67 +115,9 @@ def _collected(place: Place, options: Options, remarks: list[str]) -> Events:
     return events
 
 
-class Op(NamedTuple):
-    """An instruction of a module."""
-
-    name: str
-    module: str
-    process: int
-    type: str = ""
-    """Empty for an instruction, whose name tells the type."""
-
-
-class Span(NamedTuple):
-    """The time of a step, or of a call of a function."""
-
-    start: int
-    duration: int
-    label: str
-
-
-@dataclass
-class Events:
-    """The events of ops, in columns; times in ns."""
-
-    ops: dict[Op, int] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
-    runs: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The number of each execution, by module and run_id."""
-    which: array[int] = field(default_factory=lambda: array("q"))
-    called: array[int] = field(default_factory=lambda: array("q"))
-    """The index of the event's own name."""
-    run: array[int] = field(default_factory=lambda: array("q"))
-    threads: array[int] = field(default_factory=lambda: array("q"))
-    starts: array[int] = field(default_factory=lambda: array("q"))
-    durations: array[int] = field(default_factory=lambda: array("q"))
-    steps: list[Span] = field(default_factory=list)
-    calls: defaultdict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
-    """The calls from Python, by module."""
-    processes: dict[int, str] = field(default_factory=dict)
-    thread_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
-    """The number of events of devices that name no op, by process."""
-
-    def ran(self, op: Op, called: str, run_id: str, thread: tuple[int, int], start: int, duration: int) -> None:
-        """Add an event of an op."""
-        run = (op.module, f"of event {len(self.which)}" if run_id in _NO_RUN else run_id)
-        self.which.append(self.ops.setdefault(op, len(self.ops)))
-        self.called.append(self.names.setdefault(called, len(self.names)))
-        self.run.append(self.runs.setdefault(run, len(self.runs)))
-        self.threads.append(self.thread_numbers.setdefault(thread, len(self.thread_numbers)))
-        self.starts.append(start)
-        self.durations.append(duration)
-
-    def noted(self, name: str, step: str, start: int, duration: int) -> None:
-        """Add an event of the host if it is a step, or a call of a compiled function."""
-        if step:
-            self.steps.append(Span(start, duration, f"{name} {step}"))
-        elif match := _CALL.fullmatch(name):
-            self.calls[_module(match[1])].append(Span(start, duration, ""))
-
-
 def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) -> SavedProfile:
     """Return the profile of *events*. Raises TraceError where there are no ops."""
+    events = events.without_launches()
     if not events.ops:
         raise TraceError(
             f"{place}: has no XLA ops (events with args.hlo_op). Was something run between start_trace and stop_trace,"
@@ -192,14 +131,9 @@ def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) 
         steps=steps.labels,
         step_ns=steps.times,
         kernels=tuple(_kernels(events, steps)) or None,
-        inferred_types=not all(op.type for op in events.ops),
-        remarks=(*remarks, *steps.remarks, *_fusions(events)),
+        inferred_types=not all(op.type or op.known.opcode for op in events.ops),
+        remarks=(*remarks, *_host(events), *steps.remarks, *_fusions(events)),
     )
-
-
-def _module(function: str) -> str:
-    """Return the name of the module: ``jit__lambda`` for ``<lambda>``."""
-    return "jit_" + _NO_NAME.sub("_", function).rstrip("_")
 
 
 def timeline_of(events: Events) -> Timeline:
@@ -207,11 +141,12 @@ def timeline_of(events: Events) -> Timeline:
     from ...timeline.spans import Kind, Lane, Timeline
 
     found = Timeline()
-    accelerated = any(name.startswith("/device:") for name in events.processes.values())
+    events = events.without_launches()
+    accelerated = any(name.startswith(DEVICE) for name in events.processes.values())
 
     def lane(process: int, thread: int) -> Lane:
         name = events.processes.get(process) or f"process {process}"
-        return Lane(name, f"thread {thread}", name.startswith("/device:") or not accelerated)
+        return Lane(name, f"thread {thread}", name.startswith(DEVICE) or not accelerated)
 
     lanes = [lane(*thread) for thread in events.thread_numbers]
     names = list(events.names)
@@ -267,9 +202,10 @@ class _Steps:
             else:
                 guessed += len(runs)
         if guessed:
+            of_kernels = any(number.startswith(KERNEL) for _, number in events.runs)
             self.remarks.append(
-                f"{guessed} executions are not linked to the call from Python: each counts in the last step that began"
-                " before it"
+                f"{guessed} {'kernels' if of_kernels else 'executions'} are not linked to the call from Python: each"
+                " counts in the last step that began before it"
             )
         return of
 
@@ -298,22 +234,36 @@ def _records(events: Events, steps: _Steps) -> Iterator[SavedOp]:
     for event, (which, run) in enumerate(zip(events.which, events.run)):
         groups[which, steps.of[run]].append(event)
     ops = list(events.ops)
+    places = [events.processes.get(op.process, "") for op in ops]
+    by_host = {(op.name, op.type) for op, place in zip(ops, places) if op.type and not place.startswith(DEVICE)}
+    accelerated = bool(events.left_out) or any(place.startswith(DEVICE) for place in places)
     for (which, step), members in groups.items():
-        op = ops[which]
+        op, place = ops[which], places[which]
         taken = [own[event] for event in members]
-        calls = _calls(events, members)
-        type_ = op.type or _type(op.name)
+        calls = len({events.run[event] for event in members}) if op.type else _calls(events, members)
+        type_ = op.type or op.known.opcode or _type(op.name)
+        on_device = place.startswith(DEVICE)
+        # The host tells exactly how often it called an op of TensorFlow; a device only has the kernels.
+        is_part = on_device and op.type != "" and (op.name, op.type) in by_host
+        is_op = op.known.counts and not is_part and type_ not in _CONTROL and not type_.startswith("__inference_")
+        known = op.known
         record = SavedOp(
             op.name,
             type_,
             op.module,
             step,
             calls,
-            place=events.processes.get(op.process, ""),
-            counted=0 if type_ in _CONTROL or type_.startswith("__inference_") else None,
+            computation=None if known.flops is None else known.flops * calls,
+            memory=None if known.nbytes is None else known.nbytes * calls,
+            input_shapes=known.inputs.shapes,
+            output_shapes=known.outputs.shapes,
+            input_dtypes=known.inputs.dtypes,
+            output_dtypes=known.outputs.dtypes,
+            place=place,
+            counted=None if is_op else 0,
         )
         extremes = (min(taken), max(taken)) if calls == len(taken) else (None, None)
-        if op.type and events.left_out:
+        if op.type and accelerated and not on_device:
             yield record._replace(host_ns=sum(taken), host_least_ns=extremes[0], host_most_ns=extremes[1])
         else:
             yield record._replace(device_ns=sum(taken), least_ns=extremes[0], most_ns=extremes[1])
@@ -325,11 +275,16 @@ def _type(name: str) -> str:
 
 
 def _calls(events: Events, members: list[int]) -> int:
-    """Return how often an op ran. Pieces that ran at the same time are one call, and so are different kernels."""
+    """Return how often an op ran. Pieces that ran at the same time are one call, and so are different kernels.
+
+    One call may launch a kernel twice (two fills before an attention): the kernel that ran least often tells.
+    """
+    runs = events.numbered
     by_run: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for event in members:
-        by_run[events.run[event]][events.called[event]].append(event)
-    return sum(max(_apart(events, pieces) for pieces in names.values()) for names in by_run.values())
+        run = events.run[event]
+        by_run[run if runs[run] else -1][events.called[event]].append(event)
+    return sum(min(_apart(events, pieces) for pieces in names.values()) for names in by_run.values())
 
 
 def _apart(events: Events, pieces: list[int]) -> int:
@@ -354,8 +309,13 @@ def _kernels(events: Events, steps: _Steps) -> Iterator[SavedKernel]:
         yield SavedKernel(names[called], ops[which].name, step, len(taken), sum(taken), place)
 
 
+def _host(events: Events) -> Iterator[str]:
+    if events.on_host:
+        yield f"{plural(events.on_host, 'instruction')} that the host ran itself: left out, as a device ran the others"
+
+
 def _fusions(events: Events) -> Iterator[str]:
-    fusions = sum("fusion" in op.name for op in events.ops if not op.type)
+    fusions = sum("fusion" in op.name for op in events.ops if not op.type and not op.known.opcode)
     if fusions:
         yield f"{fusions} of {len(events.ops)} ops are fusions: the ops inside are in the program's HLO text, not here"
 

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from ... import __version__, units
 from ...errors import UsageError
+from ...escaping import terminal
 from ...machine.atomic_write import write_atomically
-from ..listing import clean
 from . import marks
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -66,7 +66,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         # Names come out of files and tests: a character that is not printed, or turns the text around, is spelled out.
-        finalize=lambda value: clean(value) if type(value) is str else value,
+        finalize=lambda value: value if isinstance(value, (Markup, int, float)) else terminal(str(value)),
     )
     environment.filters |= {
         "ns": _known(units.format_ns),

@@ -43,6 +43,7 @@ def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
         "run.html.j2",
         run=run,
         failing=len(failing),
+        allowed=list(dict.fromkeys(line for test in run.tests for window in test.windows for line in window.allowed)),
         others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],
         left_out=len(calm[SLOWEST:]),
         counts=_counts(tests),

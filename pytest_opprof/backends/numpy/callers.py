@@ -1,0 +1,191 @@
+"""Who asked for an op: the frame that called decides, and the frames around it where NumPy or SciPy called itself."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from itertools import cycle
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from ...sites.chains import UNKNOWN, Chains
+from ...sites.code import Kind, kinds
+from .function_names import FUNCTIONS_OF_VIEWS, QUERIES, SCIPY_QUERIES
+from .function_names import SCIPY as SCIPY_MODULES
+from .layout import MEMORY, TRACE_LINES
+
+HIDDEN = -1
+"""In the place of a node: what ran is no part of the program."""
+
+
+PROGRAM, NUMPY, SCIPY, BETWEEN, NOBODY = range(1, 6)
+"""Whose code calls. What the program calls is an op. What NumPy calls is a part of NumPy's own function; what SciPy
+calls too, but casts count there. The standard library, and what exec runs, are BETWEEN: whoever called them is asked.
+What test tools, other frameworks and opprof call is no op of the program: NOBODY."""
+whose: dict[int, int] = {}
+"""By the `id` of a code object: a look-up by file, or by an object that compares, takes twice as long."""
+_kinds: dict[int, int] = {}
+_TRACED, _HIDDEN, _TEST_TOOL, _IMPORTS = range(1, 5)
+_codes: list[CodeType] = []
+"""All of which the `id` is known: so it stays theirs."""
+
+
+def _kind_of(code: CodeType) -> int:
+    learn(code)
+    return _kinds[id(code)]
+
+
+def learn(code: CodeType) -> int:
+    """Find out whose *code* is."""
+    file = code.co_filename
+    _codes.append(code)
+    if file.startswith("<frozen importlib"):
+        kind = _IMPORTS
+    else:
+        kind = {Kind.TRACED: _TRACED, Kind.HIDDEN: _HIDDEN, Kind.TEST_TOOL: _TEST_TOOL}[kinds[file]]
+    _kinds[id(code)] = kind
+    whose[id(code)] = found = _whose(file)
+    return found
+
+
+_NUMPY = os.path.join(os.path.dirname(os.path.abspath(np.__file__)), "")
+_TESTS = os.sep + "tests" + os.sep
+_SCIPY = tuple(os.path.join("scipy", *name.split(".")[1:], "") for name in SCIPY_MODULES)
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "")
+WORK = [os.path.join(_OURS, *each.split("/")) for each in ("cli/selfcheck/", "backends/numpy/known_work.py")]
+"""Files of ours with work that is measured."""
+_STANDARD_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
+
+
+def _whose(file: str) -> int:
+    path = os.path.abspath(file)
+    is_test = _TESTS in path
+    if path.startswith(_NUMPY):
+        return PROGRAM if is_test else NUMPY
+    scipy = getattr(sys.modules.get("scipy"), "__file__", None)
+    if scipy and not is_test:
+        root = os.path.dirname(os.path.dirname(os.path.abspath(scipy)))
+        if path.startswith(tuple(os.path.join(root, each) for each in _SCIPY)):
+            return SCIPY
+        if path.startswith(os.path.join(root, "scipy", "_lib", "")):
+            return BETWEEN
+    kind = kinds[file]
+    if kind is Kind.TRACED or path.startswith(tuple(WORK)):
+        return PROGRAM
+    if kind is Kind.TEST_TOOL or path.startswith(_OURS):
+        return NOBODY
+    is_standard = path.startswith(_STANDARD_LIBRARY) and f"{os.sep}site-packages{os.sep}" not in path
+    return BETWEEN if file.startswith("<") or is_standard else NOBODY
+
+
+class Lines:
+    """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for what an import runs.
+
+    A frame that was seen is marked: whoever called it stays there until it returns. So of a deep stack only the frames
+    that are new are walked.
+    """
+
+    def __init__(self, chains: Chains) -> None:
+        self._chains = chains
+        self._nodes: dict[tuple[int, int, int], int] = {}
+        self._callers: dict[int, int] = {}
+        self._mark = next(_marks)
+
+    def node(self, frame: FrameType | None) -> int:
+        """Return the node of *frame* and the frames around it."""
+        at, node = frame, UNKNOWN
+        new: list[tuple[FrameType, CodeType, int]] = []
+        mark, place = self._mark, TRACE_LINES
+        while at is not None:
+            code = at.f_code
+            kind = _kinds.get(id(code)) or _kind_of(code)
+            if kind == _TEST_TOOL:
+                break
+            if kind == _IMPORTS:
+                node = HIDDEN
+                break
+            new.append((at, code, kind))
+            if MEMORY[id(at) + place] == mark and (known := self._callers.get(id(at))) is not None:
+                node = known
+                break
+            at = at.f_back
+        nodes = self._nodes
+        for at, code, kind in reversed(new):
+            if MEMORY[id(at) + place] == _UNMARKED and not code.co_flags & _MOVES:
+                MEMORY[id(at) + place] = mark
+                self._callers[id(at)] = node
+            if kind == _TRACED and node != HIDDEN:
+                key = node, id(code), at.f_lasti
+                found = nodes.get(key)
+                if found is None:
+                    found = nodes[key] = self._chains.node(node, code, at.f_lineno)
+                node = found
+        return node
+
+    def mark(self, frame: FrameType) -> None:
+        """Mark a frame until its function returns."""
+        if MEMORY[id(frame) + TRACE_LINES] == _UNMARKED:
+            MEMORY[id(frame) + TRACE_LINES] = self._mark
+
+    def is_marked(self, frame: FrameType) -> bool:
+        """Tell whether a frame is marked."""
+        return MEMORY[id(frame) + TRACE_LINES] == self._mark
+
+
+_marks = cycle(range(2, 256))
+_UNMARKED = 1
+_MOVES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Of a code whose frame goes on under another caller."""
+
+
+_names: dict[int, tuple[CodeType, str]] = {}
+
+
+def function_name(frames: list[FrameType]) -> str:
+    """Return the name of the function of NumPy or SciPy that *frames* are in, the outermost first; none for no op.
+
+    That is the first public one: what is around it decorates it.
+    """
+    first = ""
+    for frame in frames:
+        code = frame.f_code
+        known = _names.get(id(code))
+        if known is None:
+            known = _names[id(code)] = code, _name(code, frame.f_globals.get("__name__") or "")
+        name = known[1]
+        if name.startswith("?"):
+            first = first or name[1:]
+        else:
+            return name
+    return first
+
+
+def _name(code: CodeType, module: str) -> str:
+    """Return the public name of a function, after a ``?`` where it has none; nothing where it is no op."""
+    if module.startswith(("numpy.testing", "numpy._core.arrayprint", "numpy.core.arrayprint", "numpy._core.getlimits")):
+        return ""
+    if module.startswith(("numpy.core.getlimits", "numpy._pytesttester", "numpy.f2py")):
+        return ""
+    public = []
+    for part in module.split("."):
+        if part.startswith("_"):
+            break
+        public.append(part)
+    qualified = getattr(code, "co_qualname", code.co_name)
+    home = ".".join(public)
+    if qualified == "NpzFile.__getitem__":
+        return "numpy.load"
+    if code.co_name == "as_strided":
+        return ""
+    for each in (home, public[0] if public else ""):
+        function: Any = getattr(sys.modules.get(each), code.co_name, None)
+        if callable(function) and "." not in qualified and not isinstance(function, type):
+            is_question = code.co_name in (SCIPY_QUERIES if each.startswith("scipy") else QUERIES | FUNCTIONS_OF_VIEWS)
+            return "" if is_question else f"{each}.{code.co_name}"
+    is_public = "<" not in qualified and not any(
+        part.startswith("_") and not part.endswith("__") for part in qualified.split(".")
+    )
+    return f"{home}.{qualified}" if is_public and "." in qualified else f"?{home}.{qualified}"

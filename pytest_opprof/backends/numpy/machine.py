@@ -1,0 +1,159 @@
+"""Machine code that calls an observer, calls on, and calls an observer of the end; it is never freed.
+
+`x86_64.s` and `arm64.s` are its source. A call that is led to a stub does this:
+
+1. It calls the observer, a Python function, with the same arguments. Tracing and profiling are off meanwhile.
+2. It calls the original function with the same arguments.
+3. If the observer returned a list and the original returned a result, it calls the observer of the end with both. If
+   the original raised, it empties the list instead: no Python code may run then.
+
+An exception of an observer that is a RecursionError or MemoryError is dropped, as there was no room for the observer.
+Any other one is raised, in the place of the call: a signal handler raised it, such as that of Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from . import layout
+
+PLACE_OF_TABLE = bytes.fromhex("8877665544332211")
+"""Stands in the code where the address of the table belongs."""
+STUB = 32
+"""Bytes of a stub."""
+_ALIVE: list[object] = []
+"""What machine code points to."""
+
+
+class Stub(NamedTuple):
+    """What a stub calls."""
+
+    routine: str
+    """How the original function is called: the name of a routine."""
+    original: int
+    observer: Callable[..., Any]
+
+
+class _Memory:
+    """Memory that code is written to first, and run from then."""
+
+    def __init__(self, size: int) -> None:
+        self._map = mmap.mmap(-1, size)  # whole pages, not executable yet
+        self._view = ctypes.c_char.from_buffer(self._map)
+        self.address = ctypes.addressof(self._view)
+        _ALIVE.append(self)
+
+    def write(self, code: bytes) -> None:
+        """Write the *code*, and make it executable. The kernel makes the caches of instructions current then."""
+        self._map[: len(code)] = code
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        if protect(self.address, len(self._map), mmap.PROT_READ | mmap.PROT_EXEC):
+            raise OSError(ctypes.get_errno(), "this system forbids memory that is executable (PROT_EXEC)")
+
+
+class Machine:
+    """The routines of this architecture, and how stubs are made."""
+
+    def __init__(self, end: Callable[[list[Any], object], None]) -> None:
+        """*end* is the observer of the end. Raises OSError where the system forbids executable memory."""
+        architecture = _architecture()
+        self._table = _table(end)
+        self._stub = architecture.stub
+        code = architecture.CODE.replace(PLACE_OF_TABLE, ctypes.addressof(self._table).to_bytes(8, "little"))
+        memory = _Memory(len(code))
+        memory.write(code)
+        self._routines = {name: memory.address + offset for name, offset in architecture.ROUTINES.items()}
+        self.hash = layout.pointer(id(type(len)) + layout.HASH), self._routines["hash"]
+        """The function that hashes builtin functions, and the one that does so while their pointers are replaced."""
+        self._write = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(self._routines["write"])
+
+    def stubs(self, wanted: Iterable[Stub]) -> list[int]:
+        """Return the addresses of new stubs."""
+        every = list(wanted)
+        blocks = (ctypes.c_uint64 * (2 * len(every)))()
+        _ALIVE.extend([blocks, every])
+        code = b""
+        for number, each in enumerate(every):
+            blocks[2 * number : 2 * number + 2] = [each.original, id(each.observer)]
+            stub = self._stub(ctypes.addressof(blocks) + 16 * number, self._routines[each.routine])
+            code += stub.ljust(STUB, b"\0")
+        memory = _Memory(max(len(code), 1))
+        memory.write(code)
+        return [memory.address + STUB * number for number in range(len(every))]
+
+    def write(self, rows: Pointers) -> None:
+        """Write the new pointer of each row where its address holds the old one: 1 ns for each."""
+        self._write(rows.address, len(rows))
+
+
+class Pointers:
+    """Rows of an address, the pointer that it holds, and the one to write there."""
+
+    def __init__(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        flat = [value for row in rows for value in row]
+        self._rows = (ctypes.c_uint64 * len(flat))(*flat)
+        self.address = ctypes.addressof(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows) // 3
+
+
+def unknown() -> str:
+    """Say why there is no code for this machine; empty where there is."""
+    if platform.system() != "Linux":
+        return f"there is no code for {platform.system()} yet, only for Linux"
+    if platform.machine() not in ("x86_64", "aarch64"):
+        return f"there is no code for {platform.machine()}, only for x86-64 and arm64"
+    return ""
+
+
+@cache
+def _architecture() -> Any:
+    if platform.machine() == "aarch64":
+        from . import arm64
+
+        return arm64
+    from . import x86_64
+
+    return x86_64
+
+
+def _table(end: Callable[..., Any]) -> Any:
+    """Return what all routines use: functions of Python's C API, and objects that are never freed."""
+    api = ctypes.pythonapi
+
+    def function(name: str) -> int:
+        return ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
+
+    no_room = (RecursionError, MemoryError)
+    _ALIVE.extend([end, no_room])
+    values = [
+        layout.pointer(layout.vectorcall_at(end)),  # `_PyFunction_Vectorcall`; Python 3.13 does not export it
+        function("Py_DecRef"),
+        function("PyErr_ExceptionMatches"),
+        id(no_room),
+        function("PyErr_Clear"),
+        function("PyList_SetSlice"),
+        id(end),
+        id(None),
+        id(int),
+        id(slice),
+    ]
+    if hasattr(api, "PyThreadState_EnterTracing"):  # not in Python 3.10: there observers are traced if something traces
+        names = ("PyThreadState_Get", "PyThreadState_EnterTracing", "PyThreadState_LeaveTracing")
+        values += map(function, names)
+    else:
+        values += [0, 0, 0]
+    comparisons = list(range(8))
+    _ALIVE.append(comparisons)
+    values += map(id, comparisons)
+    values.append(layout.pointer(id(type(len)) + layout.HASH))
+    table = (ctypes.c_uint64 * len(values))(*values)
+    _ALIVE.append(table)
+    return table

@@ -1,0 +1,52 @@
+"""Whether threads of Python ran beside the one that is recorded, for backends that record one."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class OtherThreads:
+    """What is known of the threads that ran in a context."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        """Threads that began in it."""
+        self.worked = False
+        """Whether a thread of an executor, which began before, ran in it."""
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        sys.setprofile(None)  # in the new thread, which is asked once
+        self.started += 1
+
+    @contextmanager
+    def noticed(self) -> Iterator[None]:
+        """Notice threads until the context ends."""
+        before, hook = _executors_ns(), threading.getprofile()
+        if hook is None:  # nobody else asks new threads
+            threading.setprofile(self._note)
+        try:
+            yield
+        finally:
+            if hook is None:
+                threading.setprofile(None)
+            after = _executors_ns()
+            self.worked = any(after.get(thread, ns) > ns for thread, ns in before.items())
+
+
+def _executors_ns() -> dict[int, int]:
+    """Return how long each thread of `concurrent.futures` ran so far, on Linux; of others nobody knows whose they are."""
+    module = sys.modules.get("concurrent.futures.thread")
+    found: dict[int, int] = {}
+    for thread in list(getattr(module, "_threads_queues", ())):
+        try:
+            text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text(encoding="ascii")
+            found[thread.native_id] = int(text.split()[0])
+        except (OSError, ValueError, IndexError):
+            pass  # it has ended, or this is no Linux
+    return found

@@ -1,0 +1,108 @@
+"""What tests did at a base, kept from one run to the next: counts, for one commit, command and environment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import zlib
+from collections.abc import Collection, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from ..machine.atomic_write import gzipped, write_atomically
+from ..machine.identity import machine
+from ..results.run_result import TestRecord
+from .turns import SideRun
+
+FILES = 8
+"""Bases that are kept; the oldest goes. One of 330 tests takes 90 kB."""
+_MOST_BYTES = 64 << 20
+"""Of a file when decompressed. A larger one is none of ours: 330 tests take 2 MB."""
+_NO_MATTER = (
+    "-v",
+    "-q",
+    "--junit",
+    "--opprof-against=",
+    "--opprof-html=",
+    "--opprof-json=",
+    "--opprof-report-only",
+    "--opprof-summary=",
+)
+"""Words of a command that change nothing of what tests do; CI gives the summary another name in each run."""
+
+
+class _Kept(msgspec.Struct):
+    commit: str
+    collected: list[str]
+    errors: dict[str, str]
+    reports: dict[str, list[dict[str, Any]]]
+
+
+class BaseCache:
+    """The file that keeps what the tests of one command did at *commit*."""
+
+    def __init__(self, folder: Path, commit: str, words: Sequence[str]) -> None:
+        """*words*: the command of the run, whose options may change what tests do."""
+        self._folder = folder
+        self._commit = commit
+        self._path = folder / f"{commit[:12]}-{_fingerprint(words)}.json.gz"
+        self._known = SideRun()
+        self.problem = ""
+        """Why the file cannot be used; empty if it can, or is not there."""
+
+    def load(self) -> SideRun:
+        """Return what is kept; nothing where there is no such file, or it cannot be used."""
+        try:
+            packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            content = packed.decompress(self._path.read_bytes(), _MOST_BYTES)
+            if not packed.eof:
+                raise ValueError("it is cut, or too large")
+            kept = msgspec.json.decode(content, type=_Kept)
+            if kept.commit != self._commit:
+                raise ValueError("it is of another commit")
+            for report in (report for reports in kept.reports.values() for report in reports):
+                if "opprof" in report:
+                    msgspec.convert(report["opprof"], TestRecord)
+        except FileNotFoundError:
+            return self._known
+        except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+            self.problem = f"{self._path} cannot be used ({error}): the base is measured again"
+            return self._known
+        os.utime(self._path)  # the least recently used goes first
+        self._known = SideRun(kept.collected, kept.reports, kept.errors)
+        return self._known
+
+    def keep(self, ran: SideRun, tests: Collection[str]) -> None:
+        """Add what the base did in *tests*. A file that cannot be written is a problem, and no more."""
+        new = {test: reports for test, reports in ran.reports.items() if test in tests}
+        if not new and ran.collected == self._known.collected:
+            return
+        kept = _Kept(self._commit, ran.collected, ran.errors, {**self._known.reports, **new})
+        try:
+            write_atomically(self._path, gzipped([msgspec.json.encode(kept)]))
+            files = sorted(self._folder.glob("*.json.gz"), key=lambda path: path.stat().st_mtime)
+            for path in files[:-FILES]:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            self.problem = f"{self._path} cannot be written: {error.strerror or error}"
+
+
+def _fingerprint(words: Sequence[str]) -> str:
+    """Return what tells two runs apart whose tests may do something else at the same commit."""
+    facts = [
+        __version__,
+        sys.version,
+        platform.platform(),
+        machine(),
+        os.environ.get("PYTEST_ADDOPTS", ""),
+        sorted(f"{each.name}=={each.version}" for each in distributions()),
+        [word for word in words if not word.startswith(_NO_MATTER)],
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

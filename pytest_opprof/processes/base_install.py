@@ -1,0 +1,71 @@
+"""The base installed beside today's packages (``--opprof-against-install``): for a package that is compiled."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from ..errors import UsageError
+
+_FLAG = "--opprof-against-install"
+_LINES = 5
+"""Of the output of a command that fails."""
+
+
+def installed(folder: Path, tree: Path, command: str) -> str:
+    """Return a Python that has today's packages and, before them, what *command* installs, run in *tree*.
+
+    Its environment is made in *folder*. Raises UsageError where the command fails, with the last lines that it printed.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{_FLAG} is {command!r}: {error}") from None
+    if not words:
+        raise UsageError(f"{_FLAG} is empty; write a command, such as 'pip install --no-deps .'")
+    _run([sys.executable, "-m", "venv", str(folder)], tree, {})
+    bins = folder / ("Scripts" if os.name == "nt" else "bin")
+    python = str(bins / "python")
+    there = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # A path in a .pth file comes last, and its own .pth files are not read: an editable working tree is not there.
+    today = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    today.update(dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages"))))
+    Path(there.stdout.strip(), "opprof_today.pth").write_text("\n".join(today), encoding="utf-8")
+    _run(
+        words,
+        tree,
+        {"PATH": os.pathsep.join([str(bins), os.environ.get("PATH", os.defpath)]), "VIRTUAL_ENV": str(folder)},
+    )
+    return python
+
+
+def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
+    # The program is looked up in this process's PATH, not in that of *environment*.
+    path = environment.get("PATH", "").partition(os.pathsep)[0]
+    program = Path(path, words[0]) if path else Path(words[0])
+    words = [str(program) if program.is_file() else words[0], *words[1:]]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise UsageError(f"{_FLAG}: {words[0]} cannot be started: {error.strerror or error}") from None
+    if done.returncode:
+        said = "\n".join(f"  {line}" for line in done.stdout.strip().splitlines()[-_LINES:])
+        raise UsageError(f"{_FLAG}: {shlex.join(words)} failed with exit code {done.returncode}:\n{said}")
