@@ -254,6 +254,16 @@ def test_a_session_lost_to_a_profiler_started_inside_is_an_error(profiler: Calla
     assert counts(lambda: X + X) == {"Add": 1}
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="errors have notes from Python 3.11 on")
+def test_a_profiler_that_cannot_start_beside_ours_is_told_why() -> None:
+    window, recorder = Window("body"), Recorder([backend()], Options(memory=True), explicit=True)
+    with pytest.raises(RuntimeError, match="already enabled") as caught, recorder.open(window), recorder.step(window):
+        with torch.autograd.profiler.profile():
+            pass
+    assert any("PyTorch has one session at a time" in note for note in caught.value.__notes__)
+    assert counts(lambda: X + X) == {"Add": 1}
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_exception_stops_the_profiler(error: type[BaseException]) -> None:
     def body() -> None:
@@ -646,7 +656,10 @@ def test_flops_of_what_is_inside_belong_to_the_op_that_has_none_itself() -> None
     assert measure(lambda: torch.inner(torch.ones(4, 6), torch.ones(5, 6))).stats("MatMul").flops == (240,)
 
 
-def test_a_window_in_which_other_threads_ran_says_that_their_ops_are_not_seen() -> None:
+def test_a_window_of_one_thread_in_which_others_ran_says_that_their_ops_are_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_opprof.backends.torch.backend._sees_all_threads", lambda: False)
     x = torch.ones(3)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # the thread is there before

@@ -45,7 +45,7 @@ def stop() -> list[list[Any]]:
 
 
 def read(threads: Sequence[Iterable[Any]], log: EventLog, is_left_out: Callable[[str], bool]) -> None:
-    """Tell *log* of the allocations in *threads*, but for those inside of ops that are *left out*."""
+    """Tell *log* of the allocations in *threads*, but for those inside of calls that *is_left_out* tells by name."""
     marks_us: list[float] = []
     elsewhere: list[Iterable[Any]] = []
     for events in map(list, threads):
@@ -63,8 +63,7 @@ def _read_thread(
     events: Iterable[Any], log: EventLog, is_left_out: Callable[[str], bool], marks_us: list[float]
 ) -> None:
     allocating = Allocating(log) if log.chains is not None else None
-    left_out, depth = 0, 0
-    """The depth of the outermost call that is left out; 0 for none."""
+    depth, left_out = 0, 0  # the second is the depth of the outermost call that is left out; 0 for none
     for event in events:
         kind = event.kind()
         if kind == "push":

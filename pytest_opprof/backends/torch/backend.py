@@ -53,6 +53,8 @@ _LOSES_FROM, _LOSES_UNTIL = 24, 130100
 """The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0."""
 _UNKNOWN_SIZE = b"Memory block of unknown size was allocated before the profiling started"
 OTHER_THREADS = "other Python threads ran in this window; ops of PyTorch in them are not seen"
+_TAKEN = "Profiler is already enabled on this thread"
+"""What PyTorch says to a program that starts a profiler while ours lists allocations."""
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
@@ -148,8 +150,13 @@ class TorchBackend(Backend):
                 self._spare_the_head()
                 mark()
             lines = nullcontext() if options.chains is None else traced(options.chains, log, marker())
-            with threads.noticed(), lines:
-                yield log
+            with nullcontext() if all_threads else threads.noticed(), lines:
+                try:
+                    yield log
+                except RuntimeError as error:
+                    if _TAKEN in str(error):
+                        raise BackendError(LOST) from error  # a note on the program's error
+                    raise
             if number is not None:
                 numbers.append(number())
             if on_gpu:
@@ -168,6 +175,8 @@ class TorchBackend(Backend):
             log.grad_nodes = {mark: after - before for mark, (before, after) in enumerate(pairwise(numbers), start=1)}
         results = session.profiler.kineto_results if session.profiler else None
         session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
+        if threads.started or threads.worked:
+            log.remark(OTHER_THREADS)
         if on_gpu:
             from ..cuda import driver as cuda_driver
             from . import cuda  # only here: it imports the backend of CUDA
@@ -176,8 +185,6 @@ class TorchBackend(Backend):
             if (driver := cuda_driver.opened()) and (ignored := driver.ignored_devices()):
                 log.remark(ignored)
             return
-        if threads.started or threads.worked:
-            log.remark(OTHER_THREADS)
         if torch.cuda.is_initialized():
             log.remark(_NO_KERNELS)
         if "torch_npu" in sys.modules and torch.npu.is_initialized():
