@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
@@ -160,6 +160,14 @@ class EventLog:
     def computed(self, event: int, flops: int) -> None:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
+
+    def computed_nothing(self, events: Collection[int]) -> None:
+        """Say that *events*, and what is inside of them, stood for work that was not done: they have no time."""
+        nothing = set(events)
+        for event, parent in enumerate(self._parent):
+            if event in nothing or parent in nothing:
+                nothing.add(event)
+                self._duration_ns[event] = ABSENT
 
     def asked_at(self, event: int, node: int, is_backward: bool = False) -> None:
         """Say where the program asked for *event*: a node of `chains`, 0 where that is none of the user's lines.

@@ -17,7 +17,7 @@ OUTSIDE = "(outside ops)"
 
 
 def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> ProcessTimes | None:
-    """Return what *profile* timed; None where it has no times.
+    """Return what *profile* timed; None where it has no times, or none of work that was done (`disturbed`).
 
     On a CPU the whole (if *wall*) is the wall time of a round, and what ops do not take of it is `OUTSIDE`;
     on an accelerator, which works while the host goes on, it is the time of its ops, and how busy the host was says
@@ -27,6 +27,8 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> ProcessTi
     total = profile.total.device_ns  # also of an op some of whose calls have no time
     has_wall = wall and profile.environment.device == "cpu" and min(profile.host_ns) >= 0
     if total is None or not (profile.ops or has_wall):
+        return None
+    if profile.disturbed and works_on_host(profile.environment):
         return None
     if has_wall:
         ops[OUTSIDE] = tuple(max(whole - inside, 0) for whole, inside in zip(profile.host_ns, total))

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -22,6 +23,7 @@ from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
+from pytest_opprof.profile.timings import run_of
 from pytest_opprof.sites.chains import Chains
 from pytest_opprof.verdict.budgets import Budget
 
@@ -34,6 +36,7 @@ if not HAS_TORCH:
     pytest.skip("torch is not installed (pip install torch==2.13.0)", allow_module_level=True)
 
 import torch  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 
@@ -295,12 +298,13 @@ def test_ops_of_other_threads_are_seen_also_of_those_that_ran_before(memory: boo
     assert {op.op: op.most_calls for op in profile.ops} == {"Add": 1, "Cast": 5}
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.*:DeprecationWarning")
 def test_a_training_step_is_counted_once_and_so_is_what_torch_forks() -> None:
     """Threads that autograd or TorchScript tells of the profiler are not told of it twice."""
-    weight = torch.ones(6, 4, requires_grad=True)
+    weight, matrix = torch.ones(6, 4, requires_grad=True), torch.ones(3, 6)
 
     def step() -> None:
-        (X @ weight).relu().sum().backward()
+        (matrix @ weight).relu().sum().backward()
         torch.jit.wait(torch.jit.fork(torch.sin, X))  # type: ignore[no-untyped-call]
 
     step()
@@ -682,3 +686,40 @@ def test_a_window_of_one_thread_in_which_others_ran_says_that_their_ops_are_not_
                 body()
             remarks.append(any(text == OTHER_THREADS for _, text in log.freeze().remarks))
     assert remarks == [True, sys.platform == "linux", False]
+
+
+def on_meta(body: Callable[[], object], **options: bool) -> tuple[OpProfile, list[str]]:
+    profile = measure(body, **options)
+    return profile, [text for _, text in profile.remarks]
+
+
+def test_ops_on_fake_or_meta_tensors_count_and_have_no_times_for_nothing_was_computed() -> None:
+    def fake() -> None:
+        with FakeTensorMode() as mode:
+            x = mode.from_tensor(torch.ones(4, 4))
+            (x @ x.T).double() + 1
+
+    def meta() -> None:
+        x = torch.ones(4, 4, device="meta")
+        (x @ x.T).double() + 1
+
+    for body in (fake, meta):
+        profile, (said,) = on_meta(body, memory=True)
+        assert "ran on fake or meta tensors: nothing was computed" in said
+        assert profile.stats("MatMul").calls == (1,)
+        assert profile.stats("MatMul").device_ns is None
+        assert profile.peak_memory is None
+        assert run_of(profile) is None
+        with pytest.raises(UsageError, match="cannot be checked"):
+            Budget.parse([{"MatMul": "1 s"}], {}).check(profile)
+        assert not Budget.parse([], {"MatMul": 1}).check(profile)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # inductor imports what torch deprecates
+def test_what_torch_compile_traces_is_none_of_it_nor_are_numbers_beside_tensors() -> None:
+    def body() -> None:
+        torch._dynamo.reset()
+        torch.compile(lambda x: (x * 2).relu(), backend="eager")(X)
+        X + 1
+
+    assert on_meta(body) == (ANY, [])

@@ -25,6 +25,7 @@ from ...errors import BackendError
 from ...machine.other_threads import OtherThreads
 from ...profile.environment import Environment
 from ...profile.event_log import EventLog
+from ...units import plural
 from ..contract import Backend, KnownWork, Options
 from ..lines import traced
 from . import allocations as list_of_allocations
@@ -52,6 +53,7 @@ _MOST_SPARED = 1000
 _LOSES_FROM, _LOSES_UNTIL = 24, 130100
 """The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0."""
 _UNKNOWN_SIZE = b"Memory block of unknown size was allocated before the profiling started"
+ON_META = "{} ran on fake or meta tensors: nothing was computed, so their times and the window's memory are not known"
 OTHER_THREADS = "other Python threads ran in this window; ops of PyTorch in them are not seen"
 _TAKEN = "Profiler is already enabled on this thread"
 """What PyTorch says to a program that starts a profiler while ours lists allocations."""
@@ -155,7 +157,7 @@ class TorchBackend(Backend):
                     yield log
                 except RuntimeError as error:
                     if _TAKEN in str(error):
-                        raise BackendError(LOST) from error  # a note on the program's error
+                        raise BackendError(LOST) from None  # becomes a note on the error of the program
                     raise
             if number is not None:
                 numbers.append(number())
@@ -404,5 +406,10 @@ def _read(
     log.marked_ns = reader.marks
     reader.walk(tree)
     log.knows_flops, log.knows_memory = True, bool(options.memory)
+    if reader.on_meta:
+        log.knows_memory = False
+        log.computed_nothing(reader.on_meta)
+        log.disturbed.append("ops ran on fake or meta tensors")
+        log.remark(ON_META.format(plural(len(reader.on_meta), "op")))
     if allocations:
         list_of_allocations.read(allocations, log, reader.is_left_out)
