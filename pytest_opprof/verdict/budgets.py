@@ -349,6 +349,8 @@ def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, op: str | None = ""
 
 
 def _measured(profile: OpProfile, limit: Limit, op: str | None, values: Sequence[float] | None) -> Sequence[float]:
+    if limit.what in _NOISY and profile.environment.device == "cpu" and profile.disturbed:
+        raise UsageError(f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {'; '.join(profile.disturbed)}")
     if values is None:
         frameworks = " + ".join(name for name, _ in profile.environment.frameworks)
         raise UsageError(

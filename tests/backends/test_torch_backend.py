@@ -712,6 +712,8 @@ def test_ops_on_fake_or_meta_tensors_count_and_have_no_times_for_nothing_was_com
         assert run_of(profile) is None
         with pytest.raises(UsageError, match="cannot be checked"):
             Budget.parse([{"MatMul": "1 s"}], {}).check(profile)
+        with pytest.raises(UsageError, match="cannot be checked: ops ran on fake or meta tensors"):
+            Budget.parse([], {"device_time": "1 s"}).check(profile)
         assert not Budget.parse([], {"MatMul": 1}).check(profile)
 
 
