@@ -76,6 +76,7 @@ def assemble(
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_sums_by_step([(each.busy_ns, steps) for each, steps in parts], len(host_ns)),
         communication_ns=_sums_by_step([(each.communication_ns, steps) for each, steps in parts], len(host_ns)),
+        recompilations=_sums_by_step([(each.recompilations, steps) for each, steps in parts], len(host_ns)),
         fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
         grad_nodes_by_step=_grad_nodes_by_step(
             # PyTorch looks on in a test of NumPy where another test imported it: then it has no say.

@@ -71,6 +71,8 @@ class EventLog:
         """How long devices were busy in each interval; None where nothing tells."""
         self.communication_ns: dict[int, int] | None = None
         """How long collectives took in each interval, where something else tells it than their own events."""
+        self.recompilations: dict[int, int] | None = None
+        """How many functions were compiled again in each interval; None where nothing tells."""
         self.grad_nodes: dict[int, int] | None = None
         """How many ops autograd recorded in each interval; without those that are not known, None where none is."""
         self.on_device: Events | None = None
@@ -242,6 +244,7 @@ class EventLog:
             knows=self.knows,
             busy_ns=self._by_interval(self.busy_ns),
             communication_ns=self._by_interval(communication_ns),
+            recompilations=self._by_interval(self.recompilations),
             grad_nodes_by_step=self.grad_nodes,
             fact_sites=tuple(
                 (fact, interval, CallSite(self.chains.frames(node), is_backward))

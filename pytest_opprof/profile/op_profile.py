@@ -113,6 +113,8 @@ class OpProfile:
     """How long devices were busy in each step, where ops that overlap count once; None where not known."""
     communication_ns: tuple[int, ...] | None = None
     """How long collectives took in each step, waiting included, which no op has; None where there were none."""
+    recompilations: tuple[int, ...] | None = None
+    """How many functions were compiled again in each step; None where nothing tells."""
     grad_nodes_by_step: Mapping[int, int] | None = None
     """How many ops autograd recorded for a backward pass, in the steps of which that is known."""
     fact_sites: tuple[tuple[str, int, CallSite], ...] = ()

@@ -18,7 +18,7 @@ from ..sites.places import Amount, Place, WindowSites
 from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_EACH_ROUND, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
@@ -125,7 +125,7 @@ class JudgedWindow:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
-        asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY) else name for name in asked]
+        asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY, HELD_EACH_ROUND) else name for name in asked]
         return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
 
     @property

@@ -38,6 +38,7 @@ _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.WIDER: "wider dtypes",
     Verdict.OTHER_LAYOUT: "more work",
     Verdict.MORE_WORK: "more work",
+    Verdict.COMPILED_AGAIN: "more work",
     Verdict.MORE_NODES: "more memory",
     Verdict.MORE_MEMORY: "more memory",
     Verdict.SLOWER: "slower",

@@ -17,7 +17,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
+from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_EACH_ROUND, HELD_MEMORY, PEAK_MEMORY, RECOMPILATIONS
 from ..verdict.verdicts import Verdict
 
 BODY = "body"
@@ -119,6 +119,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     grad_nodes: Annotated[PerRound | None, Meta(description="How many ops autograd recorded for a backward pass.")] = (
         None
     )
+    recompilations: Annotated[
+        PerRound | None, Meta(description="How many functions were compiled again that the test had compiled before.")
+    ] = None
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -137,6 +140,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allocations=profile.allocations,
             held_memory_bytes=profile.held_memory,
             grad_nodes=profile.grad_nodes,
+            recompilations=profile.recompilations,
             busy_ns=profile.busy_ns,
             communication_ns=profile.communication_ns,
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
@@ -163,7 +167,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             GRAD_NODES: self.grad_nodes,
             PEAK_MEMORY: self.peak_memory_bytes,
             HELD_MEMORY: self.held_memory_bytes,
+            HELD_EACH_ROUND: (min(held[1:]),) if (held := self.held_memory_bytes) and self.rounds > 1 else None,
             ALLOCATIONS: self.allocations,
+            RECOMPILATIONS: self.recompilations,
         }
         return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
 
@@ -300,6 +306,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
         columns += [("the time of communication", self.communication_ns)]
         columns += [("the held memory", self.held_memory_bytes), ("grad_nodes", self.grad_nodes)]
+        columns += [("recompilations", self.recompilations)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
             columns += [(f"op {op!r}", column) for column in each.dtypes.values()]

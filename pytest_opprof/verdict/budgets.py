@@ -27,6 +27,7 @@ What = Literal[
     "held_memory",
     "allocations",
     "grad_nodes",
+    "recompilations",
 ]
 _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
@@ -40,6 +41,7 @@ _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "held_memory": ("memory held at the end", units.format_bytes),
     "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
     "grad_nodes": ("ops recorded for backward", lambda nodes, digits: f"{nodes:.0f}"),
+    "recompilations": ("functions compiled again", lambda functions, digits: f"{functions:.0f}"),
 }
 _OP_LIMITS: Mapping[str, What] = {
     "count": "calls",
@@ -60,6 +62,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "held_memory": {"bytes": "held_memory", "count": "held_memory"},
     "grad_nodes": {"count": "grad_nodes"},
     "allocations": {"count": "allocations"},
+    "recompilations": {"count": "recompilations"},
 }
 """The same, where the key is a lower-case keyword, which limits the whole window."""
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
@@ -326,6 +329,8 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
         return _measured(profile, limit, None, profile.allocations)
     if limit.what == "grad_nodes":
         return _measured(profile, limit, None, profile.grad_nodes)
+    if limit.what == "recompilations":
+        return _measured(profile, limit, None, profile.recompilations)
     if limit.what == "held_memory":
         return _measured(profile, limit, None, profile.held_memory)
     if limit.what == "peak_memory":

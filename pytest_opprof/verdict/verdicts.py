@@ -26,6 +26,7 @@ class Verdict(Enum):
     LESS_WORK = "less work"
     MORE_NODES = "more recorded for backward"
     FEWER_NODES = "less recorded for backward"
+    COMPILED_AGAIN = "compiled again"
     MORE_MEMORY = "more memory"
     LESS_MEMORY = "less memory"
     INCOMPARABLE = "not compared"
@@ -63,6 +64,7 @@ DOES_MORE = (
     Verdict.WIDER,
     Verdict.OTHER_LAYOUT,
     Verdict.MORE_WORK,
+    Verdict.COMPILED_AGAIN,
     Verdict.MORE_NODES,
     Verdict.MORE_MEMORY,
 )

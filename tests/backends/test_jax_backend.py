@@ -154,7 +154,8 @@ def test_compiling_counts_by_its_name_and_takes_no_time_of_the_ops() -> None:
     profile = measured(*[lambda x=x: triple(x) for x in arrays])
     assert profile.stats("jax::compile").calls == (1, 0, 1)
     assert profile.stats("Mul").device_ns == profile.total.device_ns
-    assert set(profile.remarks) == {(step, "JAX compiled jit(<lambda>)") for step in (0, 2)}
+    said = {(step, text) for step, text in profile.remarks if "again" not in text}
+    assert said == {(step, "JAX compiled jit(<lambda>)") for step in (0, 2)}
 
 
 def test_a_program_from_the_cache_on_disk_is_made_and_known(tmp_path: Path) -> None:
@@ -316,3 +317,56 @@ def test_an_accelerator_is_another_backends_or_nobodys(
     with pytest.raises(BackendError, match=said):
         with found.collect(Options()):
             pass
+
+
+def again(*bodies: Callable[[], object]) -> tuple[tuple[int, ...] | None, list[str]]:
+    backend().begin_test()
+    profile = measured(*bodies)
+    return profile.recompilations, [text for _, text in profile.remarks if "again" in text]
+
+
+def test_what_is_traced_again_is_counted_and_why() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    f = jax.jit(lambda x, count: (x * 2.5, count))
+    by_number = jax.jit(lambda x, n: x * n, static_argnums=1)
+    x, one = jnp.ones(4), jnp.int32(1)
+    assert again(lambda: f(x, 1), lambda: f(x, 1)) == ((0, 0), [])
+    counts, (said,) = again(lambda: f(jnp.ones(6), 1), lambda: f(jnp.ones(6), one))
+    assert counts == (0, 1)
+    assert "<lambda>" in said
+    assert said.endswith("at count, now i32[]{weak_type=False} and before i32[]{weak_type=True}")
+    counts, (said,) = again(lambda: by_number(x, 1), lambda: by_number(x, 2))
+    assert counts == (0, 1)
+    assert "Static(val=2)" in said
+
+
+def test_a_function_that_an_earlier_test_traced_is_new_to_this_one() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    f = jax.jit(lambda x: x * 2.5)
+    assert again(lambda: f(jnp.ones(7))) == ((0,), [])
+    assert again(lambda: f(jnp.ones(8))) == ((0,), [])
+
+
+def test_a_function_that_is_made_in_each_call_is_traced_again() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def body() -> None:
+        for _ in range(3):
+            jax.jit(lambda x: x * 2.5)(jnp.ones(9))
+
+    counts, (said,) = again(body)
+    assert counts == (2,)
+    assert said.endswith("again, in the same test: another function is defined there each time")
+
+
+def test_nothing_of_it_is_in_the_log_of_the_program_unless_it_asks(caplog: pytest.LogCaptureFixture) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    again(lambda: jax.jit(lambda x: x * 2.5)(jnp.ones(10)))
+    assert not [record for record in caplog.records if "CACHE MISS" in record.getMessage()]

@@ -725,3 +725,18 @@ def test_what_torch_compile_traces_is_none_of_it_nor_are_numbers_beside_tensors(
         X + 1
 
     assert on_meta(body) == (ANY, [])
+
+
+@compiles
+def test_what_torch_compile_compiles_again_is_said_with_the_guard_that_failed() -> None:
+    torch._dynamo.reset()
+    scaled = torch.compile(lambda x, n: x * n, backend="eager")
+
+    def of(body: Callable[[], object]) -> list[str]:
+        return [text for _, text in measure(body).remarks]
+
+    assert of(lambda: scaled(X, 2)) == []
+    assert of(lambda: scaled(X, 2)) == []
+    (said,) = of(lambda: scaled(X.double(), 2))
+    assert said.startswith("torch.compile compiled <lambda> (")
+    assert said.endswith(" again: tensor 'x' dtype mismatch. expected Float, actual Double")

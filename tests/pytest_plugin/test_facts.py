@@ -90,6 +90,30 @@ def test_more_memory_than_in_the_baseline_fails_and_an_update_accepts_it(
     )
 
 
+def test_a_little_that_each_round_keeps_is_more_memory_and_what_one_keeps_is_not(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less than the floor of one round, which is what allocators round."""
+    pytester.makepyfile(
+        test_m=HEAD
+        + """
+calls = {"each": [], "first": []}
+@pytest.mark.opprof(rounds=3)
+@pytest.mark.parametrize("which", ["each", "first"])
+def test_a(which):
+    calls[which].append(0)
+    fake.launch("Add")
+    if now and (which == "each" or len(calls[which]) == 2):  # the first round after the warm-up
+        fake.allocate(1000)
+"""
+    )
+    suite("--opprof-update", "--opprof-memory")
+    monkeypatch.setenv("NOW", "1")
+    result = suite("--opprof", "--opprof-memory")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["  memory held by each round: 1000 B, none in the baseline"])
+
+
 def test_a_file_without_facts_passes_and_an_update_adds_them_beside_the_same_times(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:

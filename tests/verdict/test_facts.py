@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.verdict.budgets import WINDOW_KEYS
 from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
-from pytest_opprof.verdict.facts import ALLOCATIONS, FACTS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY, compared
+from pytest_opprof.verdict.facts import (
+    ALLOCATIONS,
+    FACTS,
+    GRAD_NODES,
+    HELD_EACH_ROUND,
+    HELD_MEMORY,
+    PEAK_MEMORY,
+    RECOMPILATIONS,
+    compared,
+)
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import DOES_MORE, Verdict
@@ -38,6 +47,8 @@ def diff(before: dict[str, Range], after: dict[str, Range]) -> Diff:
         (PEAK_MEMORY, MIB, 2 * MIB, Verdict.MORE_MEMORY, "peak memory: 2 MiB, 1 MiB in the baseline"),
         (PEAK_MEMORY, 2 * MIB, MIB, Verdict.LESS_MEMORY, "peak memory: 1 MiB, 2 MiB in the baseline"),
         (HELD_MEMORY, 0, MIB, Verdict.MORE_MEMORY, "memory held at the end: 1 MiB, none in the baseline"),
+        (HELD_EACH_ROUND, 0, 100, Verdict.MORE_MEMORY, "memory held by each round: 100 B, none in the baseline"),
+        (RECOMPILATIONS, 0, 1, Verdict.COMPILED_AGAIN, "functions compiled again: 1, none in the baseline"),
         (ALLOCATIONS, 0, 1, Verdict.MORE_MEMORY, "allocations: 1, none in the baseline"),
         (ALLOCATIONS, 100, 106, Verdict.MORE_MEMORY, "allocations: 106, 100 in the baseline"),
     ],
@@ -57,6 +68,8 @@ def test_a_fact_that_changed_is_told_with_what_it_was(
         (PEAK_MEMORY, 0, 1 << 16),  # what an allocator rounds
         (PEAK_MEMORY, 100 * MIB, 105 * MIB),
         (HELD_MEMORY, 1 << 16, 0),
+        (RECOMPILATIONS, 2, 0),  # an earlier test compiled it
+        (HELD_EACH_ROUND, 200, 0),
         (ALLOCATIONS, 100, 105),
         (ALLOCATIONS, 19, 19),
     ],
@@ -137,4 +150,4 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
 
 
 def test_each_fact_can_be_limited_by_its_name() -> None:
-    assert FACTS.keys() <= set(WINDOW_KEYS)
+    assert FACTS.keys() - {HELD_EACH_ROUND} <= set(WINDOW_KEYS)  # which held_memory limits

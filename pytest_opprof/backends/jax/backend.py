@@ -20,6 +20,7 @@ from ...sites.stack import here
 from ..contract import Backend, KnownWork, Options
 from ..lines import traced
 from .fence import FUNCTION, Fence
+from .misses import Misses
 from .programs import Programs, is_started
 
 _INSTALL = "jax is not installed: pip install jax"
@@ -46,6 +47,7 @@ class JaxBackend(Backend):
         self._fence: Fence | None = None
         self._programs = Programs()
         self._recording = False
+        self._misses = Misses()
 
     def unavailable(self) -> str | None:
         """Say that JAX is missing or too old, or return None."""
@@ -93,6 +95,10 @@ class JaxBackend(Backend):
             with jax.profiler.TraceAnnotation(f"{LINE}{node}"):
                 pass
 
+        def missed(function: str, why: str) -> None:
+            again[log.interval] = again.get(log.interval, 0) + 1
+            log.remark(f"JAX traced {function} again, in the same test: {why}")
+
         def made(ns: int, function: str) -> None:
             if function != FUNCTION:
                 site = UNKNOWN if log.chains is None else here(log.chains, sys._getframe(1))
@@ -101,8 +107,10 @@ class JaxBackend(Backend):
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
         log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
         compiled: list[Compiled] = []
+        again = log.recompilations = dict[int, int]()
+        self._misses.listen()
         self.settle()
-        with self._programs.held(made), others_refused():
+        with self._programs.held(made), others_refused(), self._misses.told(missed):
             session = Session()
             self._recording = True
             try:
@@ -118,6 +126,12 @@ class JaxBackend(Backend):
                 recording = Recording.of(data)
                 recording.check(log.interval, self._fence)
                 fill(log, recording, self._programs, compiled, options.moments)
+
+    def begin_test(self) -> None:
+        """Forget which functions an earlier test traced."""
+        self._misses.forget()
+        if self.in_use():
+            self._misses.listen()
 
     def rank(self) -> tuple[int, int] | None:
         """Return what jax.distributed says once it is initialised."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...profile.event_log import EventLog
 from .marks import MARK
-from .sites import SITE, Allocating
+from .sites import Allocating
 
 
 def can_be_listed() -> bool:
@@ -25,7 +25,7 @@ def can_be_listed() -> bool:
 
 def start() -> None:
     """Begin, in this thread."""
-    from torch._C._autograd import _enable_profiler_legacy  # type: ignore[attr-defined]
+    from torch._C._autograd import _enable_profiler_legacy
     from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
     without = False
@@ -36,19 +36,19 @@ def start() -> None:
 
 def stop() -> list[list[Any]]:
     """End; return the events of each thread, none if something else ended it."""
-    from torch._C._autograd import _disable_profiler_legacy  # type: ignore[attr-defined]
+    from torch._C._autograd import _disable_profiler_legacy
 
     try:
-        return _disable_profiler_legacy()  # type: ignore[no-any-return]
+        return _disable_profiler_legacy()
     except RuntimeError:
         return []
 
 
-def read(threads: Sequence[Iterable[Any]], log: EventLog, is_left_out: Callable[[str], bool]) -> None:
+def read(threads: Sequence[Sequence[Any]], log: EventLog, is_left_out: Callable[[str], bool]) -> None:
     """Tell *log* of the allocations in *threads*, but for those inside of calls that *is_left_out* tells by name."""
     marks_us: list[float] = []
-    elsewhere: list[Iterable[Any]] = []
-    for events in map(list, threads):
+    elsewhere: list[Sequence[Any]] = []
+    for events in threads:
         if any(event.name() == MARK for event in events if event.kind() == "push"):
             _read_thread(events, log, is_left_out, marks_us)
         else:

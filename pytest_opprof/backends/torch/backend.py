@@ -31,6 +31,8 @@ from ..lines import traced
 from . import allocations as list_of_allocations
 from .event_tree import TreeReader
 from .marks import LOST, check_all, mark
+from .recompiled import failed as failed_guards
+from .recompiled import reasons as recompiled
 from .sites import marker
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ class TorchBackend(Backend):
         older = [torch.empty(1)] if options.memory and not self._has_freed else []
         _start(session)
         contexts = 0
-        threads = OtherThreads()
+        threads, guards = OtherThreads(), failed_guards()
         try:
             if lists_allocations:
                 list_of_allocations.start()
@@ -179,6 +181,8 @@ class TorchBackend(Backend):
         session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
         if threads.started or threads.worked:
             log.remark(OTHER_THREADS)
+        for why in recompiled(guards):
+            log.remark(why)
         if on_gpu:
             from ..cuda import driver as cuda_driver
             from . import cuda  # only here: it imports the backend of CUDA
@@ -292,7 +296,7 @@ def _session(options: Options, on_gpu: bool, all_threads: bool = False) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
 
-    wanted = {"profile_all_threads": True} if all_threads else {}
+    wanted: dict[str, Any] = {"profile_all_threads": True} if all_threads else {}
     if on_gpu:
         wanted["expose_kineto_event_metadata"] = True  # nothing else has the bytes of a memcpy
 

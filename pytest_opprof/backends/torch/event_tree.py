@@ -144,7 +144,7 @@ class TreeReader:
                 index = log.add(known.name, event.duration_time_ns, parent, interval)
             if index != parent:
                 outermost = index if parent < 0 else outermost
-                if (known and known.looked_at[_FREE] or raw == _DISPATCHES) and self._is_on_meta(event):
+                if ((known and known.looked_at[_FREE]) or raw == _DISPATCHES) and self._is_on_meta(event):
                     self.on_meta.add(outermost)
             if sites is not None and index != parent:
                 sites.asked(index)
@@ -215,7 +215,7 @@ class TreeReader:
         return found
 
     def _is_on_meta(self, event: Any) -> bool:
-        """Tell whether an op worked on meta tensors. Fake ones have the device that they stand for, what is inside tells.
+        """Tell whether an op worked on meta tensors. Fake ones have another device: what is inside tells.
 
         To look at one tensor takes 0.1 us.
         """

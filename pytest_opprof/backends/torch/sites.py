@@ -43,8 +43,8 @@ def marker() -> Callable[[int], None]:
 def sites_of(ops: Sequence[Op], parents: Sequence[int], marks: Sequence[Op]) -> list[tuple[int, bool]]:
     """Return the line of each op of several threads, and whether autograd works for it.
 
-    *parents* holds the index of the op around each, -1 for none. A thread of backward passes, which has no *marks* where
-    there is a GPU, is where the thread with marks is; of other threads nobody knows where they are.
+    *parents* holds the index of the op around each, -1 for none. A thread of backward passes, which has no *marks*
+    where there is a GPU, is where the thread with marks is; of other threads nobody knows where they are.
     """
     backward = {op.thread for op in ops if op.name.startswith(NODE)}
     by_thread: dict[int, list[tuple[int, int]]] = {}

@@ -16,7 +16,14 @@ from .page import arrow, rendered, signed
 
 _STEPS: Final = 8
 """Ops that are a step of their own in the waterfall; the others are one."""
-_LARGER: Final = (Verdict.WIDER, Verdict.OTHER_LAYOUT, Verdict.MORE_WORK, Verdict.MORE_NODES, Verdict.MORE_MEMORY)
+_LARGER: Final = (
+    Verdict.WIDER,
+    Verdict.OTHER_LAYOUT,
+    Verdict.MORE_WORK,
+    Verdict.COMPILED_AGAIN,
+    Verdict.MORE_NODES,
+    Verdict.MORE_MEMORY,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,77 @@
+"""Functions that JAX traces again, and why, as JAX itself explains it in its log (`jax_explain_cache_misses`).
+
+A function counts that was traced before in the same test: which test is the first to use one depends on the tests
+before it. Without it a weak type, a new shape or a lambda made anew compiles in each call, and no op tells.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
+"""Who explains: JAX 0.7.2 to 0.10, and before."""
+_MISS = "TRACING CACHE MISS"
+_FUNCTION = re.compile(r"^\s+(?:for )?(\S.*?)(?: id=\d+)? defined at (\S+:\d+)", re.MULTILINE)
+_BEFORE = "For the closest previous key:"
+_MADE_ANEW = "another function is defined there each time"
+_NOISE = re.compile(r"https?://\S+")
+Missed = Callable[[str, str], None]
+"""Is called with a function and its line, and the reason."""
+
+
+class Misses(logging.Filter):
+    """Hears each explanation, and keeps those that were not asked for by the program from its log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+        self._missed: Missed | None = None
+        self._is_ours = False
+
+    def forget(self) -> None:
+        """Forget what an earlier test traced."""
+        self._seen.clear()
+
+    def listen(self) -> None:
+        """Let JAX explain from now on."""
+        import jax
+
+        if not self._is_ours:
+            self._is_ours = not jax.config.jax_explain_cache_misses
+            for name in _LOGGERS:
+                logging.getLogger(name).addFilter(self)
+        if self._is_ours and not jax.config.jax_explain_cache_misses:
+            jax.config.update("jax_explain_cache_misses", True)  # no part of what JAX caches by
+
+    @contextmanager
+    def told(self, missed: Missed) -> Iterator[None]:
+        """Call *missed* for each function that is traced again until the context ends."""
+        self._missed = missed
+        try:
+            yield
+        finally:
+            self._missed = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Take what explains a miss; let all else pass."""
+        text = record.getMessage() if _MISS in str(record.msg) else ""
+        if not text:
+            return True
+        if found := _FUNCTION.search(text):
+            function = f"{found[1]} ({found[2]})"
+            if function in self._seen and self._missed is not None:
+                self._missed(function, reason(text))
+            self._seen.add(function)
+        return not self._is_ours
+
+
+def reason(text: str) -> str:
+    """Return why JAX traced again, in one line, of its explanation in several."""
+    _, before, why = text.partition(_BEFORE)
+    if not before:
+        return _MADE_ANEW
+    lines = [line.strip().removeprefix("* ") for line in _NOISE.sub("", why).splitlines()]
+    return " ".join(filter(None, lines))
