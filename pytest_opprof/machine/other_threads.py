@@ -40,7 +40,7 @@ class OtherThreads:
 
 
 def _executors_ns() -> dict[int, int]:
-    """Return how long each thread of `concurrent.futures` ran so far, on Linux; of others nobody knows whose they are."""
+    """Return how long each thread of `concurrent.futures` ran so far, on Linux; others may be anybody's."""
     module = sys.modules.get("concurrent.futures.thread")
     found: dict[int, int] = {}
     for thread in list(getattr(module, "_threads_queues", ())):
