@@ -128,5 +128,5 @@ def test_the_demo_shows_a_pass_and_then_a_failure() -> None:
         [sys.executable, EXAMPLES / "demo.py", "numpy_filter"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "calls of Cast: 2, over the budget of 1" in done.stdout
+    assert "calls of Cast: 3, over the budget of 1" in done.stdout
     assert "That is all: the suites passed, and the change that added casts failed" in done.stdout

@@ -101,13 +101,6 @@ def test_what_knows_the_names_of_a_framework_may_fail_later() -> None:
         window.count("Csat")
 
 
-def test_a_backend_that_is_not_in_use_is_asked_why_and_may_fail() -> None:
-    backend = Fragile("unavailable")
-    backend.in_use = lambda: False  # type: ignore[method-assign]
-    with pytest.raises(BackendError, match="no attribute 'unavailable'"):
-        measure(backend)
-
-
 def test_a_log_of_another_kind_is_an_error() -> None:
     class Odd(Fragile):
         @contextmanager

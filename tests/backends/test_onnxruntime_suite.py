@@ -78,7 +78,7 @@ def test_beside_numpy(opprof):
         binding.bind_cpu_input("x", np.ascontiguousarray(BATCH.astype(np.float64).astype(np.float32)))
         binding.bind_output("y")
         mlp.run_with_iobinding(binding)
-    assert both.count("Cast") == 1 and both.count("MatMul") == 2
+    assert both.count("Cast") == 2 and both.count("MatMul") == 2
 """
 Run = Callable[..., pytest.RunResult]
 
@@ -163,7 +163,7 @@ def test_the_programs_own_profiler_inside_is_read(run: Run, pytester: pytest.Pyt
 import models, onnxruntime, pytest
 from pathlib import Path
 
-@pytest.mark.op_budget(MatMul=2, Softmax=1, Cast=0)
+@pytest.mark.op_budget(MatMul=2, Softmax=1, Cast=3)  # NumPy's, of the weights
 @pytest.mark.parametrize("ends", [True, False])
 def test_mine(tmp_path, ends):
     options = onnxruntime.SessionOptions()

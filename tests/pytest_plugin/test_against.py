@@ -564,7 +564,7 @@ def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(repositor
         result = run(repository, "--opprof-cache=kept")
         result.assert_outcomes(passed=1)
     assert ran.read_text() == "base "
-    result.stdout.fnmatch_lines(["opprof: 1 test of the base are known from an earlier run", "*1 test measured, 1 ok*"])
+    result.stdout.fnmatch_lines(["opprof: an earlier run measured the base in 1 test", "*1 test measured, 1 ok*"])
 
     # More calls are confirmed by both sides, and a new test is measured on both.
     model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
