@@ -40,11 +40,7 @@ class OtherThreads:
 
 
 def _executors_ns() -> dict[int, int]:
-<<<<<<< HEAD
-    """Return how long each thread of `concurrent.futures` ran so far, on Linux; of others nobody knows the owner."""
-=======
     """Return how long each thread of `concurrent.futures` ran so far, on Linux; others may be anybody's."""
->>>>>>> main
     module = sys.modules.get("concurrent.futures.thread")
     found: dict[int, int] = {}
     for thread in list(getattr(module, "_threads_queues", ())):
