@@ -26,6 +26,8 @@ _may_share_memory: Any = getattr(np.may_share_memory, "_implementation", np.may_
 _mro_of = type.__dict__["__mro__"].__get__
 _KNOWN = {id(np.dtype(code)): code for code in np.typecodes["All"] if code not in "SUVMm"}
 """A letter in the place of a dtype that is never freed: programs may count references to it, as NumPy's tests do."""
+_BUILTIN = 24
+"""Numbers of dtypes below it are NumPy's own: ``NPY_NTYPES_LEGACY``."""
 MOST_ITEMS = 10_000
 """Of a list; of a longer one the first."""
 _FIRST = slice(MOST_ITEMS)
@@ -33,8 +35,8 @@ _FIRST = slice(MOST_ITEMS)
 
 
 def letter_of(dtype: Any) -> Any:
-    """Return what stands for a *dtype*: its letter, or itself where others have the same."""
-    return _KNOWN.get(id(dtype), dtype)
+    """Return the letter or text of a *dtype*, to keep no reference to it; itself where it is none of NumPy's own."""
+    return _KNOWN.get(id(dtype)) or (dtype.str if 0 <= dtype.num < _BUILTIN else dtype)
 
 
 def arrays_in(values: Any, depth: int = 8) -> list[Any]:
@@ -57,17 +59,17 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
         kind = type(value)
         if kind is _ndarray:
             dtype = value.dtype
-            found.append(_KNOWN.get(id(dtype), dtype))
+            found.append(_KNOWN.get(id(dtype)) or letter_of(dtype))
             found.append(value.shape)
         elif id(kind) in _NUMBERS:
             pass
         elif issubclass(kind, _ndarray):
             dtype = _dtype_of(value)
-            found.append(_KNOWN.get(id(dtype), dtype))
+            found.append(_KNOWN.get(id(dtype)) or letter_of(dtype))
             found.append(_shape_of(value))
         elif issubclass(kind, _generic):
             dtype = np.generic.dtype.__get__(value)
-            found.append(_KNOWN.get(id(dtype), dtype))
+            found.append(_KNOWN.get(id(dtype)) or letter_of(dtype))
             found.append(())
         elif issubclass(kind, (list, tuple)) and depth:
             items = (list if issubclass(kind, list) else tuple).__getitem__(value, _FIRST)
