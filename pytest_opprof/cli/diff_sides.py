@@ -177,8 +177,9 @@ def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps:
         reading.check_sites(path, trace)
     profile = trace.profile(by=arguments.by)
     run = run_of(profile, wall=False)
-    entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {})
-    kept = {("", BODY): Kept(WindowNumbers.of(BODY, profile), entry)}
+    numbers = WindowNumbers.of(BODY, profile)
+    entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {}, facts=numbers.facts)
+    kept = {("", BODY): Kept(numbers, entry)}
     return Side(path, "profile", kept, trace.source, trace.is_cut, whole=whole_of(arguments, found, trace))
 
 

@@ -15,7 +15,7 @@ from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
+from ..verdict.facts import ALLOCATIONS, BYTES, CALLS, FLOPS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.verdicts import Verdict
 
 BODY = "body"
@@ -162,6 +162,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             PEAK_MEMORY: self.peak_memory_bytes,
             HELD_MEMORY: self.held_memory_bytes,
             ALLOCATIONS: self.allocations,
+            CALLS: self.total.calls,
+            BYTES: self.total.bytes,
+            FLOPS: self.total.flops,
         }
         return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
 

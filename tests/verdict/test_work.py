@@ -70,12 +70,60 @@ def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
     assert wider.line == "dtypes of MatMul: float64, float32 in the baseline, bytes x2"
 
 
-def test_what_varied_between_processes_is_a_range() -> None:
-    base = CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True))
-    assert work(base, of({}, 30_000)).verdict is Verdict.OK
-    assert work(base, of({}, 40_000)).verdict is Verdict.MORE_WORK
+@pytest.mark.parametrize(
+    "base",
+    [
+        CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True), flops=Range(50_000, 50_000)),
+        CallRange(1, 3, varies=True, bytes=Range(10_000, 10_000), flops=Range(50_000, 50_000)),
+    ],
+    ids=["bytes", "calls"],
+)
+def test_what_follows_from_sizes_or_calls_that_vary_is_told_and_not_judged(base: CallRange) -> None:
+    now = CallRange(1, 1, bytes=Range(10_000, 10_000), flops=Range(400_000, 400_000))
+    found = work(base, now)
+    assert (found.verdict, found.text, found.is_unjudged) == (Verdict.OK, "FLOPs x8", True)
+    assert found.line == "FLOPs of MatMul: 400 kFLOP, 50 kFLOP in the baseline (x8)"
+    assert work(base, CallRange(1, 1, bytes=Range(7_000, 7_000), flops=Range(50_000, 50_000))).is_unjudged is (
+        base.bytes == Range(10_000, 10_000)
+    )
+    assert work(now, base).is_unjudged  # in pairs either side may vary
+
+
+def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_before() -> None:
     base = CallRange(2, 2, dtypes={"float32": Range(1, 2, varies=True), "float64": Range(0, 1, varies=True)})
-    assert work(base, of({"float64": 2})).verdict is Verdict.OK
+    assert work(base, of({"float64": 2})) == Work()
+    assert work(base, of({"float64": 1, "int64": 1})) == Work()
+    found = work(base, of({"float32": 1, "complex128": 1}))
+    assert (found.verdict, found.text) == (Verdict.WIDER, "float32, float64 -> complex128")
+    assert found.line == "dtypes of MatMul: complex128, float32, float64 in the baseline"
+    assert work(CallRange(1, 3, varies=True), of({"float64": 2})) == Work()
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "verdict"),
+    [
+        ({"float32": 9}, {"int64": 9}, Verdict.OTHER_DTYPES),  # an index is not wider than a float
+        ({"float32": 9}, {"bfloat16": 8, "int64": 1}, Verdict.NARROWER),
+        ({"int32": 9}, {"int64": 9}, Verdict.WIDER),
+        ({"uint8": 9}, {"float32": 9}, Verdict.WIDER),
+        ({"int64": 9}, {"float32": 9}, Verdict.OTHER_DTYPES),
+        ({"float64": 1, "int32": 1}, {"float32": 1, "int64": 1}, Verdict.WIDER),
+    ],
+)
+def test_floats_and_integers_are_ranked_each_among_themselves(
+    base: dict[str, int], now: dict[str, int], verdict: Verdict
+) -> None:
+    assert work(of(base), of(now)).verdict is verdict
+
+
+def test_fewer_calls_of_fewer_bytes_are_never_wider() -> None:
+    assert work(of({"float32": 505}, 600_000), of({"float32": 445, "float64": 7}, 100_000)).verdict in (
+        Verdict.OTHER_DTYPES,
+        Verdict.LESS_WORK,
+    )
+    assert work(of({"float32": 505}, 600_000), of({"float64": 452}, 700_000)).verdict is Verdict.WIDER
+    assert work(of({"float32": 505}, 600_000), of({"float64": 505}, 100_000)).verdict is Verdict.WIDER
+    assert work(of({"float32": 505}), of({"float64": 452})).verdict is Verdict.WIDER
 
 
 DTYPES = st.dictionaries(st.sampled_from(["float32", "float64", "bfloat16", "int64->bool"]), st.integers(1, 9))
