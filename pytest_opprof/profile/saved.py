@@ -135,7 +135,9 @@ class SavedProfile:
     collectives: tuple[Collective, ...] = ()
     """In the order in which they began; where they are records as well, only those that a record does not tell."""
     peak_memory: int | None = None
-    """Bytes allocated at the worst moment."""
+    """Bytes allocated at the worst moment, of the device; on a CPU profile, the CPU is the device."""
+    host_peak_memory: int | None = None
+    """The same of the host, where a device did the work."""
     untold: tuple[str, ...] = ()
     """Canonical ops that this source cannot tell from others; ``*``: all but those that are in the records."""
     inferred_types: bool = False
@@ -182,6 +184,8 @@ class SavedProfile:
         profile = built(self.environment, host_ns, Part(keys, columns))
         if self.peak_memory is not None:
             profile = replace(profile, memory=(MemoryUse(self.peak_memory, allocations=None),) * len(steps))
+        if self.host_peak_memory is not None:
+            profile = replace(profile, host_memory=(self.host_peak_memory,) * len(steps))
         return told_apart(profile, by)
 
     @property

@@ -58,7 +58,9 @@ class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     ]
     inferred_types: Annotated[bool, Meta(description="Whether op types were guessed from kernel names.")]
     remarks: tuple[str, ...]
-    is_cut: Annotated[bool, Meta(description="Whether it is only what was whole of a file that was cut.")]
+    is_cut: Annotated[
+        bool, Meta(description="Whether it is only a part of the file: of one that was cut, or lacks times.")
+    ]
     environment: EnvironmentJson
     kernels: tuple[SavedKernel, ...] | None
     launches: Annotated[
@@ -69,7 +71,14 @@ class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
         tuple[Collective, ...],
         Meta(description="What ranks did together: op, group of ranks (null is unknown), step, ns."),
     ] = ()
+    host_peak_memory: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="That of the host, where a device did the work.")
+    ] = None
     records: tuple[SavedOp, ...]
+
+
+_LATER = frozenset(["collectives", "host_peak_memory"])
+"""Fields that older versions do not know."""
 
 
 def recognises(place: Place) -> bool:
@@ -84,8 +93,8 @@ def dump(saved: SavedProfile) -> str:
     values |= {_MARK: VERSION, "fields": kept, "kernel_fields": _KERNEL_FIELDS}
     values |= {name: tuple(record[: len(kept)] for record in values[name]) for name in ("records", "launches")}
     values["environment"] = msgspec.to_builtins(EnvironmentJson.of(saved.environment))
-    # Without collectives, and without lines, older versions read it.
-    names = [name for name in ProfileFile.__struct_fields__ if name != "collectives" or saved.collectives]
+    # Without collectives, lines and the host's memory, older versions read it.
+    names = [name for name in ProfileFile.__struct_fields__ if values[name] or name not in _LATER]
     return "{" + ",\n ".join(f'"{name}": {_line(values[name])}' for name in names) + "}\n"
 
 

@@ -11,6 +11,7 @@ from .verdicts import Verdict
 from .work import FLOOR, TOLERANCE, Work
 
 GRAD_NODES, PEAK_MEMORY, HELD_MEMORY, ALLOCATIONS = "grad_nodes", "peak_memory", "held_memory", "allocations"
+HOST_MEMORY = "host_memory"
 CALLS, BYTES, FLOPS = "calls", "bytes", "flops"
 
 
@@ -32,6 +33,7 @@ class Fact(NamedTuple):
 FACTS: Mapping[str, Fact] = {
     GRAD_NODES: Fact("ops recorded for backward", Verdict.MORE_NODES, Verdict.FEWER_NODES),
     PEAK_MEMORY: Fact("peak memory", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05, 1 << 16, format_bytes),
+    HOST_MEMORY: Fact("peak memory of the host", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05, 1 << 16, format_bytes),
     HELD_MEMORY: Fact("memory held at the end", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05, 1 << 16, format_bytes),
     ALLOCATIONS: Fact("allocations", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05),
     CALLS: Fact("calls of all ops", Verdict.MORE, Verdict.FEWER),
