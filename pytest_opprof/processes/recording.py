@@ -27,8 +27,8 @@ from .this_run import say
 CALL_PROCESSES = 3
 """In how many processes calls are measured that a baseline keeps, to see whether they vary."""
 VARYING_PROCESSES = 8
-"""In how many processes calls are measured that do vary. With three, 15 of 100 tests of uniform draws leave their range
-some time in 40 runs, as does a second draw that is to confirm it; with eight 0.2. Of normal draws it is 18 and 0.6."""
+"""In how many processes what varies is measured. Of tests of uniform draws, 15 of 100 leave the range of three some
+time in 40 runs, as does a second draw that is to confirm it, that of eight 0.2; of normal draws it is 18 and 0.6."""
 _PATIENCE = 10
 """A process that takes so many times as long as the tests took before hangs."""
 _LEAST_PATIENCE_S = 300
@@ -68,7 +68,7 @@ class Recording:
         windows = [window for test in tests for window in self._of(test)]
         if windows and processes > 1:
             self._measure(windows, range(2, processes + 1), processes)
-            varying = [window for window in windows if window.calls_vary]
+            varying = [window for window in windows if window.varies]
             if varying and processes == CALL_PROCESSES and not self._is_broken:
                 self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
         for test in tests:
@@ -210,9 +210,9 @@ class _Window:
             self.keep([*self.result.processes, *after])
 
     @property
-    def calls_vary(self) -> bool:
-        """Whether an op was called more often in one process than in another."""
-        return any(calls.varies for calls in in_all([entry.calls for entry in self._seen]).values())
+    def varies(self) -> bool:
+        """Whether an op did more in one process than in another: with random sizes, numbers of calls may vary, too."""
+        return any(calls.some_vary for calls in in_all([entry.calls for entry in self._seen]).values())
 
     def keep_calls_that_vary(self) -> dict[str, Varies]:
         """Keep, and return, what differs between processes of the calls of each op, and of their work."""
