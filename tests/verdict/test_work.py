@@ -55,6 +55,15 @@ def test_more_work_is_more_than_the_tolerance_and_a_kibibyte() -> None:
     assert work(of({}, 1_000_000), of({}, 1_010_000)).verdict is Verdict.OK
     assert work(of({}, 100), of({}, 900)).verdict is Verdict.OK
     assert work(of({}, 103_000), of({}, 100_000)).verdict is Verdict.LESS_WORK
+    for amount, verdict in ((2_024, Verdict.OK), (2_025, Verdict.MORE_WORK)):
+        assert work(of({}, 1_000), of({}, amount)).verdict is verdict
+    for amount, verdict in ((2_024, Verdict.OK), (2_025, Verdict.LESS_WORK)):
+        assert work(of({}, amount), of({}, 1_000)).verdict is verdict
+    for before, after in ((200_000, 202_001), (202_021, 200_000)):
+        assert work(of({}, flops=before), of({}, flops=after)).verdict is not Verdict.OK
+    for before, after in ((200_000, 202_000), (202_020, 200_000)):
+        assert work(of({}, flops=before), of({}, flops=after)).verdict is Verdict.OK
+    assert work(of({}, 0), of({}, 4_096)).text == "bytes from none"
     assert work(of({}, None), of({}, 10**9)).verdict is Verdict.OK
     assert work(of({}, 10**9), of({}, None)).verdict is Verdict.OK
 
