@@ -24,6 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RULES = ("verdict/*.py", "profile/calls.py", "baselines/entry.py")
 TESTS = ("tests/verdict", "tests/profile", "tests/baselines")
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-m", "not processes and not slow", "--hypothesis-profile=mutation")
+PROFILE = """from hypothesis import settings
+settings.register_profile("mutation", max_examples=20, deadline=None, derandomize=True)
+"""
+"""A conftest.py: properties of fewer examples, always the same ones."""
 PATIENCE_S = 300
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -122,7 +127,7 @@ def _nodes(module: ast.Module) -> list[ast.AST]:
 
 def survives(tree: Path) -> bool:
     """Tell whether all tests pass in the changed *tree*."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *TESTS]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=PATIENCE_S, check=False)
@@ -150,6 +155,7 @@ def main() -> None:
         tree = Path(folder) / "tree"
         kept_out = shutil.ignore_patterns(".*", "build", "dist", "site", "__pycache__")
         shutil.copytree(ROOT, tree, ignore=kept_out, symlinks=True)
+        (tree / "conftest.py").write_text(PROFILE, encoding="utf-8")
         if not survives(tree):
             sys.exit("the tests fail without any change")
         survivors = 0

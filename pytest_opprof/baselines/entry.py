@@ -52,7 +52,13 @@ class WindowBaseline:
 
     def allows(self, now: WindowBaseline) -> bool:
         """Tell whether the calls and facts of *now* are no change."""
-        return self._allows_calls(now) and not any(compared(self.all_facts, now.all_facts, ""))
+        return self._allows_calls(now) and not self._changed_facts(now)
+
+    def _changed_facts(self, now: WindowBaseline) -> list[str]:
+        """Return the facts that changed: none that varies with the ops."""
+        vary = any(calls.some_vary for calls in self.calls.values())
+        before = self.all_facts
+        return [name for name, _ in compared(before, now.all_facts, "") if not (vary and before[name].varies)]
 
     def _allows_calls(self, now: WindowBaseline) -> bool:
         gone = CallRange(0, 0)
@@ -71,8 +77,9 @@ class WindowBaseline:
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
         calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
-        facts = {**now.facts, **self.facts}
-        facts |= {name: now.facts[name] for name, _ in compared(self.all_facts, now.facts, "")}
+        facts = {**now.all_facts, **self.facts}
+        facts |= {name: now.all_facts[name] for name in self._changed_facts(now)}
+        facts = _that_do_not_follow(facts, calls)
         return replace(
             self, calls=calls, facts=facts, times={**self.times, **now.times} if fresh else self.times, mismatched={}
         )
@@ -98,8 +105,11 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     calls = window.calls
     calls |= {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
     facts = window.facts | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
-    if any(each.some_vary for each in calls.values()):  # then their sums are not judged
-        facts = {name: each for name, each in facts.items() if name not in SUMS}
-    follow = derived(calls)
-    facts = {name: each for name, each in facts.items() if follow.get(name) != each}
+    facts = _that_do_not_follow(facts, calls)
     return WindowBaseline(calls, {window.machine: window.processes} if window.processes else {}, facts=facts)
+
+
+def _that_do_not_follow(facts: Mapping[str, Range], calls: Mapping[str, CallRange]) -> dict[str, Range]:
+    follow = derived(calls)
+    vary = any(each.some_vary for each in calls.values())  # then their sums are not judged
+    return {name: each for name, each in facts.items() if not (vary and name in SUMS) and follow.get(name) != each}

@@ -63,7 +63,14 @@ class CallRange(Range):
         return any(each is not None and each.varies for each in every)
 
     def in_range(self, now: CallRange) -> bool:
-        """Tell whether *now* is no change of this. What only one of them knows is none."""
+        """Tell whether *now* is no change of this. What only one of them knows is none.
+
+        Where some of it varies, no amount is a change by itself, and of dtypes only one that was never seen.
+        """
+        if self.some_vary:
+            is_new = bool(self.dtypes) and not now.dtypes.keys() <= self.dtypes.keys()
+            return self.lowest <= now.most <= self.highest and not is_new
+        pairs: list[tuple[Range | None, Range | None]]
         pairs = [(self, now), (self.bytes, now.bytes), (self.flops, now.flops)]
         if self.dtypes and now.dtypes:
             every = {*self.dtypes, *now.dtypes}

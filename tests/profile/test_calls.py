@@ -80,6 +80,17 @@ def test_a_change_is_one_of_any_number(now: CallRange, is_no_change: bool) -> No
     assert now.in_range(BASE) is (is_no_change or now == CallRange(2, 6))
 
 
+def test_of_what_varies_the_calls_and_a_dtype_that_was_never_seen_are_a_change() -> None:
+    varying = replace(BASE, bytes=Range(6, 9, varies=True))
+    assert varying.in_range(replace(BASE, bytes=Range(99, 99), flops=Range(99, 99), dtypes={"int64": SIX}))
+    assert not varying.in_range(replace(BASE, dtypes={"bool": SIX}))
+    assert not varying.in_range(once(7))
+    assert CallRange(2, 6, varies=True).in_range(once(10, dtypes={"bool": SIX}))
+    assert not CallRange(2, 6, varies=True).in_range(once(11))
+    assert CallRange(5, 6, varies=True).in_range(once(4))
+    assert not CallRange(5, 6, varies=True).in_range(once(3))
+
+
 @pytest.mark.parametrize("lacks", ["dtypes", "bytes", "flops"])
 def test_what_is_not_known_yet_is_taken_from_now_and_what_is_known_stays(lacks: str) -> None:
     empty: object = {} if lacks == "dtypes" else None
