@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
-from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse
+from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen
 from pytest_opprof.verdict.facts import CALLS, FLOPS, GRAD_NODES, PEAK_MEMORY, SUMS, amount
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
-from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 
 Table = dict[str, tuple[int, int]]
 """By op: calls, and the time of each round in us; 0: not known."""
@@ -415,3 +415,47 @@ def test_less_work_is_only_said_of_what_would_be_more_the_other_way_round(before
     there, back = (compare(*pair, TimingVerdict(Verdict.OK), STORED) for pair in (sides, sides[::-1]))
     if there.verdict is Verdict.LESS_WORK:
         assert back.verdict is Verdict.MORE_WORK
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "places", "said"),
+    [
+        ({"Add": done(2), "Cast": done(1)}, {}, (), "nothing was recorded, 3 calls of 2 ops in the baseline"),
+        ({"Add": done(2), "Mul": CallRange(0, 3, varies=True)}, {}, (), "nothing was recorded, 2 calls of 1 op in"),
+        ({"Mul": CallRange(0, 3, varies=True)}, {}, (), ""),  # none is one of the numbers that it had
+        ({}, {}, (), ""),
+        ({"Add": done(2)}, {"Add": done(1)}, ("np.asmatrix (a.py:3)",), "fewer calls of Add, but not all was seen"),
+        ({"Add": done(2)}, {"Add": done(1)}, (), ""),
+        ({"Add": done(2)}, {"Add": done(3)}, ("np.asmatrix (a.py:3)",), ""),
+    ],
+)
+def test_fewer_calls_are_no_improvement_where_they_may_not_have_been_seen(
+    base: dict[str, CallRange], now: dict[str, CallRange], places: tuple[str, ...], said: str
+) -> None:
+    found = unseen(base, now, places)
+    assert found.startswith(said) if said else not found
+    assert "a.py:3" in found if places and said else True
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "between", "said"),
+    [
+        ({"Add": 10_000}, {}, None, ""),  # an op that one side does not time has no change
+        ({}, {"Add": 10_000}, None, ""),
+        ({"Add": 10_000}, {"Add": 12_500}, None, ""),  # within 25 %
+        ({"Add": 10_000}, {"Add": 12_501}, None, "below 5 us"),
+        ({"Add": 10_000}, {"Add": 15_000}, None, "below 5 us"),
+        ({"Add": 16_000}, {"Add": 21_001}, None, "below 5% of the whole"),
+        ({"Add": 20_000}, {"Add": 26_000}, None, "below 5% of the whole"),
+        ({"Add": 20_000}, {"Add": 26_001}, None, "not confirmed"),
+        ({"Add": 26_001}, {"Add": 20_000}, None, "not confirmed"),
+        ({"Add": 20_000}, {"Add": 21_000}, (-0.2, 0.4), "unclear"),
+        ({"Add": 20_000}, {"Add": 21_000}, (-0.2, 0.29), ""),  # below 5 % of the whole at most
+        ({"Add": 20_000}, {"Add": 21_000}, (0.0, 0.4), ""),  # as narrow as twice the tolerance
+    ],
+)
+def test_a_change_of_an_op_that_passes_has_its_reason_in_numbers(
+    before: dict[str, float], after: dict[str, float], between: tuple[float, float] | None, said: str
+) -> None:
+    whole = 120_000
+    assert STORED.excuse("Add", Times(whole, before), Times(whole, after), between) == said
