@@ -62,7 +62,10 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     flops: Annotated[dict[str, KeptAmount], Meta(description="By op: floating-point operations.")] = {}
     facts: Annotated[
         dict[str, KeptFact],
-        Meta(description="Of the window as a whole: grad_nodes, peak_memory, held_memory, allocations."),
+        Meta(
+            description="Of the window as a whole: grad_nodes, peak_memory, host_memory, held_memory, allocations, and"
+            " sums over all ops that do not follow from these: calls, bytes, flops."
+        ),
     ] = {}
     ranks: Annotated[
         dict[str, KeptWindow], Meta(description="Where ranks differ, what each did: by rank, as 0 or 1-3.")

@@ -17,7 +17,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_MEMORY, PEAK_MEMORY
+from ..verdict.facts import ALLOCATIONS, BYTES, CALLS, FLOPS, GRAD_NODES, HELD_MEMORY, HOST_MEMORY, PEAK_MEMORY
 from ..verdict.verdicts import Verdict
 
 BODY = "body"
@@ -116,6 +116,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(description="How long collectives took, waiting for other ranks included: in no op's time."),
     ] = None
     held_memory_bytes: Annotated[PerRound | None, Meta(description="Allocated and not freed.")] = None
+    host_memory_bytes: Annotated[
+        PerRound | None, Meta(description="The most of the host's memory in use, where a device does the work.")
+    ] = None
     grad_nodes: Annotated[PerRound | None, Meta(description="How many ops autograd recorded for a backward pass.")] = (
         None
     )
@@ -136,6 +139,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             peak_memory_bytes=profile.peak_memory,
             allocations=profile.allocations,
             held_memory_bytes=profile.held_memory,
+            host_memory_bytes=profile.host_memory,
             grad_nodes=profile.grad_nodes,
             busy_ns=profile.busy_ns,
             communication_ns=profile.communication_ns,
@@ -162,8 +166,12 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         known = {
             GRAD_NODES: self.grad_nodes,
             PEAK_MEMORY: self.peak_memory_bytes,
+            HOST_MEMORY: self.host_memory_bytes,
             HELD_MEMORY: self.held_memory_bytes,
             ALLOCATIONS: self.allocations,
+            CALLS: self.total.calls,
+            BYTES: self.total.bytes,
+            FLOPS: self.total.flops,
         }
         return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
 
@@ -300,6 +308,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
         columns += [("the time of communication", self.communication_ns)]
         columns += [("the held memory", self.held_memory_bytes), ("grad_nodes", self.grad_nodes)]
+        columns += [("the memory of the host", self.host_memory_bytes)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
             columns += [(f"op {op!r}", column) for column in each.dtypes.values()]
