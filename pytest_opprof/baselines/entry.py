@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes, run_of
-from ..verdict.facts import compared
+from ..verdict.facts import SUMS, compared, derived
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -30,7 +30,7 @@ class WindowBaseline:
     """By machine: what the file has of times of other calls. Nothing is judged by it, and nothing but an update of this
     window drops it: who reverts the calls may put them back."""
     facts: Mapping[str, Range] = field(default_factory=dict)
-    """What is known of the window as a whole (`verdict.facts`)."""
+    """What is known of the window as a whole (`verdict.facts`), unless it follows from its calls."""
     ranks: Mapping[str, WindowBaseline] = field(default_factory=dict)
     """Where ranks differ, the entry of each (`by_rank`); all else here is then that of the first of them."""
 
@@ -45,9 +45,20 @@ class WindowBaseline:
         """What each process timed, of all machines."""
         return [run for runs in self.times.values() for run in runs]
 
+    @property
+    def all_facts(self) -> dict[str, Range]:
+        """What is known of the window as a whole."""
+        return {**derived(self.calls), **self.facts}
+
     def allows(self, now: WindowBaseline) -> bool:
         """Tell whether the calls and facts of *now* are no change."""
-        return self._allows_calls(now) and not any(compared(self.facts, now.facts, ""))
+        return self._allows_calls(now) and not self._changed_facts(now)
+
+    def _changed_facts(self, now: WindowBaseline) -> list[str]:
+        """Return the facts that changed: none that varies with the ops."""
+        vary = any(calls.some_vary for calls in self.calls.values())
+        before = self.all_facts
+        return [name for name, _ in compared(before, now.all_facts, "") if not (vary and before[name].varies)]
 
     def _allows_calls(self, now: WindowBaseline) -> bool:
         gone = CallRange(0, 0)
@@ -66,8 +77,9 @@ class WindowBaseline:
             return now
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
         calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
-        facts = {**now.facts, **self.facts}
-        facts |= {name: now.facts[name] for name, _ in compared(self.facts, now.facts, "")}
+        facts = {**now.all_facts, **self.facts}
+        facts |= {name: now.all_facts[name] for name in self._changed_facts(now)}
+        facts = _that_do_not_follow(facts, calls)
         return replace(
             self, calls=calls, facts=facts, times={**self.times, **now.times} if fresh else self.times, mismatched={}
         )
@@ -91,6 +103,13 @@ class Baselines:
 def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""
     calls = window.calls
-    varying = {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
+    calls |= {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
     facts = window.facts | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
-    return WindowBaseline(calls | varying, {window.machine: window.processes} if window.processes else {}, facts=facts)
+    facts = _that_do_not_follow(facts, calls)
+    return WindowBaseline(calls, {window.machine: window.processes} if window.processes else {}, facts=facts)
+
+
+def _that_do_not_follow(facts: Mapping[str, Range], calls: Mapping[str, CallRange]) -> dict[str, Range]:
+    follow = derived(calls)
+    vary = any(each.some_vary for each in calls.values())  # then their sums are not judged
+    return {name: each for name, each in facts.items() if not (vary and name in SUMS) and follow.get(name) != each}

@@ -63,7 +63,8 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     facts: Annotated[
         dict[str, KeptFact],
         Meta(
-            description="Of the window as a whole: grad_nodes, peak_memory, held_memory, allocations, recompilations."
+            description="Of the window as a whole: grad_nodes, peak_memory, host_memory, held_memory, allocations,"
+            " recompilations, and sums over all ops that do not follow from these: calls, bytes, flops."
         ),
     ] = {}
     ranks: Annotated[

@@ -115,7 +115,7 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     else:
         timing = judge(old, new, Rule(tolerances, 1, 1, 1))
-    facts = before.entry.facts, after.entry.facts
+    facts = before.entry.all_facts, after.entry.all_facts
     diff = compare(before.entry.calls, after.entry.calls, timing, tolerances, facts=facts, then=base.then(now))
     both: dict[str, Any] = {
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
@@ -230,7 +230,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             timing,
             tolerances,
             top,
-            (before.entry.facts, after.entry.facts),
+            (before.entry.all_facts, after.entry.all_facts),
             base.then(now),
         )
         windows[key] = JudgedWindow(after.numbers, diff=diffs[key])

@@ -36,9 +36,10 @@ class Tensor(NamedTuple):
     """None where they are not known."""
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of its elements, each once."""
-        return prod(self.shape) * (item_bytes(self.dtype) or 0)
+    def nbytes(self) -> int | None:
+        """The bytes of its elements, each once; None where the dtype does not tell: never 0, which is a measurement."""
+        item = item_bytes(self.dtype)
+        return None if item is None else prod(self.shape) * item
 
     @property
     def layout(self) -> str:
@@ -80,8 +81,7 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         return _collective(raw, arguments)
     shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
     result, flops = formulas.result_of(raw, shapes, attributes)
-    # Files tell no dtype of the tensors in a list (aten::cat): unknown is not nothing.
-    nbytes = sum(tensor.nbytes for tensor in tensors) if all(tensor.dtype for tensor in tensors) else None
+    nbytes = _together(tensors)
     outputs: tuple[str, ...] | None = None
     if result is not None and tensors:
         large = [tensor for tensor in tensors if tensor.shape] or tensors
@@ -90,8 +90,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
         floats = [tensor for tensor in large if tensor.dtype.startswith(("float", "bfloat", "complex"))]
         reduced = formulas.reduced_dtype(raw, tensors[0].dtype, attributes)
         widest = max(item_bytes(tensor.dtype) or 0 for tensor in floats or large)
-        if nbytes is not None:
-            nbytes += prod(result) * (1 if outputs else item_bytes(reduced) or widest)
+        written = prod(result) * (1 if outputs else item_bytes(reduced) or widest)
+        nbytes = None if nbytes is None else nbytes + written
     if kind in (Kind.VIEW, Kind.ALLOCATION):
         nbytes = 0
     if not tensors:
@@ -125,7 +125,7 @@ def _collective(raw: str, arguments: Sequence[Argument]) -> Work:
     if raw in _EMPTY or raw in _LISTS or not tensors or not all(tensor.dtype for tensor in tensors):
         return Work(Signature(), (), 0 if raw in _EMPTY else None, None)
     signature = Signature(tuple(tensor.dtype for tensor in tensors), None, tuple(tensor.shape for tensor in tensors))
-    return Work(signature, (), sum(tensor.nbytes for tensor in tensors), None)
+    return Work(signature, (), _together(tensors), None)
 
 
 def _copy(tensors: Sequence[Tensor]) -> Work:
@@ -135,7 +135,13 @@ def _copy(tensors: Sequence[Tensor]) -> Work:
         return Work(Signature(), (), None, None)
     dtypes, shapes = (tuple(reversed(each)) for each in zip(*((tensor.dtype, tensor.shape) for tensor in pair)))
     signature = Signature(dtypes[:1], dtypes[1:] or None, shapes[:1], shapes[1:] or None)
-    return Work(signature, dtypes, sum(tensor.nbytes for tensor in pair) if len(pair) == 2 else None, None)
+    return Work(signature, dtypes, _together(pair) if len(pair) == 2 else None, None)
+
+
+def _together(tensors: Sequence[Tensor]) -> int | None:
+    """Return the bytes of all *tensors*; None where one does not tell its own, as in lists of saved profiles."""
+    sizes = [tensor.nbytes for tensor in tensors]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def arguments_of(dtypes: Sequence[object], shapes: Sequence[object]) -> list[Argument]:

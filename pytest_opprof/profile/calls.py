@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .op_profile import OpProfile
 
+RANDOM_SIZES = 2
+"""How many times the most that is no change an amount may be that varies though calls do not: processes show a part of
+what is drawn."""
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -63,7 +67,16 @@ class CallRange(Range):
         return any(each is not None and each.varies for each in every)
 
     def in_range(self, now: CallRange) -> bool:
-        """Tell whether *now* is no change of this. What only one of them knows is none."""
+        """Tell whether *now* is no change of this. What only one of them knows is none.
+
+        Where some of it varies, an amount is a change beyond `RANDOM_SIZES`, and a dtype that was never seen.
+        """
+        if self.some_vary:
+            is_new = bool(self.dtypes) and not now.dtypes.keys() <= self.dtypes.keys()
+            amounts = [] if self.varies else [(self.bytes, now.bytes), (self.flops, now.flops)]
+            is_more = any(old and new and new.most > RANDOM_SIZES * old.highest for old, new in amounts)
+            return self.lowest <= now.most <= self.highest and not (is_new or is_more)
+        pairs: list[tuple[Range | None, Range | None]]
         pairs = [(self, now), (self.bytes, now.bytes), (self.flops, now.flops)]
         if self.dtypes and now.dtypes:
             every = {*self.dtypes, *now.dtypes}

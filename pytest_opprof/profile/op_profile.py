@@ -107,6 +107,8 @@ class OpProfile:
     """Wall time of each step, ABSENT where unknown: their number is the number of steps."""
     memory: tuple[MemoryUse, ...] | None = None
     """Allocation in each step; None where it was not recorded."""
+    host_memory: tuple[int, ...] | None = None
+    """The bytes of the host in use at the worst moment of each step, where `memory` is that of a device."""
     knows: Callable[[str], bool] = _knows_nothing
     """Whether a raw name exists in the framework, recorded or not."""
     busy_ns: tuple[int, ...] | None = None
@@ -236,6 +238,18 @@ class OpProfile:
         if name not in self.op_names and name not in self.raw_names and (match := has_dtypes(name)):
             return *self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known), True
         return *self._events(name, aliases, known), False
+
+    def without_bytes(
+        self, name: str | None, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+    ) -> list[str]:
+        """Return the raw names of calls of *name* (None: any op) that do not tell their bytes, where some call does."""
+        columns, asked = self.columns, np.ones(len(self.columns), bool)
+        every_event = False
+        if name is not None:
+            asked, every_event, _ = self._asked(name, aliases, known)
+        unknown = asked & ((columns.events if every_event else columns.counted) > 0) & (columns.bytes == ABSENT)
+        told = bool((columns.bytes != ABSENT).any())
+        return sorted({self.keys[key].raw for key in np.unique(columns.key[unknown]).tolist()}) if told else []
 
     def why_unmeasured(self, name: str) -> str:
         """Return why the calls of an op, or of one that a glob matches, were not recorded; empty if they were."""
@@ -377,7 +391,7 @@ class OpProfile:
                 raise errors.unknown(each, NAMES, "dtype")
         chosen &= (self.columns.events if every_event else self.columns.counted) > 0
         asked = np.unique(self.columns.key[chosen]).tolist()
-        if unknown := sorted({self.keys[key].op for key in asked if self.keys[key].signature.dtypes is None}):
+        if unknown := sorted({self.keys[key].op for key in asked if _is_untold(self.keys[key].signature, op)}):
             frameworks = " + ".join(framework for framework, _ in self.environment.frameworks)
             raise UsageError(
                 f"{name!r} cannot be counted: {frameworks} does not tell the dtypes of {', '.join(unknown[:5])}"
@@ -447,6 +461,15 @@ def _events_of(table: tuple[tuple[str, ...], NDArray[np.int32]], chosen: Callabl
 
 def _spelled(dtype_or_glob: str) -> str:
     return dtype_or_glob if any(character in dtype_or_glob for character in "*?") else dtype(dtype_or_glob)
+
+
+def _is_untold(signature: Signature, op: str) -> bool:
+    """Tell whether the dtypes of a call of *op* are not known; of every op (``*``) those of lists alone do not count.
+
+    Saved profiles of PyTorch tell no dtypes of lists of tensors: what made these tensors tells its own.
+    """
+    given = signature.input_dtypes
+    return signature.dtypes is None or (op != "*" and bool(given) and not any(given or ()))
 
 
 def _is_of(signature: Signature, reads: str, arrow: str, writes: str) -> bool:

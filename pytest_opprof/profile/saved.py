@@ -184,6 +184,8 @@ class SavedProfile:
         profile = built(self.environment, host_ns, Part(keys, columns))
         if self.peak_memory is not None:
             profile = replace(profile, memory=(MemoryUse(self.peak_memory, allocations=None),) * len(steps))
+        if self.host_peak_memory is not None:
+            profile = replace(profile, host_memory=(self.host_peak_memory,) * len(steps))
         return told_apart(profile, by)
 
     @property

@@ -475,7 +475,7 @@ class Found:
             self._timing(test, window, plan.tolerances),
             plan.tolerances,
             plan.top,
-            (facts_in_all([entry.facts for entry in before]), facts_in_all([entry.facts for entry in after])),
+            (facts_in_all([entry.all_facts for entry in before]), facts_in_all([entry.all_facts for entry in after])),
             f"in {self._revision}",
         )
 

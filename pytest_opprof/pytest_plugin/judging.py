@@ -331,7 +331,7 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    facts = base.facts, window.numbers.facts
+    facts = base.all_facts, window.numbers.facts
     diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top, facts)
     return replace(window, diff=diff)
 

@@ -77,11 +77,11 @@ def with_looks(
     """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
     window = _with_remarks(window, looks)
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
-    seen = [(each.calls, each.facts) for each in found]
+    seen = [(each.calls, each.all_facts) for each in found]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    was, now = (base.calls, base.facts), (window.numbers.calls, window.numbers.facts)
+    was, now = (base.calls, base.all_facts), (window.numbers.calls, window.numbers.facts)
     if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])

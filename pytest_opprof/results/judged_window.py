@@ -134,6 +134,7 @@ class JudgedWindow:
         said_by_backend = self.numbers.remarks
         if self.diff is None:
             return list(said_by_backend)
+        said_by_backend = (*said_by_backend, *self.diff.not_judged)
         if self.excused:
             said = "; ".join(map(str, self.diff.findings()))
             return [*said_by_backend, f"{said}; but {self.excused}, {DEPENDS}"]

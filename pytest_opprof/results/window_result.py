@@ -17,7 +17,18 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_EACH_ROUND, HELD_MEMORY, PEAK_MEMORY, RECOMPILATIONS
+from ..verdict.facts import (
+    ALLOCATIONS,
+    BYTES,
+    CALLS,
+    FLOPS,
+    GRAD_NODES,
+    HELD_EACH_ROUND,
+    HELD_MEMORY,
+    HOST_MEMORY,
+    PEAK_MEMORY,
+    RECOMPILATIONS,
+)
 from ..verdict.verdicts import Verdict
 
 BODY = "body"
@@ -116,6 +127,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(description="How long collectives took, waiting for other ranks included: in no op's time."),
     ] = None
     held_memory_bytes: Annotated[PerRound | None, Meta(description="Allocated and not freed.")] = None
+    host_memory_bytes: Annotated[
+        PerRound | None, Meta(description="The most of the host's memory in use, where a device does the work.")
+    ] = None
     grad_nodes: Annotated[PerRound | None, Meta(description="How many ops autograd recorded for a backward pass.")] = (
         None
     )
@@ -139,6 +153,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             peak_memory_bytes=profile.peak_memory,
             allocations=profile.allocations,
             held_memory_bytes=profile.held_memory,
+            host_memory_bytes=profile.host_memory,
             grad_nodes=profile.grad_nodes,
             recompilations=profile.recompilations,
             busy_ns=profile.busy_ns,
@@ -166,10 +181,14 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         known = {
             GRAD_NODES: self.grad_nodes,
             PEAK_MEMORY: self.peak_memory_bytes,
+            HOST_MEMORY: self.host_memory_bytes,
             HELD_MEMORY: self.held_memory_bytes,
             HELD_EACH_ROUND: (min(held[1:]),) if (held := self.held_memory_bytes) and self.rounds > 1 else None,
             ALLOCATIONS: self.allocations,
             RECOMPILATIONS: self.recompilations,
+            CALLS: self.total.calls,
+            BYTES: self.total.bytes,
+            FLOPS: self.total.flops,
         }
         return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
 
@@ -307,6 +326,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         columns += [("the time of communication", self.communication_ns)]
         columns += [("the held memory", self.held_memory_bytes), ("grad_nodes", self.grad_nodes)]
         columns += [("recompilations", self.recompilations)]
+        columns += [("the memory of the host", self.host_memory_bytes)]
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
             columns += [(f"op {op!r}", column) for column in each.dtypes.values()]

@@ -24,6 +24,7 @@ What = Literal[
     "host_time",
     "flops",
     "peak_memory",
+    "host_memory",
     "held_memory",
     "allocations",
     "grad_nodes",
@@ -38,6 +39,7 @@ _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "host_time": ("host time", units.format_ns),
     "flops": ("FLOPs", units.format_flops),
     "peak_memory": ("peak memory", units.format_bytes),
+    "host_memory": ("peak memory of the host", units.format_bytes),
     "held_memory": ("memory held at the end", units.format_bytes),
     "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
     "grad_nodes": ("ops recorded for backward", lambda nodes, digits: f"{nodes:.0f}"),
@@ -59,6 +61,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "flops": {"flops": "flops", "count": "flops"},
     "bytes": {"bytes": "bytes", "count": "bytes"},
     "peak_memory": {"bytes": "peak_memory"},
+    "host_memory": {"bytes": "host_memory"},
     "held_memory": {"bytes": "held_memory", "count": "held_memory"},
     "grad_nodes": {"count": "grad_nodes"},
     "allocations": {"count": "allocations"},
@@ -255,8 +258,10 @@ class Budget:
         for limits in self.window.values():
             yield from (Use.of(limit, None, _of_window(profile, limit)) for limit in limits)
         for op, limits in self.ops.items():
-            stats = profile.stats(op, aliases, known)
-            yield from (Use.of(limit, op, _of_op(profile, stats, limit)) for limit in limits)
+            stats, why = profile.stats(op, aliases, known), ""
+            if stats.bytes is None and any(limit.what == "bytes" for limit in limits):
+                why = _why_no_bytes(profile, profile.without_bytes(op, aliases, known))
+            yield from (Use.of(limit, op, _of_op(profile, stats, limit, why=why)) for limit in limits)
 
 
 def parse_pair(text: str) -> Budget:
@@ -334,16 +339,32 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
     if limit.what == "held_memory":
         return _measured(profile, limit, None, profile.held_memory)
     if limit.what == "peak_memory":
-        return _measured(profile, limit, None, profile.peak_memory)
-    return _of_op(profile, profile.total, limit, None)
+        why = "what was recorded is the memory of the host, which host_memory limits" if profile.host_memory else ""
+        return _measured(profile, limit, None, profile.peak_memory, why)
+    if limit.what == "host_memory":
+        why = "peak_memory limits it where no device beside the CPU does the work" if profile.peak_memory else ""
+        return _measured(profile, limit, None, profile.host_memory, why)
+    stats = profile.total
+    why = _why_no_bytes(profile, profile.without_bytes(None)) if limit.what == "bytes" and stats.bytes is None else ""
+    return _of_op(profile, stats, limit, None, why)
 
 
-def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, op: str | None = "") -> Sequence[float]:
+def _why_no_bytes(profile: OpProfile, raws: Sequence[str]) -> str:
+    """Return why bytes are not known, given the *raws* that do not tell theirs; empty where none does."""
+    of = ", ".join(raws[:5]) + (f" and {len(raws) - 5} more" if len(raws) > 5 else "")
+    return f"{_frameworks(profile)} does not tell the bytes of {of} here" if raws else ""
+
+
+def _frameworks(profile: OpProfile) -> str:
+    return " + ".join(name for name, _ in profile.environment.frameworks) or "the profile"
+
+
+def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, op: str | None = "", why: str = "") -> Sequence[float]:
     op = stats.op if op == "" else op
     if limit.what == "calls":
         return stats.calls
     if limit.what == "bytes":
-        return _measured(profile, limit, op, stats.bytes)
+        return _measured(profile, limit, op, stats.bytes, why)
     if limit.what == "flops":
         return _measured(profile, limit, op, stats.flops)
     device_ns = _measured(profile, limit, op, stats.device_ns)
@@ -353,14 +374,14 @@ def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, op: str | None = ""
     return [ns / total if total else 0.0 for ns, total in zip(device_ns, totals)]
 
 
-def _measured(profile: OpProfile, limit: Limit, op: str | None, values: Sequence[float] | None) -> Sequence[float]:
+def _measured(
+    profile: OpProfile, limit: Limit, op: str | None, values: Sequence[float] | None, why: str = ""
+) -> Sequence[float]:
     if limit.what in _NOISY and profile.environment.device == "cpu" and profile.disturbed:
         raise UsageError(f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {'; '.join(profile.disturbed)}")
     if values is None:
-        frameworks = " + ".join(name for name, _ in profile.environment.frameworks)
-        raise UsageError(
-            f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {frameworks} does not measure it here"
-        )
+        why = why or f"{_frameworks(profile)} does not measure it here"
+        raise UsageError(f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {why}")
     return values
 
 

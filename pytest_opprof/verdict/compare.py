@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ops import names
 from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
-from .facts import FACTS
+from .facts import FACTS, SUMS, amount, follows
 from .facts import compared as changed_facts
 from .findings import Finding
 from .tolerances import Tolerances, is_vague
 from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
+
+VARIES = "varies, not judged"
+"""Why a fact of an op, or of the window, gets no verdict although it changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,17 @@ class Diff:
         """Yield a line for each op (or the whole) that became cheaper."""
         yield from (self._line(row) for row in (*self.rows, self.total) if row.verdict.is_improvement)
 
+    @property
+    def not_judged(self) -> Iterator[str]:
+        """Yield a line for each amount that changed and is not judged, since it varies from process to process."""
+        for row in self.rows:
+            if row.work.is_unjudged:
+                yield f"{row.work.line}; not judged, since it varies from process to process"
+
     def _line(self, row: Row) -> str:
         of = f" of {row.op}" if row is not self.total else ""
+        if row.op in FACTS:
+            return row.work.line
         match row.verdict:
             case Verdict.NEW:
                 return f"calls{of}: {row.now_calls}, none {self.then}"
@@ -230,7 +242,7 @@ def compare(
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
             work = compared(op, base[op], now[op], tolerances.work, then)
-            # Fewer calls may do more: two separable convolutions made one of 63x63 took 31 times the FLOPs.
+            # Fewer calls that do less are told as fewer calls; two convolutions made one may do 31 times the work.
             of_its_own = verdict is Verdict.OK or work.verdict.is_regression
             verdict = work.verdict if of_its_own and work.verdict is not Verdict.OK else verdict
         if verdict is Verdict.OK:
@@ -238,15 +250,10 @@ def compare(
             otherwise = timing.verdict if unjudged else Verdict.OK
             verdict = timing.ops.get(op, Verdict.INCOMPARABLE if one_sided else otherwise)
             why = "" if op in timing.ops else tolerances.excuse(op, before, after, timing.intervals.get(op))
-        why = "not judged" if why and unjudged else why
+        why = VARIES if work.is_unjudged else "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
-    does_more = any(row.verdict in DOES_MORE for row in rows)
-    for name, work in changed_facts(*facts, then):
-        # More ops take more memory: one cause is told once.
-        follows = does_more and work.verdict is Verdict.MORE_MEMORY
-        verdict, why = (Verdict.OK, "by its ops") if follows else (work.verdict, "")
-        rows.append(Row(name, None, None, None, None, verdict, why, work=work))
+    rows += [*_of_facts(rows, *facts, then, tolerances.work)]
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
@@ -254,6 +261,34 @@ def compare(
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
     return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
+
+
+def _of_facts(
+    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], then: str, tolerance: float
+) -> Iterator[Row]:
+    """Yield a row for each fact of the window that changed: without a verdict where the cause is told by its *ops*."""
+    does_more = any(row.verdict in DOES_MORE for row in ops)
+    vary = any(calls.some_vary for row in ops for calls in (row.base_calls, row.now_calls) if calls)
+    for name, work in changed_facts(base, now, then, tolerance):
+        verdict, why = work.verdict, ""
+        if vary and (base[name].varies or now[name].varies):
+            work = replace(work, verdict=Verdict.OK, is_unjudged=True)
+            verdict, why = Verdict.OK, VARIES
+        elif (does_more and verdict is Verdict.MORE_MEMORY) or (
+            name in SUMS and _is_of_ops(ops, name, work, base, now)
+        ):
+            verdict, why = Verdict.OK, "by its ops"
+        yield Row(name, None, None, None, None, verdict, why, work=work)
+
+
+def _is_of_ops(ops: Sequence[Row], name: str, work: Work, base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
+    """Tell whether the change of a sum is that of *ops* which are told, or of which only one side knows the amount."""
+    found = []
+    for row in ops:
+        known = [amount(name, each) is not None for each in (row.base_calls, row.now_calls) if each is not None]
+        if row.verdict.is_change or known in ([True, False], [False, True]):
+            found.append((row.base_calls, row.now_calls))
+    return follows(name, work, found, base[name], now[name])
 
 
 def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float] | None, tolerance: float) -> str:

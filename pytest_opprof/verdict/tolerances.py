@@ -11,6 +11,7 @@ from typing import Any
 
 from ..units import format_ns, format_share, parse_duration, parse_share
 from .verdicts import Times, TimingVerdict, Verdict, worst
+from .work import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Tolerances:
     """An op's change below this share of the whole window's time is noise of the window."""
     of_op: Mapping[str, float] = field(default_factory=dict)
     """The tolerance of some ops, where it is not `op_tolerance`."""
-    work: float = 0.01
-    """Of the bytes and FLOPs of an op, which have no noise: shapes may be padded a little differently."""
+    work: float = TOLERANCE
+    """Of the bytes and FLOPs of an op, and of all."""
 
     def verdict(self, base_ns: float, now_ns: float) -> Verdict:
         """Judge the time of a whole window."""

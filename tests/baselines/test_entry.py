@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
+from msgspec import structs
 
-from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.baselines.file_types import KeptTimes
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
-from pytest_opprof.verdict.facts import ALLOCATIONS, GRAD_NODES, PEAK_MEMORY
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.window_result import BODY, Varies, WindowNumbers
+from pytest_opprof.verdict.facts import ALLOCATIONS, BYTES, CALLS, FLOPS, GRAD_NODES, PEAK_MEMORY
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -165,3 +170,39 @@ def test_a_fact_that_varies_allows_what_is_near_its_range() -> None:
         True,
         False,
     ]
+
+
+def test_sums_over_all_ops_are_kept_where_they_do_not_follow_from_these() -> None:
+    numbers = WindowNumbers.of(BODY, profile_of([("Add", 5), ("Cast", 7)], [("Add", 5)]))
+    window = JudgedWindow(numbers).result(HERE, parallel=False, compared=True)
+    entry = entry_of(window)
+    assert entry.facts == {CALLS: Range(1, 2)}  # of rounds that differ, each op has a range of its own
+    assert entry_of(structs.replace(window, vary={"Add": Varies((1, 3))})).facts == {}
+    steady = WindowNumbers.of(BODY, profile_of([("Add", 5), ("Cast", 7)]))
+    entry = entry_of(JudgedWindow(steady).result(HERE, parallel=False, compared=True))
+    assert (entry.facts, entry.all_facts) == ({}, {CALLS: Range(2, 2)})
+
+
+def of_work(nbytes: int | None, flops: int | None, facts: Mapping[str, int] = MappingProxyType({})) -> WindowBaseline:
+    amounts = [None if each is None else Range(each, each) for each in (nbytes, flops)]
+    calls = {"Add": CallRange(1, 1, bytes=amounts[0], flops=amounts[1])}
+    return WindowBaseline(calls, facts={name: Range(each, each) for name, each in facts.items()})
+
+
+def test_a_sum_that_follows_from_what_an_update_adds_is_not_kept_beside_it() -> None:
+    sums = ((CALLS, 1), (BYTES, 8_000), (FLOPS, 9_000))
+    assert of_work(8_000, 9_000).all_facts == {name: Range(each, each) for name, each in sums}
+    old, now = of_work(8_000, None, {FLOPS: 5_000}), of_work(8_000, 9_000)
+    assert not old.allows(now)
+    assert old.updated(now, HERE, times_changed=False) == now
+    assert of_work(8_000, 0, {FLOPS: 0}).all_facts[FLOPS] == Range(0, 0)
+    assert FLOPS not in of_work(8_000, 0).all_facts  # files leave out 0 as what is not known
+
+
+def test_facts_that_vary_with_the_ops_are_no_reason_for_another_baseline() -> None:
+    calls = {"Add": CallRange(1, 3, varies=True)}
+    old = WindowBaseline(calls, facts=fact(PEAK_MEMORY, 10**6, 2 * 10**6, varies=True) | fact(GRAD_NODES, 3))
+    now = WindowBaseline({"Add": CallRange(2, 2)}, facts=fact(PEAK_MEMORY, 10**9) | fact(GRAD_NODES, 3))
+    assert old.allows(now)
+    assert old.updated(now, HERE, times_changed=False) == old
+    assert not old.allows(replace(now, facts=fact(GRAD_NODES, 4)))

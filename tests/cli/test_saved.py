@@ -407,6 +407,23 @@ class TestDiff:
         assert "  calls of MatMul: 1, none before" in out.splitlines()
         assert run("diff", "b.json", "a.json")[0] == 1
 
+    @pytest.mark.parametrize("fact", ["peak_memory", "host_peak_memory"])
+    def test_facts_of_the_whole_are_compared_too(self, run: Run, fact: str) -> None:
+        save("b.json", made(**{fact: 2**20}))
+        save("c.json", made(**{fact: 500 * 2**20}))
+        code, out, _ = run("diff", "b.json", "c.json")
+        said = "peak memory of the host" if fact.startswith("host") else "peak memory"
+        assert (code, f"  {said}: 500 MiB, 1 MiB before" in out.splitlines()) == (1, True)
+        assert out.splitlines()[-1] == "verdict: more memory"
+        code, out, _ = run("diff", "c.json", "b.json")
+        assert (code, out.splitlines()[-1]) == (0, "verdict: less memory")
+        assert run("diff", "a.json", "c.json")[0] == 0  # what only one side knows is not compared
+
+    def test_fewer_calls_that_do_more_are_worse(self, run: Run) -> None:
+        save("b.json", made(RECORDS[0]._replace(calls=1, computation=126e6), *RECORDS[1:]))
+        code, out, _ = run("diff", "a.json", "b.json")
+        assert (code, "  FLOPs of Conv: 126 MFLOP, 4 MFLOP before (x31.5)" in out.splitlines()) == (1, True)
+
     def test_slower_is_judged_by_tolerance_and_floor(self, run: Run) -> None:
         save("b.json", made(*SLOWER))
         assert run("diff", "a.json", "b.json")[0] == 1
@@ -537,6 +554,48 @@ class TestCheck:
         code, out, err = run("check", "a.json", "--budget", budget)
         assert (code, out) == (2, "")
         assert message in err
+
+    @pytest.mark.parametrize(
+        ("budget", "message"),
+        [
+            (
+                "Concat=1KiB",
+                "bytes moved by Concat (1 KiB) cannot be checked: made does not tell the bytes of aten::cat",
+            ),
+            ("bytes=1GiB", "on bytes moved (1 GiB) cannot be checked: made does not tell the bytes of aten::cat here"),
+            ("Concat[float64]=0", "'Concat[float64]' cannot be counted: made does not tell the dtypes of Concat"),
+            ("Cast=1KiB", ""),
+            ("*[float64]=0", ""),
+        ],
+    )
+    def test_an_amount_that_nothing_tells_is_not_taken_for_none(self, run: Run, budget: str, message: str) -> None:
+        cat = SavedOp("cat", "aten::cat", input_dtypes=("", ""), input_shapes=((8, 4), (8, 4)), op="Concat")
+        cast = RECORDS[1]._replace(memory=512)
+        save("b.json", made(cat, cast))
+        code, _, err = run("check", "b.json", "--budget", budget)
+        assert (code, message in err) == (2 if message else 0, True)
+
+    @pytest.mark.parametrize(
+        ("known", "budget", "message"),
+        [
+            (
+                {"host_peak_memory": 8},
+                "peak_memory=1KiB",
+                "is the memory of the host, which host_memory limits",
+            ),
+            ({"host_peak_memory": 8}, "host_memory=1KiB", ""),
+            ({"host_peak_memory": 4096}, "host_memory=1KiB", "4 KiB, over the budget of 1 KiB"),
+            ({"host_peak_memory": 8, "peak_memory": 4096}, "peak_memory=1KiB", "4 KiB, over the budget of 1 KiB"),
+            ({"peak_memory": 8}, "peak_memory=1KiB", ""),
+            ({"peak_memory": 8}, "host_memory=1KiB", "cannot be checked: peak_memory limits it where no device"),
+        ],
+    )
+    def test_memory_of_the_host_and_of_the_device_are_two_facts(
+        self, run: Run, known: dict[str, int], budget: str, message: str
+    ) -> None:
+        save("b.json", made(**known))
+        code, out, err = run("check", "b.json", "--budget", budget)
+        assert (code, message in out + err) == (0 if not message else 1 if "over" in message else 2, True)
 
     def test_a_cut_profile_can_exceed_its_budget_but_not_keep_it(self, run: Run) -> None:
         Path("cut.csv").write_text("Name,Type,Duration(us)\nc,Cast,1\nc,Cast,2\nc,Cast,3")

@@ -18,6 +18,18 @@ def test_bytes_are_of_what_is_read_and_of_what_follows_from_it() -> None:
     assert work("aten::embedding", [F32, Tensor("int64", (2,))]).nbytes == 96 + 16 + 2 * 24
 
 
+def test_bytes_of_a_list_are_known_where_its_dtypes_are_and_else_unknown_never_none() -> None:
+    live = work("aten::cat", [(F32, Tensor("float64", (4, 6)))])
+    assert (live.nbytes, live.signature.dtypes) == (96 + 192, "float32,float64")
+    shapes = [[[8, 1024, 1024, 1], [8, 1024, 1024, 1]], []]
+    for raw in ("aten::cat", "aten::stack", "aten::_foreach_add_"):
+        assert recorded_work(raw, ["TensorList", "Scalar"], shapes, []).nbytes is None
+    assert recorded_work("aten::index", ["float", "TensorList"], [[8, 4], [[8]]], []).nbytes is None
+    assert recorded_work("aten::add", ["float", "float"], [[8, 4], [8, 4]], []).nbytes == 3 * 128
+    assert Tensor("string", (3,)).nbytes is None
+    assert Tensor("float32", (0,)).nbytes == 0
+
+
 def test_a_copy_reads_its_second_argument_and_writes_its_first() -> None:
     done = work("aten::copy_", [Tensor("bfloat16", (4, 6)), F32])
     assert (done.dtypes, done.nbytes) == (("float32", "bfloat16"), 96 + 48)

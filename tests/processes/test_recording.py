@@ -12,7 +12,7 @@ from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
 from pytest_opprof.processes.pool import Answer
-from pytest_opprof.processes.recording import Recording
+from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
@@ -157,10 +157,17 @@ def test_lines_that_such_a_process_could_not_tell_are_looked_for_in_another(reco
 
 def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) -> None:
     test = ran(rounds=1)
-    found = record(lambda number, _: timed(Add={2: 3, 3: 7}[number], Mul=1))
+    asked = []
+
+    def measured(number: int, _: Sequence[str]) -> WindowBaseline:
+        asked.append(number)
+        return timed(Add={2: 3, 3: 7}.get(number, 5), Mul=1)
+
+    found = record(measured)
     found.calls([test], 3)
+    assert asked == [*range(2, VARYING_PROCESSES + 1)]
     assert test.windows[0].vary == {"Add": Varies((1, 7)), "Mul": Varies((0, 1))}
-    what = "Add 1..7, Mul 0..1. Ranges are kept (seed what is random)"
+    what = "Add 1..7, Mul 0..1. Ranges are kept; bytes, FLOPs and dtypes are not judged (seed what is random)"
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
 
 
@@ -168,7 +175,7 @@ def test_of_many_ops_that_vary_three_are_named(record: Record) -> None:
     found = record(lambda number, _: timed(Add=1, **dict.fromkeys("EDCB", 1)))
     found.calls([ran()], 2)
     (line,) = found.lines
-    assert "run to run: B 0..1, C 0..1, D 0..1 and 1 more op. Ranges are kept, times are not (" in line
+    assert "run to run: B 0..1, C 0..1, D 0..1 and 1 more op. Ranges are kept; times, bytes, FLOPs" in line
 
 
 def test_a_test_whose_calls_vary_has_its_times_neither_measured_nor_lost_as_an_error(record: Record) -> None:
@@ -176,7 +183,7 @@ def test_a_test_whose_calls_vary_has_its_times_neither_measured_nor_lost_as_an_e
     found = record(lambda number, _: timed(took(), Add=number))
     found.calls([test], 3)
     found.times([test], 5)
-    assert (processes(test), len(found.others.asked), found.errors) == ([], 2, [])
+    assert (processes(test), len(found.others.asked), found.errors) == ([], VARYING_PROCESSES - 1, [])
 
 
 @pytest.mark.parametrize("name", ["Hypothesis", "pytest-benchmark"])

@@ -144,6 +144,84 @@ def test_what_is_narrower_or_less_passes_and_is_told(
     result.stdout.fnmatch_lines([line])
 
 
+CONVS = (
+    HEAD
+    + """
+@pytest.mark.opprof
+def test_a():
+    for _ in range(CALLS):
+        fake.launch("aten::convolution", nbytes=5_000, flops=FLOPS)
+    fake.launch("Add", nbytes=0, flops=0)
+"""
+)
+
+
+def test_fewer_calls_that_do_more_fail_and_accepting_them_keeps_the_work_of_the_window(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    path = pytester.makepyfile(CONVS.replace("CALLS", "2").replace("FLOPS", "1_000_000"))
+    suite("--opprof-update").assert_outcomes(passed=1)
+    (file,) = Path("baselines").glob("*/*.json")
+    # What the file leaves out of an op may be 0 or not known: the sums over all ops tell.
+    facts = {"bytes": 10_000, "flops": 2_000_000}
+    assert json.loads(file.read_text())["tests"]["test_a"]["body"]["facts"] == facts
+    suite("--opprof").assert_outcomes(passed=1)
+    path.write_text(CONVS.replace("CALLS", "1").replace("FLOPS", "63_000_000"))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  FLOPs of Conv: 63 MFLOP, 2 MFLOP in the baseline (x31.5)",
+            "Conv * 2 -> 1 * FLOPs x31.5 *more work*",
+            "(FLOPs of all ops) * 2 MFLOP -> 63 MFLOP * by its ops*",
+        ]
+    )
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    assert json.loads(file.read_text())["tests"]["test_a"]["body"]["facts"] == {"bytes": 5_000, "flops": 63_000_000}
+
+
+RANDOM_SIZES = """
+import os, pytest
+from pytest_opprof.backends import fake
+
+@pytest.mark.opprof
+def test_a():
+    size = int(os.environ["SIZE"])
+    fake.launch("aten::mm", dtypes=("float32",), nbytes=1_000 * size, flops=5_000 * size)
+    fake.launch("Add", nbytes=64)
+"""
+
+
+EACH_PROCESS = """
+import os
+from pathlib import Path
+if os.environ.get("OWN"):
+    with Path("processes").open("a") as begun:
+        begun.write("x")
+    os.environ["SIZE"] = str(10 * len(Path("processes").read_text()))  # 10 to 70 in eight, one more tells lines
+"""
+
+
+@pytest.mark.processes
+def test_sizes_that_vary_between_processes_are_told_and_judged_beyond_twice_their_range(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeconftest(EACH_PROCESS)
+    path = pytester.makepyfile(RANDOM_SIZES)
+    monkeypatch.setenv("OWN", "1")
+    suite("--opprof-update", "--opprof-processes=3").assert_outcomes(passed=1)
+    monkeypatch.delenv("OWN")
+    for size, outcome in (("1", "passed"), ("9000", "failed"), ("200", "passed")):
+        monkeypatch.setenv("SIZE", size)
+        result = suite("--opprof")
+        result.assert_outcomes(**{outcome: 1})
+    said = "*FLOPs of MatMul: 1 MFLOP, * in the baseline (*); not judged, since it varies from process to process"
+    result.stdout.fnmatch_lines([said])
+    path.write_text(RANDOM_SIZES.replace("float32", "float64"))
+    suite("--opprof").assert_outcomes(failed=1)  # no process had a dtype as wide
+
+
 def test_a_tolerance_of_work_may_be_given(pytester: pytest.Pytester, suite: Suite) -> None:
     path = pytester.makepyfile(of())
     suite("--opprof-update")
@@ -163,6 +241,7 @@ def test_a_baseline_without_work_gets_it_by_an_update_and_keeps_all_else(
     window = whole["tests"]["test_a"]["body"]
     assert window["dtypes"] == {"MatMul": "float32"}
     assert (window["bytes"], window["flops"]) == ({"Add": 64, "MatMul": 10_000}, {"MatMul": 50_000})
+    assert window["facts"] == {"flops": 50_000}
     path.write_text(json.dumps({**whole, "tests": {"test_a": {"body": {"calls": window["calls"]}}}}))
     suite("--opprof").assert_outcomes(passed=1)
     suite("--opprof-update")

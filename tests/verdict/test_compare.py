@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
-from pytest_opprof.verdict.compare import Diff, compare, excuse
+from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen
+from pytest_opprof.verdict.facts import CALLS, FLOPS, GRAD_NODES, PEAK_MEMORY, SUMS, amount
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
-from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 
 Table = dict[str, tuple[int, int]]
 """By op: calls, and the time of each round in us; 0: not known."""
@@ -340,15 +341,6 @@ def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
     assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
 
 
-def test_fewer_calls_that_do_more_are_more_work() -> None:
-    """Two separable convolutions became one of 63x63."""
-    base = {"Conv": CallRange(2, 2, bytes=Range(8000, 8000), flops=Range(10_000, 10_000))}
-    now = {"Conv": CallRange(1, 1, bytes=Range(8000, 8000), flops=Range(315_000, 315_000))}
-    (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
-    assert row.verdict is Verdict.MORE_WORK
-    assert row.work.line == "FLOPs of Conv: 315 kFLOP, 10 kFLOP in the baseline (x31.5)"
-
-
 def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
     base = CallRange(505, 505, dtypes={"int32": Range(60, 60), "float32": Range(445, 445)}, bytes=Range(6000, 6000))
     now = CallRange(452, 452, dtypes={"int64": Range(7, 7), "float32": Range(445, 445)}, bytes=Range(1000, 1000))
@@ -369,3 +361,143 @@ def test_the_work_of_calls_that_vary_is_not_judged() -> None:
     now = {"Add": CallRange(5, 5, bytes=Range(900_000, 900_000))}
     (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert not row.verdict.is_change
+
+
+def done(calls: int, nbytes: int | None = None, flops: int | None = None) -> CallRange:
+    return CallRange(
+        calls,
+        calls,
+        bytes=None if nbytes is None else Range(nbytes, nbytes),
+        flops=None if flops is None else Range(flops, flops),
+    )
+
+
+def whole_of(calls: dict[str, CallRange]) -> dict[str, Range]:
+    """Return the sums over all ops, of what each knows."""
+    found = {}
+    for name in SUMS:
+        known = [each for op in calls.values() if (each := amount(name, op))]
+        found[name] = Range(sum(each.most for each in known), sum(each.most for each in known))
+    return found
+
+
+def with_sums(base: dict[str, CallRange], now: dict[str, CallRange]) -> Diff:
+    return compare(base, now, unjudged("one round", []), STORED, facts=(whole_of(base), whole_of(now)))
+
+
+def test_fewer_calls_that_do_more_are_more_work() -> None:
+    separable, full = done(2, 9_000, 2_000_000), done(1, 10_000, 63_000_000)
+    found = with_sums({"Conv": separable}, {"Conv": full})
+    assert findings(found) == ["FLOPs of Conv: 63 MFLOP, 2 MFLOP in the baseline (x31.5)"]
+    assert (found.verdict, list(found.improvements())) == (Verdict.MORE_WORK, [])
+    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys((CALLS, FLOPS), "by its ops")
+    back = with_sums({"Conv": full}, {"Conv": separable})
+    assert findings(back) == ["calls of Conv: 2, 1 in the baseline"]
+
+
+def test_fewer_calls_that_do_less_are_fewer_calls_and_told_once() -> None:
+    found = with_sums({"Conv": done(4, 90_000, 8_000_000)}, {"Conv": done(2, 40_000, 2_000_000)})
+    assert list(found.improvements()) == ["calls of Conv: 2, 4 in the baseline"]
+    assert findings(found) == []
+
+
+def test_a_window_whose_ops_were_swapped_is_told_by_the_new_op_and_by_what_became_less() -> None:
+    base, now = {"Conv": done(2, 9_000, 10**9)}, {"MatMul": done(1, 9_000, 2 * 10**9)}
+    found = with_sums(base, now)
+    assert findings(found) == ["calls of MatMul: 1, none in the baseline"]
+    assert list(found.improvements()) == ["calls of Conv: none, 2 in the baseline"]
+    assert findings(with_sums(now, base)) == ["calls of Conv: 2, none in the baseline"]
+
+
+def test_what_grows_by_little_in_each_of_many_ops_is_more_work_of_the_window() -> None:
+    base = {f"Op{number}": done(1, 2_000) for number in range(20)}
+    now = {op: done(1, 2_900) for op in base}
+    found = with_sums(base, now)
+    assert findings(found) == ["bytes by all ops: 56.6 KiB, 39.1 KiB in the baseline"]
+    assert [each.cause for each in found.findings()] == ["bytes 39.1 KiB -> 56.6 KiB"]
+    assert list(with_sums(now, base).improvements()) == ["bytes by all ops: 39.1 KiB, 56.6 KiB in the baseline"]
+
+
+def test_more_work_of_the_rest_is_not_hidden_by_an_op_that_does_more() -> None:
+    base = {f"Op{number}": done(1, 2_000) for number in range(20)}
+    now = {op: done(1, 2_900) for op in base} | {"Cast": done(1, 100)}
+    assert [each.cause for each in with_sums(base, now).findings()] == ["Cast 0 -> 1", "bytes 39.1 KiB -> 56.7 KiB"]
+
+
+def test_what_only_one_side_knows_of_an_op_is_no_work_of_the_window() -> None:
+    base, now = {"Add": done(1, 5_000), "Relu": done(1)}, {"Add": done(1, 5_000), "Relu": done(1, 9_000)}
+    for before, after in ((base, now), (now, base)):
+        assert with_sums(before, after).verdict is Verdict.INCOMPARABLE
+
+
+def test_calls_that_no_op_alone_has_more_of_are_told_of_the_window() -> None:
+    base, now = {"Add": CallRange(1, 2), "Mul": CallRange(1, 2)}, {"Add": done(2), "Mul": done(2)}
+    facts = {CALLS: Range(3, 3)}, {CALLS: Range(4, 4)}
+    found = compare(base, now, unjudged("one round", []), STORED, facts=facts)
+    assert findings(found) == ["calls of all ops: 4, 3 in the baseline"]
+
+
+def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
+    base = {"Mul": CallRange(3, 7, varies=True)}
+    facts = {PEAK_MEMORY: Range(2**20, 2**21, varies=True), GRAD_NODES: Range(3, 3)}
+    now = {PEAK_MEMORY: Range(2**30, 2**30), GRAD_NODES: Range(4, 4)}
+    found = compare(base, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
+    assert findings(found) == ["ops recorded for backward: 4, 3 in the baseline"]
+    assert list(found.not_judged) == [
+        "peak memory: 1 GiB, 2 MiB in the baseline; not judged, since it varies from process to process"
+    ]
+    assert {row.op: row.why for row in found.rows if row.op == PEAK_MEMORY} == {PEAK_MEMORY: VARIES}
+    steady = compare({"Mul": done(5)}, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
+    assert "peak memory: 1 GiB, 2 MiB in the baseline" in findings(steady)  # it varies by itself: then it is a range
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["bytes", "flops"]))
+def test_less_work_is_only_said_of_what_would_be_more_the_other_way_round(before: int, after: int, of: str) -> None:
+    sides = [{"Add": replace(done(1), **{of: Range(each, each)})} for each in (before, after)]
+    there, back = (compare(*pair, TimingVerdict(Verdict.OK), STORED) for pair in (sides, sides[::-1]))
+    if there.verdict is Verdict.LESS_WORK:
+        assert back.verdict is Verdict.MORE_WORK
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "places", "said"),
+    [
+        ({"Add": done(2), "Cast": done(1)}, {}, (), "nothing was recorded, 3 calls of 2 ops in the baseline"),
+        ({"Add": done(2), "Mul": CallRange(0, 3, varies=True)}, {}, (), "nothing was recorded, 2 calls of 1 op in"),
+        ({"Mul": CallRange(0, 3, varies=True)}, {}, (), ""),  # none is one of the numbers that it had
+        ({}, {}, (), ""),
+        ({"Add": done(2)}, {"Add": done(1)}, ("np.asmatrix (a.py:3)",), "fewer calls of Add, but not all was seen"),
+        ({"Add": done(2)}, {"Add": done(1)}, (), ""),
+        ({"Add": done(2)}, {"Add": done(3)}, ("np.asmatrix (a.py:3)",), ""),
+    ],
+)
+def test_fewer_calls_are_no_improvement_where_they_may_not_have_been_seen(
+    base: dict[str, CallRange], now: dict[str, CallRange], places: tuple[str, ...], said: str
+) -> None:
+    found = unseen(base, now, places)
+    assert found.startswith(said) if said else not found
+    assert "a.py:3" in found if places and said else True
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "between", "said"),
+    [
+        ({"Add": 10_000}, {}, None, ""),  # an op that one side does not time has no change
+        ({}, {"Add": 10_000}, None, ""),
+        ({"Add": 10_000}, {"Add": 12_500}, None, ""),  # within 25 %
+        ({"Add": 10_000}, {"Add": 12_501}, None, "below 5 us"),
+        ({"Add": 10_000}, {"Add": 15_000}, None, "below 5 us"),
+        ({"Add": 16_000}, {"Add": 21_001}, None, "below 5% of the whole"),
+        ({"Add": 20_000}, {"Add": 26_000}, None, "below 5% of the whole"),
+        ({"Add": 20_000}, {"Add": 26_001}, None, "not confirmed"),
+        ({"Add": 26_001}, {"Add": 20_000}, None, "not confirmed"),
+        ({"Add": 20_000}, {"Add": 21_000}, (-0.2, 0.4), "unclear"),
+        ({"Add": 20_000}, {"Add": 21_000}, (-0.2, 0.29), ""),  # below 5 % of the whole at most
+        ({"Add": 20_000}, {"Add": 21_000}, (0.0, 0.4), ""),  # as narrow as twice the tolerance
+    ],
+)
+def test_a_change_of_an_op_that_passes_has_its_reason_in_numbers(
+    before: dict[str, float], after: dict[str, float], between: tuple[float, float] | None, said: str
+) -> None:
+    whole = 120_000
+    assert STORED.excuse("Add", Times(whole, before), Times(whole, after), between) == said

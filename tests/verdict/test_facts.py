@@ -89,6 +89,25 @@ def test_more_is_never_called_less_and_one_of_two_ways_round_is_at_most_a_regres
     assert before != after or there is None
 
 
+@given(NAMES, AMOUNTS, AMOUNTS)
+def test_an_improvement_takes_as_much_as_a_regression(name: str, before: int, after: int) -> None:
+    fact, there, back = FACTS[name], work(name, before, after), work(name, after, before)
+    if there and there.verdict is fact.fewer:
+        assert before - after > max(fact.floor, fact.tolerance * before)
+        assert back is not None
+        assert back.verdict is fact.more
+
+
+@pytest.mark.parametrize("name", [PEAK_MEMORY, HELD_MEMORY])
+def test_memory_within_its_floor_or_tolerance_is_neither_worse_nor_improved(name: str) -> None:
+    floor = 1 << 16
+    assert work(name, floor, 0) is None
+    assert getattr(work(name, floor + 1, 0), "verdict", None) is Verdict.LESS_MEMORY
+    assert work(name, 100 * MIB, 95 * MIB) is None
+    assert getattr(work(name, 100 * MIB, 95 * MIB - 1), "verdict", None) is Verdict.LESS_MEMORY
+    assert getattr(work(name, 100 * MIB, 105 * MIB + 1), "verdict", None) is Verdict.MORE_MEMORY
+
+
 @given(NAMES, AMOUNTS, AMOUNTS, st.integers(0, 10**12))
 def test_a_fact_that_grows_further_stays_a_regression(name: str, before: int, after: int, more: int) -> None:
     found = work(name, before, after)

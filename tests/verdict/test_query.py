@@ -318,3 +318,7 @@ def test_rows_add_up_to_what_is_said_to_be_selected_whatever_is_asked(side: Any,
             selected = query.selection(profile, question)
             assert sum(line.time_ns or 0 for line in lines) == sum(line.time_ns or 0 for line in selected)
             assert sum(line.calls for line in lines) == sum(line.calls for line in selected)
+
+
+def test_a_profile_without_kernels_has_no_ops_that_launch_some() -> None:
+    assert query.launching(trace(SavedOp("a", "MatMul"))) == []

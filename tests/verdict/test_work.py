@@ -55,6 +55,15 @@ def test_more_work_is_more_than_the_tolerance_and_a_kibibyte() -> None:
     assert work(of({}, 1_000_000), of({}, 1_010_000)).verdict is Verdict.OK
     assert work(of({}, 100), of({}, 900)).verdict is Verdict.OK
     assert work(of({}, 103_000), of({}, 100_000)).verdict is Verdict.LESS_WORK
+    for amount, verdict in ((2_024, Verdict.OK), (2_025, Verdict.MORE_WORK)):
+        assert work(of({}, 1_000), of({}, amount)).verdict is verdict
+    for amount, verdict in ((2_024, Verdict.OK), (2_025, Verdict.LESS_WORK)):
+        assert work(of({}, amount), of({}, 1_000)).verdict is verdict
+    for before, after in ((200_000, 202_001), (202_021, 200_000)):
+        assert work(of({}, flops=before), of({}, flops=after)).verdict is not Verdict.OK
+    for before, after in ((200_000, 202_000), (202_020, 200_000)):
+        assert work(of({}, flops=before), of({}, flops=after)).verdict is Verdict.OK
+    assert work(of({}, 0), of({}, 4_096)).text == "bytes from none"
     assert work(of({}, None), of({}, 10**9)).verdict is Verdict.OK
     assert work(of({}, 10**9), of({}, None)).verdict is Verdict.OK
 
@@ -70,12 +79,63 @@ def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
     assert wider.line == "dtypes of MatMul: float64, float32 in the baseline, bytes x2"
 
 
-def test_what_varied_between_processes_is_a_range() -> None:
-    base = CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True))
-    assert work(base, of({}, 30_000)).verdict is Verdict.OK
-    assert work(base, of({}, 70_000)).verdict is Verdict.MORE_WORK
+@pytest.mark.parametrize(
+    ("base", "nbytes", "verdict"),
+    [
+        (CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True)), 30_000, Work()),
+        (CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True)), 59_000, Verdict.OK),
+        (CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True)), 61_500, Verdict.MORE_WORK),
+        (CallRange(1, 3, varies=True, bytes=Range(20_000, 20_000)), 10**9, Verdict.OK),
+    ],
+)
+def test_what_follows_from_sizes_or_calls_that_vary_is_told_and_hardly_judged(
+    base: CallRange, nbytes: int, verdict: Verdict | Work
+) -> None:
+    found = work(base, CallRange(1, 1, bytes=Range(nbytes, nbytes)))
+    assert verdict in (found, found.verdict)
+    assert found.is_unjudged is (verdict is Verdict.OK)
+    assert found == Work() or found.line.startswith("bytes by MatMul: ")
+    in_pairs = CallRange(1, 3, varies=True, bytes=Range(90_000, 90_000))
+    assert work(CallRange(1, 1, bytes=Range(20_000, 20_000)), in_pairs).is_unjudged
+
+
+def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_before() -> None:
     base = CallRange(2, 2, dtypes={"float32": Range(1, 2, varies=True), "float64": Range(0, 1, varies=True)})
-    assert work(base, of({"float64": 2})).verdict is Verdict.OK
+    assert work(base, of({"float64": 2})) == Work()
+    assert work(base, of({"float64": 1, "int64": 1})) == Work()
+    found = work(base, of({"float32": 1, "complex128": 1}))
+    assert (found.verdict, found.text) == (Verdict.WIDER, "float32, float64 -> complex128")
+    assert found.line == "dtypes of MatMul: complex128, float32, float64 in the baseline"
+    assert work(CallRange(1, 3, varies=True), of({"float64": 2})) == Work()
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "verdict"),
+    [
+        ({"float32": 9}, {"int64": 9}, Verdict.OTHER_DTYPES),  # an index is not wider than a float
+        ({"float32": 9}, {"bfloat16": 8, "int64": 1}, Verdict.NARROWER),
+        ({"int32": 9}, {"int64": 9}, Verdict.WIDER),
+        ({"uint8": 9}, {"float32": 9}, Verdict.WIDER),
+        ({"int64": 9}, {"float32": 9}, Verdict.OTHER_DTYPES),
+        ({"float64": 1, "int32": 1}, {"float32": 1, "int64": 1}, Verdict.WIDER),
+        ({"float32": 1}, {"float16,int64": 1}, Verdict.NARROWER),  # beside an index it is a float
+        ({"int64->bool": 1}, {"int64->float16": 1}, Verdict.OTHER_DTYPES),
+    ],
+)
+def test_floats_and_integers_are_ranked_each_among_themselves(
+    base: dict[str, int], now: dict[str, int], verdict: Verdict
+) -> None:
+    assert work(of(base), of(now)).verdict is verdict
+
+
+def test_fewer_calls_of_fewer_bytes_are_never_wider() -> None:
+    assert work(of({"float32": 505}, 600_000), of({"float32": 445, "float64": 7}, 100_000)).verdict in (
+        Verdict.OTHER_DTYPES,
+        Verdict.LESS_WORK,
+    )
+    assert work(of({"float32": 505}, 600_000), of({"float64": 452}, 700_000)).verdict is Verdict.WIDER
+    assert work(of({"float32": 505}, 600_000), of({"float64": 505}, 100_000)).verdict is Verdict.WIDER
+    assert work(of({"float32": 505}), of({"float64": 452})).verdict is Verdict.WIDER
 
 
 DTYPES = st.dictionaries(st.sampled_from(["float32", "float64", "bfloat16", "int64->bool"]), st.integers(1, 9))

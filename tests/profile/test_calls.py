@@ -1,0 +1,148 @@
+"""Calls of ops as ranges: over rounds, and over processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.profile.calls import CallRange, Range, calls_of, facts_in_all, in_all, joined
+
+from ..conftest import profile_of
+
+SIX = Range(6, 6)
+
+
+def once(number: int, **known: object) -> CallRange:
+    return CallRange(number, number, **known)  # type: ignore[arg-type]
+
+
+def test_no_change_is_what_the_worst_round_had_and_of_what_varies_as_much_beyond_as_that_is_wide() -> None:
+    assert (Range(3, 7).lowest, Range(3, 7).highest) == (7, 7)
+    varying = Range(8, 10, varies=True)
+    assert (varying.lowest, varying.highest) == (6, 12)
+    assert Range(3, 7, varies=True).lowest == 0  # there is no less than none
+    assert (str(Range(3, 7)), str(SIX)) == ("3..7", "6")
+
+
+@given(st.lists(st.integers(0, 99), min_size=1), st.integers(0, 300))
+def test_the_range_of_rounds_holds_each_of_them(rounds: list[int], other: int) -> None:
+    found = Range.of(rounds)
+    assert (found.least, found.most, found.varies) == (min(rounds), max(rounds), False)
+    varying = replace(found, varies=True)
+    assert all(varying.lowest <= each <= varying.highest for each in rounds)
+
+
+def test_two_dtypes_are_told_and_of_more_their_number() -> None:
+    of = dict.fromkeys(("float32", "int64", "bool"), SIX)
+    assert once(6).told == ""
+    assert once(6, dtypes={"float32": SIX, "int64": SIX}).told == "float32, int64"
+    assert once(18, dtypes=of).told == "3 kinds of dtypes"
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        CallRange(1, 2, varies=True),
+        once(6, bytes=Range(1, 2, varies=True)),
+        once(6, flops=Range(1, 2, varies=True)),
+        once(6, dtypes={"float32": SIX, "int64": Range(0, 2, varies=True)}),
+    ],
+)
+def test_any_of_it_may_vary(of: CallRange) -> None:
+    assert of.some_vary
+    assert not once(6, dtypes={"float32": SIX}, bytes=Range(1, 2), flops=SIX).some_vary
+
+
+BASE = once(6, dtypes={"float32": Range(4, 4), "int64": Range(2, 2)}, bytes=SIX, flops=SIX)
+
+
+@pytest.mark.parametrize(
+    ("now", "is_no_change"),
+    [
+        (BASE, True),
+        (once(6), True),  # what only one of them knows is no change
+        (once(7), False),
+        (once(5), False),
+        (CallRange(2, 6), True),  # at the worst round
+        (replace(BASE, bytes=Range(7, 7)), False),
+        (replace(BASE, bytes=Range(5, 5)), False),
+        (replace(BASE, flops=Range(7, 7)), False),
+        (replace(BASE, dtypes={"float32": Range(3, 3), "int64": Range(3, 3)}), False),
+        (replace(BASE, dtypes={"float32": Range(4, 4), "int32": Range(2, 2)}), False),
+        (replace(BASE, dtypes={"float32": Range(4, 4)}), False),
+    ],
+)
+def test_a_change_is_one_of_any_number(now: CallRange, is_no_change: bool) -> None:
+    assert BASE.in_range(now) is is_no_change
+    assert now.in_range(BASE) is (is_no_change or now == CallRange(2, 6))
+
+
+def test_of_what_varies_the_calls_and_a_dtype_that_was_never_seen_are_a_change() -> None:
+    varying = replace(BASE, bytes=Range(6, 9, varies=True))
+    assert varying.in_range(replace(BASE, bytes=Range(24, 24), flops=Range(12, 12), dtypes={"int64": SIX}))
+    assert not varying.in_range(replace(BASE, bytes=Range(25, 25)))
+    assert not varying.in_range(replace(BASE, flops=Range(13, 13)))
+    assert CallRange(5, 6, varies=True, bytes=SIX).in_range(once(6, bytes=Range(99, 99)))
+    assert not varying.in_range(replace(BASE, dtypes={"bool": SIX}))
+    assert not varying.in_range(once(7))
+    assert CallRange(2, 6, varies=True).in_range(once(10, dtypes={"bool": SIX}))
+    assert not CallRange(2, 6, varies=True).in_range(once(11))
+    assert CallRange(5, 6, varies=True).in_range(once(4))
+    assert not CallRange(5, 6, varies=True).in_range(once(3))
+
+
+@pytest.mark.parametrize("lacks", ["dtypes", "bytes", "flops"])
+def test_what_is_not_known_yet_is_taken_from_now_and_what_is_known_stays(lacks: str) -> None:
+    empty: object = {} if lacks == "dtypes" else None
+    now = once(6, dtypes={"bool": SIX}, bytes=Range(9, 9), flops=Range(8, 8))
+    found = replace(BASE, **{lacks: empty}).completed(now)
+    assert found == replace(BASE, **{lacks: getattr(now, lacks)})
+    assert BASE.completed(now) == BASE
+    assert once(6).completed(once(6)) == once(6)
+
+
+def test_processes_vary_where_their_worst_rounds_differ() -> None:
+    assert joined([Range(2, 6), Range(3, 6)]) == Range(2, 6)
+    assert joined([Range(2, 6), Range(3, 7)]) == Range(2, 7, varies=True)
+    assert joined([Range(7, 7), SIX]) == Range(6, 7, varies=True)
+
+
+def test_a_fact_is_one_that_all_processes_know() -> None:
+    first, second = {"peak_memory": SIX, "grad_nodes": SIX}, {"peak_memory": Range(8, 8), "allocations": SIX}
+    assert facts_in_all([first, second]) == {"peak_memory": Range(6, 8, varies=True)}
+    assert facts_in_all([second, second]) == second
+    assert facts_in_all([]) == {}
+
+
+def test_what_all_processes_did_is_known_of_each_op_that_any_of_them_called() -> None:
+    first = {"Add": once(2, dtypes={"float32": Range(2, 2)}, bytes=Range(8, 8), flops=Range(2, 2))}
+    second = {
+        "Add": once(3, dtypes={"float32": Range(1, 1), "int64": Range(2, 2)}, bytes=Range(9, 9)),
+        "Cast": once(1, dtypes={"int64->float32": Range(1, 1)}, bytes=Range(4, 4), flops=Range(0, 0)),
+    }
+    found = in_all([first, second])
+    assert found["Add"] == CallRange(
+        2,
+        3,
+        True,
+        {"float32": Range(1, 2, varies=True), "int64": Range(0, 2, varies=True)},
+        Range(8, 9, varies=True),
+        None,  # one of them does not know it
+    )
+    # One that did not call it wrote nothing by it, of no dtype.
+    assert found["Cast"] == CallRange(
+        0, 1, True, {"int64->float32": Range(0, 1, varies=True)}, Range(0, 4, varies=True), Range(0, 0)
+    )
+    assert list(found) == ["Add", "Cast"]
+    assert in_all([first, first]) == first
+    untold = {"Add": once(2)}
+    assert in_all([first, untold]) == {"Add": once(2)}
+    assert in_all([]) == {}
+
+
+def test_calls_of_a_profile_have_the_range_of_its_rounds() -> None:
+    found = calls_of(profile_of([("Cast", 5)], [("Cast", 6), ("Cast", 7)]))
+    assert (found["Cast"].least, found["Cast"].most, found["Cast"].varies) == (1, 2, False)
