@@ -46,6 +46,8 @@ class InStep:
         """All that failed here, also for what they spend."""
         self._of_others: dict[int, list[Failure]] = {}
         self._is_cut = False
+        self._test = ""
+        """The test that runs; empty between two."""
         self._handler: Any = None
         """What SIGTERM did before; None where nothing was changed."""
 
@@ -92,11 +94,13 @@ class InStep:
         """Say where this rank is."""
         with self._told():
             self._ranks.is_at(nodeid, is_over=False)
+        self._test = nodeid
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Say that it is done with that."""
         with self._told():
             self._ranks.is_at(nodeid, is_over=True)
+        self._test = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember what failed, and tell the others: also what did so by itself, and not for what it spends."""
@@ -119,11 +123,14 @@ class InStep:
                 self._summary.errors += self._ranks.dead() or [*self._first(), *self._ranks.stuck(self._failed)]
 
     def _first(self) -> Iterator[str]:
-        """Yield which ranks failed in a test before it failed here: this one may have waited for them."""
+        """Yield which ranks failed in a test before it failed here: this one may have waited for them.
+
+        A launcher may have ended this rank while it still waited in the test: then it has no failure of its own.
+        """
         for rank, found in self._of_others.items():
             for each in found:
                 here = self._failed.get(each.test)
-                if here is not None and each.at < here.at:
+                if each.at < here.at if here is not None else each.test == self._test:
                     yield f"rank {rank} failed first in {each.test}: {each.why}"
 
     def pytest_unconfigure(self) -> None:

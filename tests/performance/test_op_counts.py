@@ -6,6 +6,7 @@ The work on a profile must grow with its ops and steps, not with its events: a t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +16,15 @@ from pytest_opprof.profile.op_profile import OpProfile
 
 from ..conftest import profile_of
 
-callers.WORK.append(os.path.join(os.path.dirname(op_profile.__file__), ""))  # whose calls are not counted elsewhere
+
+@pytest.fixture(autouse=True)
+def _our_own_calls_count(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Here alone: where the list stayed longer, each window of another test had what opprof itself computes."""
+    folder = os.path.join(os.path.dirname(op_profile.__file__), "")
+    monkeypatch.setattr(callers, "WORK", [*callers.WORK, folder])
+    callers.whose.clear()  # whose a code is may be known from before
+    yield
+    callers.whose.clear()
 
 
 @pytest.fixture
