@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes, run_of
-from ..verdict.facts import SUMS, compared, derived
+from ..verdict.facts import compared, derived
+from ..verdict.quantities import SUMS
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -104,7 +105,7 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""
     calls = window.calls
     calls |= {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
-    facts = window.facts | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
+    facts = window.fact_ranges | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
     facts = _that_do_not_follow(facts, calls)
     return WindowBaseline(calls, {window.machine: window.processes} if window.processes else {}, facts=facts)
 

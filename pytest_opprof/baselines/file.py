@@ -21,7 +21,7 @@ from ..machine.atomic_write import write_atomically
 from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
-from ..verdict.facts import FACTS
+from ..verdict.quantities import FACTS
 from .by_rank import numbers, problem
 from .entry import Baselines, WindowBaseline
 from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded

@@ -63,8 +63,8 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     facts: Annotated[
         dict[str, KeptFact],
         Meta(
-            description="Of the window as a whole: grad_nodes, peak_memory, host_memory, held_memory, allocations,"
-            " recompilations, and sums over all ops that do not follow from these: calls, bytes, flops."
+            description="Of the window as a whole, by quantity: grad_nodes, peak_memory, recompilations, and sums over"
+            " all ops that do not follow from these: calls, bytes, flops."
         ),
     ] = {}
     ranks: Annotated[
@@ -167,7 +167,7 @@ def schemas() -> dict[str, str]:
     return {
         "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
         "profile-1.json": published(ProfileFile, "profile:1", "pytest-opprof profile"),
-        "run-2.json": published(RunResult, "run:2", "pytest-opprof: everything that one pytest run measured"),
+        "run-3.json": published(RunResult, "run:3", "pytest-opprof: everything that one pytest run measured"),
         "baseline-sites-1.json": published(SitesFile, "baseline-sites:1", f"pytest-opprof: call sites of ops {of}"),
         "baseline-times-1.json": published(TimesFile, "baseline-times:1", f"pytest-opprof: times {of}"),
     }

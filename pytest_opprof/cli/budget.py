@@ -93,7 +93,7 @@ def _of_run(arguments: argparse.Namespace, document: dict[str, Any], margin: flo
         raise UsageError(f"{arguments.file}: {which}{known}")
     for test in tests:
         for window in test.windows:
-            ns, peak = window.total.device_ns, window.peak_memory_bytes
+            ns, peak = window.total.device_ns, window.facts.get("peak_memory")
             limits = proposed(window.stats, ns, peak, arguments.top, margin)
             yield _plain(titled(test.id, window.name), limits, None)
 

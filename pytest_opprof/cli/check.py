@@ -113,7 +113,7 @@ def _check_timed(found: formats.Found, saved: SavedProfile, budget: Budget) -> N
     """Raise UsageError for a limit on the time of communication."""
     kinds = {record.type for record in saved.records if communicates(record)}
     for name, limits in budget.ops.items():
-        if any(limit.what in ("device_time", "share") for limit in limits) and fnmatch.filter(kinds, name):
+        if any(limit.what.name in ("device_time", "share") for limit in limits) and fnmatch.filter(kinds, name):
             raise UsageError(
                 f"{found}: the limit on the time of {name} cannot be checked: communication mostly waits for the other"
                 f" ranks, so its time is beside the total and is not judged. Limit its calls: {name}=N"

@@ -201,7 +201,7 @@ def _text(
     if steps > 1:
         yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
     yield from "\n".join(table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
-    yield f"verdict: {diff.verdict.value}"
+    yield f"verdict: {diff.worst.word}"
     if diff.timing.base is None and diff.timing.now is None:
         yield "(of calls: neither profile has times)"
 
@@ -313,11 +313,11 @@ def _plain(diff: Diff) -> dict[str, Any]:
             "now_calls": row.now_calls and row.now_calls.most,
             "base_ns": row.base_ns,
             "now_ns": row.now_ns,
-            "verdict": row.verdict.value,
+            "verdict": row.word,
         }
 
     return {
-        "verdict": diff.verdict.value,
+        "verdict": diff.worst.word,
         "times_not_judged": diff.times or None,
         "total": plain(diff.total),
         "rows": [plain(row) for row in diff.rows],

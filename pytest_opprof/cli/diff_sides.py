@@ -178,7 +178,7 @@ def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps:
     profile = trace.profile(by=arguments.by)
     run = run_of(profile, wall=False)
     numbers = WindowNumbers.of(BODY, profile)
-    entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {}, facts=numbers.facts)
+    entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {}, facts=numbers.fact_ranges)
     kept = {("", BODY): Kept(numbers, entry)}
     return Side(path, "profile", kept, trace.source, trace.is_cut, whole=whole_of(arguments, found, trace))
 
@@ -191,8 +191,6 @@ def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -
         environment=environment,
         rounds=max((run.rounds for run in entry.processes), default=1),
         host_ns=(),
-        peak_memory_bytes=None,
-        allocations=None,
         busy_ns=None,
         ops=ops,
         total=total_of(list(ops.values()), 2),

@@ -76,9 +76,8 @@ def assemble(
         knows=lambda name: any(profile.knows(name) for profile in kept),
         busy_ns=_sums_by_step([(each.busy_ns, steps) for each, steps in parts], len(host_ns)),
         communication_ns=_sums_by_step([(each.communication_ns, steps) for each, steps in parts], len(host_ns)),
-        recompilations=_sums_by_step([(each.recompilations, steps) for each, steps in parts], len(host_ns)),
         fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
-        grad_nodes_by_step=_grad_nodes_by_step(
+        counts=_counts_by_step(
             # PyTorch looks on in a test of NumPy where another test imported it: then it has no say.
             [part for part in parts if set(part[0].environment.frameworks) <= set(profile.environment.frameworks)],
             len(host_ns),
@@ -183,18 +182,19 @@ def _sums_by_step(
     return tuple(sums) if known else None
 
 
-def _grad_nodes_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> Mapping[int, int] | None:
-    """Return the sums of those steps of which all intervals are known."""
-    told = [(profile.grad_nodes_by_step, numbers) for profile, numbers in parts]
-    sums, unknown = Counter[int](), set[int]()
-    for known, numbers in ((known, numbers) for known, numbers in told if known is not None):
-        for interval, step in numbers.items():
-            sums[step] += known.get(interval, 0)
-            if interval not in known:
-                unknown.add(step)
-    if all(known is None for known, _ in told):
-        return None
-    return {step: nodes for step, nodes in sums.items() if step < steps and step not in unknown}
+def _counts_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> dict[str, dict[int, int]]:
+    """Return the sums of each quantity, in the steps of which all intervals are known to all that count it."""
+    found = {}
+    for quantity in dict.fromkeys(name for profile, _ in parts for name in profile.counts):
+        sums, unknown = Counter[int](), set[int]()
+        told = [(profile.counts[quantity], numbers) for profile, numbers in parts if quantity in profile.counts]
+        for known, numbers in told:
+            for interval, step in numbers.items():
+                sums[step] += known.get(interval, 0)
+                if interval not in known:
+                    unknown.add(step)
+        found[quantity] = {step: count for step, count in sums.items() if step < steps and step not in unknown}
+    return found
 
 
 def _memory_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> tuple[MemoryUse, ...]:

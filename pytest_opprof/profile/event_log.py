@@ -71,10 +71,8 @@ class EventLog:
         """How long devices were busy in each interval; None where nothing tells."""
         self.communication_ns: dict[int, int] | None = None
         """How long collectives took in each interval, where something else tells it than their own events."""
-        self.recompilations: dict[int, int] | None = None
-        """How many functions were compiled again in each interval; None where nothing tells."""
-        self.grad_nodes: dict[int, int] | None = None
-        """How many ops autograd recorded in each interval; without those that are not known, None where none is."""
+        self.counts: dict[str, dict[int, int]] = {}
+        """By quantity (`verdict.quantities`) how much of it there was in each interval, where that is known."""
         self.on_device: Events | None = None
         """Which events are kernels, copies and sets of devices; None where nothing tells."""
         self.paused_ns = 0
@@ -244,8 +242,7 @@ class EventLog:
             knows=self.knows,
             busy_ns=self._by_interval(self.busy_ns),
             communication_ns=self._by_interval(communication_ns),
-            recompilations=self._by_interval(self.recompilations),
-            grad_nodes_by_step=self.grad_nodes,
+            counts=self.counts,
             fact_sites=tuple(
                 (fact, interval, CallSite(self.chains.frames(node), is_backward))
                 for fact, interval, node, is_backward in self._fact_sites

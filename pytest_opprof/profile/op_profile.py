@@ -115,10 +115,8 @@ class OpProfile:
     """How long devices were busy in each step, where ops that overlap count once; None where not known."""
     communication_ns: tuple[int, ...] | None = None
     """How long collectives took in each step, waiting included, which no op has; None where there were none."""
-    recompilations: tuple[int, ...] | None = None
-    """How many functions were compiled again in each step; None where nothing tells."""
-    grad_nodes_by_step: Mapping[int, int] | None = None
-    """How many ops autograd recorded for a backward pass, in the steps of which that is known."""
+    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By quantity (`verdict.quantities`) what backends counted beside the ops, in the steps of which that is known."""
     fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
     """Where each of ``grad_nodes`` and ``allocations`` comes from, with its step; empty where nobody wanted to know."""
     on_device: Kernels | None = None
@@ -198,9 +196,13 @@ class OpProfile:
         return tuple(max(use.net, 0) for use in self.memory or ()) if known else None
 
     @property
-    def grad_nodes(self) -> tuple[int, ...] | None:
-        """How many ops autograd recorded for a backward pass in each step; None where that is not known."""
-        known = self.grad_nodes_by_step
+    def wall_ns(self) -> tuple[int, ...] | None:
+        """Wall time of each step; None where it is not known of all."""
+        return None if ABSENT in self.host_ns else self.host_ns
+
+    def counted(self, quantity: str) -> tuple[int, ...] | None:
+        """Return how much a backend counted of a *quantity* in each step; None where that is not known of all."""
+        known = self.counts.get(quantity)
         return None if known is None else _all_known([known.get(step) for step in range(self.steps)])
 
     @cached_property

@@ -33,7 +33,7 @@ from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..verdict.budgets import Budget
 from ..verdict.compare import compare_counts_first, unseen
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES
+from ..verdict.quantities import WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
@@ -182,7 +182,7 @@ class Judging:
     def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return which lines asked for each op, and for what a budget limits."""
         limited = plan.budget.ops
-        names = [*(stats.op for stats in profile.ops), *limited, GRAD_NODES, ALLOCATIONS]
+        names = [*(stats.op for stats in profile.ops), *limited, *WITH_LINES]
         # The limits were checked before: each name means something, but the dtypes of some ops may not be known.
         # A limit of a raw name is of every event that has it, also inside of others; a baseline is of ops.
         of = partial(site_calls, profile, shown=self._shown, aliases=self._settings.aliases, known=names)
@@ -331,7 +331,7 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    facts = base.all_facts, window.numbers.facts
+    facts = base.all_facts, window.numbers.fact_ranges
     diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top, facts)
     return replace(window, diff=diff)
 

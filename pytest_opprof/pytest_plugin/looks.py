@@ -20,7 +20,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
 from ..units import plural
 from ..verdict.compare import changes, excuse
-from ..verdict.facts import named
+from ..verdict.quantities import named
 from ..verdict.tolerances import Tolerances
 from ..verdict.verdicts import DOES_MORE, Verdict
 
@@ -81,7 +81,7 @@ def with_looks(
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    was, now = (base.calls, base.all_facts), (window.numbers.calls, window.numbers.facts)
+    was, now = (base.calls, base.all_facts), (window.numbers.calls, window.numbers.fact_ranges)
     if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])

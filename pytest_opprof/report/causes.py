@@ -12,10 +12,10 @@ from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
 from ..results.test_id import is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
-from ..verdict.facts import named
+from ..verdict.quantities import named, words
 from ..verdict.verdicts import Verdict
 
-VERDICTS = frozenset(verdict.value for verdict in Verdict)
+VERDICTS = frozenset({*words(worse=True), Verdict.UNSEEN.value})
 """The rules of findings that are regressions; others are limits of budgets."""
 WHOLE = "(whole window)"
 _MODULES = 5
@@ -108,7 +108,7 @@ def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str
         told.add(op)
     for row in window.rows:
         if row.verdict.is_improvement:
-            yield row.op, False, row.verdict.value, row
+            yield row.op, False, row.word, row
 
 
 def by_function(run: RunResult) -> list[Failing]:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
-from ..verdict.verdicts import Verdict
+from ..verdict.quantities import words
 
 Colour = Literal["bold", "red", "green", "cyan"]
-_WORSE = {"over budget", *(verdict.value for verdict in Verdict if verdict.is_regression)}
-_BETTER = {verdict.value for verdict in Verdict if verdict.is_improvement}
+_WORSE = {"over budget", *words(worse=True)}
+_BETTER = words(worse=False)
 _FINDING = re.compile(r"  [^ (]| +\+\d")
 """What fails the test, below its headline; a line of the program that asks for more."""
 _CODES: dict[Colour, int] = {"bold": 1, "red": 31, "green": 32, "cyan": 36}

@@ -12,7 +12,7 @@ from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from ..verdict.facts import named
+from ..verdict.quantities import named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
 
@@ -200,7 +200,7 @@ def _row(row: RowResult, fails: bool) -> str:
     before, after = _range(row.base_calls), _range(row.now_calls)
     calls = after if before in ("", after) else f"{before} → {after or 'none'}"
     old, new = ("" if ns is None else format_ns(ns) for ns in (row.base_ns, row.now_ns))
-    became = row.verdict.value if row.verdict.is_change else "over budget" if fails else ""
+    became = row.word if row.verdict.is_change else "over budget" if fails else ""
     return (
         f"| {_code(named(row.op))} | {calls} | {f'{old} → {new}' if old and new else new}"
         f" | {escaped(', '.join(filter(None, [became, row.work])))} |"

@@ -12,7 +12,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
 from ..verdict.compare import Diff, Row
-from ..verdict.facts import named
+from ..verdict.quantities import named
 from ..verdict.verdicts import Verdict
 
 _ROUNDED = 0.05
@@ -111,7 +111,7 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
 
 def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
     """Return the cells of a row; *timed* and *work*: whether there are times to compare with, and changes of work."""
-    became = row.verdict.value if row.verdict.is_change else row.why
+    became = row.word if row.verdict.is_change else row.why
     said = ", ".join(filter(None, ["over budget" if over else "", became]))
     times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
     return [

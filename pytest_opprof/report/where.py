@@ -14,7 +14,7 @@ from ..sites.match import Grown
 from ..sites.places import Amount, Calls, Place
 from ..units import plural
 from ..verdict.compare import Row
-from ..verdict.facts import FACTS
+from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
 
 _LINES = 5
@@ -207,7 +207,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
 
 
 def _called(op: str) -> str:
-    return FACTS[op].text if op in FACTS else op
+    return FACTS[op].called if op in FACTS else op
 
 
 def _grown_dtypes(row: Row | None) -> Collection[str]:

@@ -18,8 +18,8 @@ from ..sites.places import Amount, Place, WindowSites
 from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_EACH_ROUND, HELD_MEMORY, PEAK_MEMORY
 from ..verdict.findings import Finding
+from ..verdict.quantities import FACTS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
 from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
@@ -125,8 +125,8 @@ class JudgedWindow:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
-        asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY, HELD_EACH_ROUND) else name for name in asked]
-        return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
+        asked = [(FACTS[name].lines_of if name in FACTS else "") or name for name in asked]
+        return [name for name in dict.fromkeys(asked) if name in WITH_LINES or name not in (*WINDOW_KEYS, *FACTS)]
 
     @property
     def remarks(self) -> list[str]:
@@ -247,7 +247,7 @@ def limits_of(
     for use in budget.uses(profile, aliases, known):
         most = use.limit.most
         share = use.high / most if most else None
-        yield LimitResult(use.limit.what, use.limit.written(use.digits), use.op, use.used, share, use.is_broken)
+        yield LimitResult(use.limit.what.name, use.limit.written(use.digits), use.op, use.used, share, use.is_broken)
     broken = {finding.rule for finding in budget.check(profile, aliases, known)}
     for rule, names in (("only", budget.only), ("top", budget.top)):
         if names is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from ..machine.ranks import ranks_named
-from .run_result import WORDS, RunResult, TestResult
+from .run_result import SCHEMA, WORDS, RunResult, TestResult
 from .window_result import Cause, RankNumbers, WindowResult
 
 
@@ -26,7 +26,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         return ", ".join(dict.fromkeys(filter(None, values)))
 
     return RunResult(
-        2,
+        SCHEMA,
         all_of(run.version for run in runs),
         any(run.interrupted for run in runs),
         dict(sorted(Counter(test.status for test in tests).items())),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,9 +13,10 @@ from msgspec import Meta, Struct
 from .. import __version__
 from ..errors import BaselineError, UsageError
 from ..machine.atomic_write import write_atomically
+from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
 from .judged_window import JudgedWindow
-from .window_result import OpResult, WindowResult, total_of
+from .window_result import WindowResult
 
 Status = Literal[
     "ok",
@@ -38,9 +39,6 @@ _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.WIDER: "wider dtypes",
     Verdict.OTHER_LAYOUT: "more work",
     Verdict.MORE_WORK: "more work",
-    Verdict.COMPILED_AGAIN: "more work",
-    Verdict.MORE_NODES: "more memory",
-    Verdict.MORE_MEMORY: "more memory",
     Verdict.SLOWER: "slower",
     Verdict.UNSEEN: "not measured",
     Verdict.NOISY: "too noisy",
@@ -50,8 +48,7 @@ _STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
     Verdict.FASTER: "improved",
     Verdict.NARROWER: "improved",
     Verdict.LESS_WORK: "improved",
-    Verdict.FEWER_NODES: "improved",
-    Verdict.LESS_MEMORY: "improved",
+    Verdict.BELOW: "improved",
 }
 WORDS: Mapping[Status, str] = {
     "over budget": "over budget",
@@ -68,6 +65,9 @@ WORDS: Mapping[Status, str] = {
     "improved": "improved",
 }
 """Statuses, the worst first, and how the summary line says them."""
+
+
+SCHEMA: Final = 3
 
 
 class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +108,7 @@ class TestRecord(TestResult, kw_only=True):
 class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything one pytest run measured (pytest --opprof --opprof-json=FILE)."""
 
-    schema: Literal[2]
+    schema: Literal[3]
     version: Annotated[str, Meta(description="Of pytest-opprof.")]
     interrupted: Annotated[bool, Meta(description="Whether the run was cut short: tests may be missing.")]
     summary: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Tests by status.")]
@@ -151,9 +151,15 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
     """Return the status of a test: the worst of its windows'."""
     present: set[Status] = {"over budget" for window in windows if window.budget}
     present |= {"ranks differ" for window in windows if window.ranks_differ}
-    present |= {_STATUS_OF_VERDICT.get(window.verdict, "ok") for window in windows}
+    present |= {_status_of(window) for window in windows}
     present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
     return next((word for word in WORDS if word in present), "ok")
+
+
+def _status_of(window: JudgedWindow) -> Status:
+    if window.diff and window.verdict is Verdict.ABOVE and (gate := FACTS[window.diff.worst.op].gate):
+        return gate.status
+    return _STATUS_OF_VERDICT.get(window.verdict, "ok")
 
 
 def run_of(
@@ -171,7 +177,18 @@ def run_of(
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
     return RunResult(
-        2, __version__, interrupted, counts, tests, list(stale), list(errors), against, commit, started, rank, accept
+        SCHEMA,
+        __version__,
+        interrupted,
+        counts,
+        tests,
+        list(stale),
+        list(errors),
+        against,
+        commit,
+        started,
+        rank,
+        accept,
     )
 
 
@@ -184,14 +201,14 @@ def write(path: Path, run: RunResult) -> None:
 
 
 def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
-    """Return the run that *document*, read from *path*, holds, of this or an older schema.
-
-    Raises BaselineError.
-    """
+    """Return the run that *document*, read from *path*, holds. Raises BaselineError."""
     version = document.get("schema")
+    if isinstance(version, int) and version != SCHEMA:
+        raise BaselineError(
+            f"{path}: another version of pytest-opprof wrote this run (schema {version}, this one reads {SCHEMA})."
+            " Record it anew: pytest --opprof --opprof-json=FILE"
+        )
     try:
-        if isinstance(version, int) and version in _UPGRADES:
-            document = _UPGRADES[version](document)
         run = msgspec.convert(document, RunResult)
     except (msgspec.ValidationError, RecursionError) as error:
         raise BaselineError(f"{path}: is not what --opprof-json writes: {error}") from None
@@ -200,30 +217,3 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
             if what := next(window.misfits(), None):
                 raise BaselineError(f"{path}: {test.id}: {window.name}: {what}; the file is damaged")
     return run
-
-
-class _Window1(Struct):
-    ops: dict[str, OpResult]
-    rounds: Annotated[int, Meta(ge=1)]
-
-
-class _Test1(Struct):
-    windows: list[_Window1]
-
-
-class _Run1(Struct):
-    tests: list[_Test1]
-
-
-def _with_totals(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of schema 1, which had no totals, as one of schema 2."""
-    for test, plain in zip(msgspec.convert(document, _Run1).tests, document["tests"]):
-        for window, fields in zip(test.windows, plain["windows"]):
-            fields["processes"] = fields.pop("runs", [])  # what they were called
-            fields["vary"] = {op: {"calls": seen} for op, seen in fields.get("vary", {}).items()}
-            fields["total"] = msgspec.to_builtins(total_of(list(window.ops.values()), window.rounds))
-    return {**document, "schema": 2}
-
-
-_UPGRADES: Mapping[object, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_totals}
-"""For each older schema version, what makes it this one."""

@@ -17,18 +17,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
-from ..verdict.facts import (
-    ALLOCATIONS,
-    BYTES,
-    CALLS,
-    FLOPS,
-    GRAD_NODES,
-    HELD_EACH_ROUND,
-    HELD_MEMORY,
-    HOST_MEMORY,
-    PEAK_MEMORY,
-    RECOMPILATIONS,
-)
+from ..verdict.quantities import FACTS, SUMS, word
 from ..verdict.verdicts import Verdict
 
 BODY = "body"
@@ -108,8 +97,6 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     environment: EnvironmentJson
     rounds: Annotated[int, Meta(extra_json_schema={"minimum": 1})]
     host_ns: Annotated[PerRound, Meta(description="Wall time.")]
-    peak_memory_bytes: PerRound | None
-    allocations: Annotated[PerRound | None, Meta(description="How often memory was allocated.")]
     busy_ns: Annotated[
         PerRound | None, Meta(description="How long devices were busy, where ops that overlap count once.")
     ]
@@ -126,16 +113,13 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         PerRound | None,
         Meta(description="How long collectives took, waiting for other ranks included: in no op's time."),
     ] = None
-    held_memory_bytes: Annotated[PerRound | None, Meta(description="Allocated and not freed.")] = None
-    host_memory_bytes: Annotated[
-        PerRound | None, Meta(description="The most of the host's memory in use, where a device does the work.")
-    ] = None
-    grad_nodes: Annotated[PerRound | None, Meta(description="How many ops autograd recorded for a backward pass.")] = (
-        None
-    )
-    recompilations: Annotated[
-        PerRound | None, Meta(description="How many functions were compiled again that the test had compiled before.")
-    ] = None
+    facts: Annotated[
+        dict[str, PerRound],
+        Meta(
+            description="Of the window as a whole, by quantity: peak_memory (bytes), grad_nodes, recompilations. Absent"
+            " where not known; sums over all ops are in total."
+        ),
+    ] = {}
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -150,12 +134,11 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             environment=EnvironmentJson.of(profile.environment),
             rounds=profile.steps,
             host_ns=profile.host_ns,
-            peak_memory_bytes=profile.peak_memory,
-            allocations=profile.allocations,
-            held_memory_bytes=profile.held_memory,
-            host_memory_bytes=profile.host_memory,
-            grad_nodes=profile.grad_nodes,
-            recompilations=profile.recompilations,
+            facts={
+                name: tuple(found)
+                for name, each in FACTS.items()
+                if each.of_window and (found := each.of_window(profile)) is not None
+            },
             busy_ns=profile.busy_ns,
             communication_ns=profile.communication_ns,
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
@@ -176,21 +159,10 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return min(self.total.device_ns, default=0) if self.total.device_ns is not None else None
 
     @property
-    def facts(self) -> dict[str, Range]:
-        """What is known of the window as a whole, by the names of `verdict.facts`."""
-        known = {
-            GRAD_NODES: self.grad_nodes,
-            PEAK_MEMORY: self.peak_memory_bytes,
-            HOST_MEMORY: self.host_memory_bytes,
-            HELD_MEMORY: self.held_memory_bytes,
-            HELD_EACH_ROUND: (min(held[1:]),) if (held := self.held_memory_bytes) and self.rounds > 1 else None,
-            ALLOCATIONS: self.allocations,
-            RECOMPILATIONS: self.recompilations,
-            CALLS: self.total.calls,
-            BYTES: self.total.bytes,
-            FLOPS: self.total.flops,
-        }
-        return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
+    def fact_ranges(self) -> dict[str, Range]:
+        """What is known of the window as a whole: the least and the most of a round."""
+        sums = {name: getattr(self.total, name) for name in SUMS}
+        return {name: Range.of(by_round) for name, by_round in {**self.facts, **sums}.items() if by_round}
 
     @property
     def calls(self) -> dict[str, CallRange]:
@@ -208,6 +180,11 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     base_ns: Annotated[int | None, Meta(description="Self time in the round that stands for all.")] = None
     now_ns: int | None = None
     work: Annotated[str, Meta(description="How its dtypes, bytes, FLOPs or what else it is changed.")] = ""
+
+    @property
+    def word(self) -> str:
+        """How a table says what became of it."""
+        return word(self.op, self.verdict)
 
     @property
     def more_calls(self) -> int:
@@ -322,11 +299,8 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     def misfits(self) -> Iterator[str]:
         """Yield what is wrong in a file: columns that have not a number for each round, or a negative one."""
         columns: list[tuple[str, Sequence[int] | None]] = [("the wall time", self.host_ns)]
-        columns += [("the busy time", self.busy_ns), ("the peak memory", self.peak_memory_bytes)]
-        columns += [("the time of communication", self.communication_ns)]
-        columns += [("the held memory", self.held_memory_bytes), ("grad_nodes", self.grad_nodes)]
-        columns += [("recompilations", self.recompilations)]
-        columns += [("the memory of the host", self.host_memory_bytes)]
+        columns += [("the busy time", self.busy_ns), ("the time of communication", self.communication_ns)]
+        columns += self.facts.items()
         for op, each in [*self.ops.items(), ("total", self.total)]:
             columns += [(f"op {op!r}", column) for column in (each.calls, each.device_ns, each.bytes, each.flops)]
             columns += [(f"op {op!r}", column) for column in each.dtypes.values()]

@@ -3,69 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Literal
 
 from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
-from ..profile.columns import ABSENT
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from .findings import Finding
+from .quantities import QUANTITIES, SHARE_OF_TIME, Quantity
 
-What = Literal[
-    "calls",
-    "launches",
-    "device_time",
-    "share",
-    "bytes",
-    "host_time",
-    "flops",
-    "peak_memory",
-    "host_memory",
-    "held_memory",
-    "allocations",
-    "grad_nodes",
-    "recompilations",
-]
-_SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
-    "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
-    "launches": ("launches", lambda launches, digits: f"{launches:.0f}"),
-    "device_time": ("device time", units.format_ns),
-    "share": ("share of device time", units.format_share),
-    "bytes": ("bytes moved", units.format_bytes),
-    "host_time": ("host time", units.format_ns),
-    "flops": ("FLOPs", units.format_flops),
-    "peak_memory": ("peak memory", units.format_bytes),
-    "host_memory": ("peak memory of the host", units.format_bytes),
-    "held_memory": ("memory held at the end", units.format_bytes),
-    "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
-    "grad_nodes": ("ops recorded for backward", lambda nodes, digits: f"{nodes:.0f}"),
-    "recompilations": ("functions compiled again", lambda functions, digits: f"{functions:.0f}"),
-}
-_OP_LIMITS: Mapping[str, What] = {
-    "count": "calls",
-    "time": "device_time",
-    "share": "share",
-    "bytes": "bytes",
-    "flops": "flops",
+_OP_LIMITS: Mapping[str, Quantity] = {
+    each.unit.dimensions[0]: each for each in (*QUANTITIES.values(), SHARE_OF_TIME) if each.of_window is None
 }
 """What a value limits, by its dimension, where the key is an op."""
-_WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
-    "device_time": {"time": "device_time"},
-    "host_time": {"time": "host_time"},
-    "calls": {"count": "calls"},
-    "launches": {"count": "launches"},
-    "flops": {"flops": "flops", "count": "flops"},
-    "bytes": {"bytes": "bytes", "count": "bytes"},
-    "peak_memory": {"bytes": "peak_memory"},
-    "host_memory": {"bytes": "host_memory"},
-    "held_memory": {"bytes": "held_memory", "count": "held_memory"},
-    "grad_nodes": {"count": "grad_nodes"},
-    "allocations": {"count": "allocations"},
-    "recompilations": {"count": "recompilations"},
+_WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
+    name: dict.fromkeys(each.unit.dimensions, each) for name, each in QUANTITIES.items() if each.in_budgets
 }
 """The same, where the key is a lower-case keyword, which limits the whole window."""
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
@@ -76,7 +30,6 @@ _EXAMPLES = {
     "bytes": "a size ('64 MiB')",
     "flops": "a number of operations ('2 GFLOP')",
 }
-_NOISY = ("device_time", "host_time", "share")
 _RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?", re.ASCII)
 _COUNT = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -85,7 +38,7 @@ _COUNT = re.compile(r"\d{1,18}", re.ASCII)
 class Limit:
     """One limit: at most (and at least) so much of something."""
 
-    what: What
+    what: Quantity
     most: float | None
     least: float | None = None
 
@@ -94,7 +47,7 @@ class Limit:
 
     def written(self, digits: int) -> str:
         """Return the limit as people write it, with so many significant *digits*."""
-        write = _SPELLING[self.what][1]
+        write = self.what.unit.write
         least = "" if self.least is None else f"{write(self.least, digits)}.."
         return least + ("" if self.most is None else write(self.most, digits))
 
@@ -112,7 +65,7 @@ class Use:
     def of(cls, limit: Limit, op: str | None, values: Sequence[float]) -> Use:
         """Return what was used of *limit*, given the values of the steps."""
         fastest = min(values, default=0)
-        return cls(limit, op, fastest, fastest if limit.what in _NOISY else max(values, default=0))
+        return cls(limit, op, fastest, fastest if limit.what.is_noisy else max(values, default=0))
 
     @property
     def is_broken(self) -> bool:
@@ -128,14 +81,14 @@ class Use:
         """As many as it takes to see the difference: not "5 ms, over the budget of 5 ms"."""
         if not self.is_broken:
             return 3
-        write, limit = _SPELLING[self.limit.what][1], self.limit
+        write, limit = self.limit.what.unit.write, self.limit
         beyond = self.high if self._is_over else self.low
         return next((n for n in (3, 6, 9) if write(beyond, n) not in limit.written(n).split("..")), 17)
 
     @property
     def used(self) -> str:
         """What was used, as people write it."""
-        lowest, highest = (_SPELLING[self.limit.what][1](each, self.digits) for each in (self.low, self.high))
+        lowest, highest = (self.limit.what.unit.write(each, self.digits) for each in (self.low, self.high))
         return lowest if lowest == highest else f"{lowest}..{highest}"
 
     @property
@@ -146,10 +99,10 @@ class Use:
         limit, op = self.limit, self.op
         what, budget = _of(limit, op), limit.written(self.digits)
         return Finding(
-            limit.what,
+            limit.what.name,
             op,
             f"{what}: {self.used}, {'over' if self._is_over else 'under'} the budget of {budget}",
-            f"{op if op and limit.what == 'calls' else what} {self.used}, budget {budget}",
+            f"{op if op and limit.what.name == 'calls' else what} {self.used}, budget {budget}",
         )
 
 
@@ -218,12 +171,12 @@ class Budget:
     @property
     def needs_memory(self) -> bool:
         """Whether allocations must be recorded to judge this budget."""
-        return any(limit.what in ("peak_memory", "held_memory", "allocations") for limit in self._every_limit())
+        return any(limit.what.needs_memory for limit in self._every_limit())
 
     @property
     def limits_time(self) -> bool:
         """Whether a time is limited: then nothing may be recorded that takes time."""
-        return self.top is not None or any(limit.what in _NOISY for limit in self._every_limit())
+        return self.top is not None or any(limit.what.is_noisy for limit in self._every_limit())
 
     @property
     def allows_nothing(self) -> bool:
@@ -259,9 +212,9 @@ class Budget:
             yield from (Use.of(limit, None, _of_window(profile, limit)) for limit in limits)
         for op, limits in self.ops.items():
             stats, why = profile.stats(op, aliases, known), ""
-            if stats.bytes is None and any(limit.what == "bytes" for limit in limits):
+            if stats.bytes is None and any(limit.what.name == "bytes" for limit in limits):
                 why = _why_no_bytes(profile, profile.without_bytes(op, aliases, known))
-            yield from (Use.of(limit, op, _of_op(profile, stats, limit, why=why)) for limit in limits)
+            yield from (Use.of(limit, op, _of_op(profile, stats, limit, why)) for limit in limits)
 
 
 def parse_pair(text: str) -> Budget:
@@ -275,14 +228,14 @@ def parse_pair(text: str) -> Budget:
     return Budget.parse([], {key: value}) if key in _WINDOW_LIMITS else Budget.parse([{key: value}], {})
 
 
-def _limits(key: str, value: object, meanings: Mapping[str, What]) -> tuple[Limit, ...]:
+def _limits(key: str, value: object, meanings: Mapping[str, Quantity]) -> tuple[Limit, ...]:
     values = value if isinstance(value, (list, tuple)) else [value]
     if not values:
         raise UsageError(f"op_budget({key}={value!r}): the list of limits is empty")
     return tuple(_limit(key, each, meanings) for each in values)
 
 
-def _limit(key: str, value: object, meanings: Mapping[str, What]) -> Limit:
+def _limit(key: str, value: object, meanings: Mapping[str, Quantity]) -> Limit:
     dimension, least, most = _parse(value)
     if dimension not in meanings:
         allowed = ", ".join(_EXAMPLES[each] for each in meanings)
@@ -321,32 +274,15 @@ def _names(key: str, value: object) -> tuple[str, ...]:
 
 
 def _of(limit: Limit, op: str | None) -> str:
-    spelling = _SPELLING[limit.what][0]
-    return f"{spelling} {'by' if limit.what == 'bytes' else 'of'} {op}" if op else spelling
+    return f"{limit.what.text} {'by' if limit.what.name == 'bytes' else 'of'} {op}" if op else limit.what.text
 
 
 def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
-    if limit.what == "host_time":
-        return _measured(profile, limit, None, None if ABSENT in profile.host_ns else profile.host_ns)
-    if limit.what == "launches":
-        return _measured(profile, limit, None, profile.launches)
-    if limit.what == "allocations":
-        return _measured(profile, limit, None, profile.allocations)
-    if limit.what == "grad_nodes":
-        return _measured(profile, limit, None, profile.grad_nodes)
-    if limit.what == "recompilations":
-        return _measured(profile, limit, None, profile.recompilations)
-    if limit.what == "held_memory":
-        return _measured(profile, limit, None, profile.held_memory)
-    if limit.what == "peak_memory":
-        why = "what was recorded is the memory of the host, which host_memory limits" if profile.host_memory else ""
-        return _measured(profile, limit, None, profile.peak_memory, why)
-    if limit.what == "host_memory":
-        why = "peak_memory limits it where no device beside the CPU does the work" if profile.peak_memory else ""
-        return _measured(profile, limit, None, profile.host_memory, why)
-    stats = profile.total
-    why = _why_no_bytes(profile, profile.without_bytes(None)) if limit.what == "bytes" and stats.bytes is None else ""
-    return _of_op(profile, stats, limit, None, why)
+    values, quantity = limit.what.of_whole(profile), limit.what
+    why = quantity.unknown(profile) if values is None and quantity.unknown else ""
+    if values is None and quantity.name == "bytes":
+        why = _why_no_bytes(profile, profile.without_bytes(None))
+    return _measured(profile, limit, None, values, why)
 
 
 def _why_no_bytes(profile: OpProfile, raws: Sequence[str]) -> str:
@@ -359,25 +295,17 @@ def _frameworks(profile: OpProfile) -> str:
     return " + ".join(name for name, _ in profile.environment.frameworks) or "the profile"
 
 
-def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, op: str | None = "", why: str = "") -> Sequence[float]:
-    op = stats.op if op == "" else op
-    if limit.what == "calls":
-        return stats.calls
-    if limit.what == "bytes":
-        return _measured(profile, limit, op, stats.bytes, why)
-    if limit.what == "flops":
-        return _measured(profile, limit, op, stats.flops)
-    device_ns = _measured(profile, limit, op, stats.device_ns)
-    if limit.what == "device_time":
-        return device_ns
-    totals = _measured(profile, limit, op, profile.total.device_ns)
-    return [ns / total if total else 0.0 for ns, total in zip(device_ns, totals)]
+def _of_op(profile: OpProfile, stats: OpStats, limit: Limit, why: str = "") -> Sequence[float]:
+    if limit.what.of_op is not None:
+        return _measured(profile, limit, stats.op, limit.what.of_op(stats), why)
+    times, totals = (_measured(profile, limit, stats.op, each.device_ns) for each in (stats, profile.total))
+    return [ns / total if total else 0.0 for ns, total in zip(times, totals)]
 
 
 def _measured(
     profile: OpProfile, limit: Limit, op: str | None, values: Sequence[float] | None, why: str = ""
 ) -> Sequence[float]:
-    if limit.what in _NOISY and profile.environment.device == "cpu" and profile.disturbed:
+    if limit.what.is_noisy and profile.environment.device == "cpu" and profile.disturbed:
         raise UsageError(f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {'; '.join(profile.disturbed)}")
     if values is None:
         why = why or f"{_frameworks(profile)} does not measure it here"

@@ -9,9 +9,10 @@ from ..ops import names
 from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
-from .facts import FACTS, SUMS, amount, follows
+from .facts import amount, follows
 from .facts import compared as changed_facts
 from .findings import Finding
+from .quantities import FACTS, SUMS, word
 from .tolerances import Tolerances, is_vague
 from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
@@ -36,6 +37,11 @@ class Row:
     """How much its time changed, as people read it; in pairs with the interval."""
     work: Work = NOTHING
     """What became of its dtypes, bytes and FLOPs; of a fact of the window, all there is."""
+
+    @property
+    def word(self) -> str:
+        """How a table says what became of it."""
+        return word(self.op, self.verdict)
 
     @property
     def is_op(self) -> bool:
@@ -101,6 +107,11 @@ class Diff:
         return next((verdict for verdict in _WORST_FIRST if verdict in present), Verdict.OK)
 
     @property
+    def worst(self) -> Row:
+        """The first row that has this verdict; the whole where none has."""
+        return next((row for row in self.rows if row.verdict is self.verdict), self.total)
+
+    @property
     def times_changed(self) -> bool:
         """Whether any time is beyond its tolerance, for better or worse."""
         return any(row.verdict in (Verdict.SLOWER, Verdict.FASTER) for row in (*self.rows, self.total))
@@ -146,7 +157,7 @@ class Diff:
         """Yield each regression, the most damaging first."""
         for row in self.rows:
             if row.verdict.is_regression:
-                yield Finding(row.verdict.value, row.op, self._line(row), self._cause(row))
+                yield Finding(row.word, row.op, self._line(row), self._cause(row))
         if self.total.verdict.is_regression:
             yield Finding(self.total.verdict.value, None, self._line(self.total), self._cause(self.total))
         for row in self.culprits:
@@ -211,8 +222,7 @@ _WORST_FIRST = (
     Verdict.FEWER,
     Verdict.NARROWER,
     Verdict.LESS_WORK,
-    Verdict.FEWER_NODES,
-    Verdict.LESS_MEMORY,
+    Verdict.BELOW,
     Verdict.OTHER_DTYPES,
     Verdict.FASTER,
     Verdict.INCOMPARABLE,
@@ -274,9 +284,9 @@ def _of_facts(
         if vary and (base[name].varies or now[name].varies):
             work = replace(work, verdict=Verdict.OK, is_unjudged=True)
             verdict, why = Verdict.OK, VARIES
-        elif (does_more and verdict is Verdict.MORE_MEMORY) or (
-            name in SUMS and _is_of_ops(ops, name, work, base, now)
-        ):
+        elif name in SUMS:
+            verdict, why = (Verdict.OK, "by its ops") if _is_of_ops(ops, name, work, base, now) else (verdict, "")
+        elif does_more and verdict is Verdict.ABOVE and (gate := FACTS[name].gate) and gate.follows:
             verdict, why = Verdict.OK, "by its ops"
         yield Row(name, None, None, None, None, verdict, why, work=work)
 
@@ -377,7 +387,7 @@ def _by_calls(base: CallRange | None, now: CallRange | None) -> Verdict:
     return Verdict.OK
 
 
-def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, float, bool, str]:
+def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, float, bool, int, str]:
     """Put causes first, in an order that no measured time decides where counts tell.
 
     That is: more calls, the most first, then a new op before one that ran before; wider dtypes; more work, by its
@@ -392,11 +402,22 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
     elif verdict in DOES_MORE:
         more = -row.work_factor
     is_raw = row.op not in canonical
-    return not verdict.is_regression, not verdict.is_improvement, is_raw, kind, more, row.base_calls is not None, row.op
+    place = _PLACES.get(row.op, 0)
+    return (
+        not verdict.is_regression,
+        not verdict.is_improvement,
+        is_raw,
+        kind,
+        more,
+        row.base_calls is not None,
+        place,
+        row.op,
+    )
 
 
 _KINDS = {verdict: max(place, 1) for place, verdict in enumerate(DOES_MORE)}
 """The order of findings: a new op has more calls, too."""
+_PLACES = {name: place for place, name in enumerate(FACTS)}
 
 
 def _top(times: Times, k: int) -> list[str]:

@@ -1,66 +1,20 @@
-"""What a window as a whole did now and in its baseline: memory, what autograd keeps, and the sums of its ops. Exact."""
+"""A window as a whole against its baseline: which of the quantities in `FACTS` changed, and why. Exact."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..profile.calls import CallRange, Range
-from ..units import format_bytes, format_flops
+from .quantities import COUNT, FACTS, MORE_WORK, SUMS, WORK_TOLERANCE
 from .verdicts import Verdict
-from .work import FLOOR, TOLERANCE, Work
-
-GRAD_NODES, PEAK_MEMORY, HELD_MEMORY, ALLOCATIONS = "grad_nodes", "peak_memory", "held_memory", "allocations"
-RECOMPILATIONS, HELD_EACH_ROUND = "recompilations", "held_each_round"
-HOST_MEMORY = "host_memory"
-CALLS, BYTES, FLOPS = "calls", "bytes", "flops"
-
-
-def _number(value: float, digits: int = 3) -> str:
-    return str(value)
-
-
-class Fact(NamedTuple):
-    """How a fact is told and judged."""
-
-    text: str
-    more: Verdict
-    fewer: Verdict
-    tolerance: float = 0.0
-    floor: int = 0
-    write: Callable[[float, int], str] = _number
-
-
-FACTS: Mapping[str, Fact] = {
-    GRAD_NODES: Fact("ops recorded for backward", Verdict.MORE_NODES, Verdict.FEWER_NODES),
-    PEAK_MEMORY: Fact("peak memory", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05, 1 << 16, format_bytes),
-    HOST_MEMORY: Fact("peak memory of the host", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05, 1 << 16, format_bytes),
-    HELD_MEMORY: Fact("memory held at the end", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05, 1 << 16, format_bytes),
-    # What each of several rounds keeps grows with every call, however little it is; caches are filled in the first.
-    HELD_EACH_ROUND: Fact("memory held by each round", Verdict.MORE_MEMORY, Verdict.OK, 0.05, write=format_bytes),
-    ALLOCATIONS: Fact("allocations", Verdict.MORE_MEMORY, Verdict.LESS_MEMORY, 0.05),
-    # Fewer say little: a function that an earlier test compiled is not compiled here.
-    RECOMPILATIONS: Fact("functions compiled again", Verdict.COMPILED_AGAIN, Verdict.OK),
-    CALLS: Fact("calls of all ops", Verdict.MORE, Verdict.FEWER),
-    BYTES: Fact("bytes by all ops", Verdict.MORE_WORK, Verdict.LESS_WORK, TOLERANCE, FLOOR, format_bytes),
-    FLOPS: Fact("FLOPs of all ops", Verdict.MORE_WORK, Verdict.LESS_WORK, TOLERANCE, FLOOR, format_flops),
-}
-"""By the name in budgets. In 30 processes PyTorch's were the same to the byte; allocators of other versions round sizes
-in other ways."""
-SUMS = (CALLS, BYTES, FLOPS)
-"""The facts that are sums over all ops."""
-
-
-def named(op: str) -> str:
-    """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
-    return f"({FACTS[op].text})" if op in FACTS else op
+from .work import Work
 
 
 def amount(name: str, calls: CallRange | None) -> Range | None:
     """Return what an op adds to one of the `SUMS`; None where that is not known."""
-    if calls is None or name == CALLS:
+    if calls is None or name == "calls":
         return calls
-    return calls.bytes if name == BYTES else calls.flops
+    return calls.bytes if name == "bytes" else calls.flops
 
 
 def derived(ops: Mapping[str, CallRange]) -> dict[str, Range]:
@@ -78,24 +32,26 @@ def derived(ops: Mapping[str, CallRange]) -> dict[str, Range]:
 
 
 def compared(
-    base: Mapping[str, Range], now: Mapping[str, Range], then: str, work_tolerance: float = TOLERANCE
+    base: Mapping[str, Range], now: Mapping[str, Range], then: str, work_tolerance: float = WORK_TOLERANCE
 ) -> Iterator[tuple[str, Work]]:
     """Yield what changed, with what became of it; what only one side knows is not compared."""
     found = set[str]()
-    for name, fact in FACTS.items():
-        if name not in base or name not in now:
+    for name, quantity in FACTS.items():
+        gate = quantity.gate
+        if gate is None or name not in base or name not in now:
             continue
         before, after = base[name], now[name]
-        tolerance = work_tolerance if name in (BYTES, FLOPS) else fact.tolerance
-        margin = max(tolerance * before.highest, fact.floor)
+        tolerance = work_tolerance if gate is MORE_WORK else gate.tolerance
+        margin = max(tolerance * before.highest, gate.floor)
         if before.lowest - margin <= after.most <= before.highest + margin:
             continue
-        verdict = fact.more if after.most > before.highest else fact.fewer
-        if verdict is Verdict.OK or (name == HELD_EACH_ROUND and HELD_MEMORY in found):
+        verdict = Verdict.ABOVE if after.most > before.highest else Verdict.BELOW
+        if (verdict is Verdict.BELOW and not gate.less) or (name == "held_each_round" and "held_memory" in found):
             continue
         found.add(name)
-        old, new = (str(each) if fact.write is _number else fact.write(each.most, 3) for each in (before, after))
-        line = f"{fact.text}: {new}, {'none' if not before.most else old} {then}"
+        write = quantity.unit.write
+        old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))
+        line = f"{quantity.called}: {new}, {'none' if not before.most else old} {then}"
         yield name, Work(verdict, f"{old} -> {new}", line)
 
 

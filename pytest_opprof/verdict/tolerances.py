@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..units import format_ns, format_share, parse_duration, parse_share
+from .quantities import WORK_TOLERANCE
 from .verdicts import Times, TimingVerdict, Verdict, worst
-from .work import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Tolerances:
     """An op's change below this share of the whole window's time is noise of the window."""
     of_op: Mapping[str, float] = field(default_factory=dict)
     """The tolerance of some ops, where it is not `op_tolerance`."""
-    work: float = TOLERANCE
+    work: float = WORK_TOLERANCE
     """Of the bytes and FLOPs of an op, and of all."""
 
     def verdict(self, base_ns: float, now_ns: float) -> Verdict:

@@ -24,11 +24,9 @@ class Verdict(Enum):
     OTHER_DTYPES = "other dtypes"
     MORE_WORK = "more work"
     LESS_WORK = "less work"
-    MORE_NODES = "more recorded for backward"
-    FEWER_NODES = "less recorded for backward"
-    COMPILED_AGAIN = "compiled again"
-    MORE_MEMORY = "more memory"
-    LESS_MEMORY = "less memory"
+    ABOVE = "more"
+    """Of a quantity of the window, which has a word of its own for it (`quantities.word`)."""
+    BELOW = "less"
     INCOMPARABLE = "not compared"
     NO_BASELINE = "no baseline"
     UNSEEN = "not seen"
@@ -48,8 +46,7 @@ class Verdict(Enum):
             Verdict.NARROWER,
             Verdict.OTHER_DTYPES,
             Verdict.LESS_WORK,
-            Verdict.FEWER_NODES,
-            Verdict.LESS_MEMORY,
+            Verdict.BELOW,
         )
 
     @property
@@ -64,9 +61,7 @@ DOES_MORE = (
     Verdict.WIDER,
     Verdict.OTHER_LAYOUT,
     Verdict.MORE_WORK,
-    Verdict.COMPILED_AGAIN,
-    Verdict.MORE_NODES,
-    Verdict.MORE_MEMORY,
+    Verdict.ABOVE,
 )
 """What is known without measuring times, and fails a test; the worst first."""
 

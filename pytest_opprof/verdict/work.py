@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from ..ops.dtypes import NAMES, width
 from ..profile.calls import RANDOM_SIZES, CallRange, Range
 from ..units import format_bytes, format_flops
+from .quantities import WORK_FLOOR
 from .verdicts import Verdict
 
-FLOOR = 1024
-"""Bytes or FLOPs: a smaller change is none."""
-TOLERANCE = 0.01
-"""Bytes and FLOPs have no noise: shapes may be padded a little differently."""
 _NONE = Range(0, 0)
 _FLOATS = ("float", "bfloat", "complex")
 _DTYPE = re.compile("|".join(sorted(NAMES, key=len, reverse=True)))
@@ -85,9 +82,9 @@ def _amounts(op: str, base: CallRange, now: CallRange, tolerance: float, then: s
 
 
 def _on_amount(base: Range, now: Range, tolerance: float) -> Verdict:
-    if now.most > base.highest * (1 + tolerance) and now.most - base.highest > FLOOR:
+    if now.most > base.highest * (1 + tolerance) and now.most - base.highest > WORK_FLOOR:
         return Verdict.MORE_WORK
-    if now.most < base.lowest * (1 - tolerance) and base.lowest - now.most > FLOOR:
+    if now.most < base.lowest * (1 - tolerance) and base.lowest - now.most > WORK_FLOOR:
         return Verdict.LESS_WORK
     return Verdict.OK
 

@@ -38,8 +38,8 @@ def measure(body: Callable[[], object], rounds: int = 1, memory: bool | None = T
 
 def nodes(body: Callable[[], object]) -> int | None:
     profile = measure(body)
-    assert len(profile.grad_nodes or (0,)) == 1
-    return profile.grad_nodes[0] if profile.grad_nodes else None
+    assert len(profile.counted("grad_nodes") or (0,)) == 1
+    return profile.counted("grad_nodes")[0] if profile.counted("grad_nodes") else None
 
 
 def without(mode: Callable[[], Any], body: Callable[[], object]) -> Callable[[], object]:
@@ -118,7 +118,7 @@ def test_nodes_are_those_of_the_thread_that_opened_the_window(weight: torch.Tens
 
     profile = measure(body)
     assert profile.stats("Mul").calls == (1,)
-    assert profile.grad_nodes == (0,)
+    assert profile.counted("grad_nodes") == (0,)
 
 
 def test_each_round_has_its_nodes_and_what_is_between_them_is_of_none(weight: torch.Tensor) -> None:
@@ -129,7 +129,7 @@ def test_each_round_has_its_nodes_and_what_is_between_them_is_of_none(weight: to
                 for _ in range(ops):
                     weight * 2
             weight * 3
-    assert window.profile.grad_nodes == (1, 3, 0)
+    assert window.profile.counted("grad_nodes") == (1, 3, 0)
 
 
 def test_a_window_in_a_window_has_its_own(weight: torch.Tensor) -> None:
@@ -140,7 +140,7 @@ def test_a_window_in_a_window_has_its_own(weight: torch.Tensor) -> None:
         with recorder.open(inner), recorder.step(inner):
             weight * 2 + 1
         weight * 2
-    assert (outer.profile.grad_nodes, inner.profile.grad_nodes) == ((4,), (2,))
+    assert (outer.profile.counted("grad_nodes"), inner.profile.counted("grad_nodes")) == ((4,), (2,))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -151,10 +151,10 @@ def test_a_step_that_compiles_does_not_know_its_nodes_and_those_after_it_do(weig
     def step() -> None:
         compiled(X).sum().backward()
 
-    assert measure(step, rounds=2).grad_nodes is None
+    assert measure(step, rounds=2).counted("grad_nodes") is None
     assert [nodes(step) for _ in range(3)] == [3, 3, 3]
     profile = measure(step, rounds=3)
-    assert profile.grad_nodes == (3, 3, 3)
+    assert profile.counted("grad_nodes") == (3, 3, 3)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -173,12 +173,12 @@ def test_numpy_alone_has_no_nodes_to_tell_of_though_pytorch_is_there(weight: tor
     with recorder.open(window), recorder.step(window):
         array + 1
     assert window.profile.op_names == ("Add",)
-    assert (window.profile.grad_nodes, window.profile.held_memory) == (None, None)
+    assert (window.profile.counted("grad_nodes"), window.profile.held_memory) == (None, None)
     both = Window("both")
     with recorder.open(both), recorder.step(both):
         array + weight.detach().numpy()[0, :3]
         weight * 2
-    assert both.profile.grad_nodes == (1,)
+    assert both.profile.counted("grad_nodes") == (1,)
 
 
 def test_an_op_in_place_that_became_one_out_of_place_is_more_memory() -> None:
@@ -233,4 +233,4 @@ def test_memory_is_not_known_where_it_was_not_asked_for_and_is_on_a_cpu_where_no
     off, asked, either = (measure(X.abs, memory=memory) for memory in (False, True, None))
     assert (off.held_memory, off.peak_memory, off.allocations) == (None, None, None)
     assert asked.peak_memory == either.peak_memory == (BYTES,)
-    assert off.grad_nodes == asked.grad_nodes == (0,)
+    assert off.counted("grad_nodes") == asked.counted("grad_nodes") == (0,)

@@ -19,13 +19,12 @@ from pytest_opprof.errors import BaselineError
 from pytest_opprof.machine.ranks import spelled
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.verdict.facts import PEAK_MEMORY
 
 ON_4 = Environment((("torch", "2.13.0"),), "cpu", "x86_64", ranks=4)
 
 
 def entry(copies: int, peak: int | None = None) -> WindowBaseline:
-    facts = {} if peak is None else {PEAK_MEMORY: Range(peak, peak)}
+    facts = {} if peak is None else {"peak_memory": Range(peak, peak)}
     return WindowBaseline({"Copy": CallRange(copies, copies)}, facts=facts)
 
 
@@ -52,7 +51,7 @@ def test_memory_alone_is_a_range_of_all_ranks() -> None:
     whole = combined([entry(2, 100), entry(2, 140)])
     assert whole is not None
     assert not whole.ranks
-    assert whole.facts == {PEAK_MEMORY: Range(100, 140, varies=True)}
+    assert whole.facts == {"peak_memory": Range(100, 140, varies=True)}
 
 
 @given(st.sets(st.integers(0, 40), min_size=1))

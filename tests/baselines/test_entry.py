@@ -13,7 +13,6 @@ from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY, Varies, WindowNumbers
-from pytest_opprof.verdict.facts import ALLOCATIONS, BYTES, CALLS, FLOPS, GRAD_NODES, PEAK_MEMORY
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -130,40 +129,40 @@ def with_facts(facts: dict[str, Range], times: dict[str, tuple[ProcessTimes, ...
 
 
 def test_a_baseline_without_facts_gets_them_from_an_update_and_keeps_its_times() -> None:
-    now = with_facts(fact(GRAD_NODES, 3), {HERE: runs(11)})
+    now = with_facts(fact("grad_nodes", 3), {HERE: runs(11)})
     assert OLD.allows(now)
     assert OLD.updated(now, HERE, times_changed=False) == with_facts(now.facts, dict(OLD.times))
 
 
 def test_facts_that_a_run_does_not_know_stay() -> None:
-    old = with_facts(fact(GRAD_NODES, 3) | fact(ALLOCATIONS, 5), dict(OLD.times))
-    now = with_facts(fact(GRAD_NODES, 3), {HERE: runs(11)})
+    old = with_facts(fact("grad_nodes", 3) | fact("allocations", 5), dict(OLD.times))
+    now = with_facts(fact("grad_nodes", 3), {HERE: runs(11)})
     assert old.allows(now)
     assert old.updated(now, HERE, times_changed=False) == old
 
 
 def test_facts_within_their_tolerance_stay_what_they_were() -> None:
-    old = with_facts(fact(PEAK_MEMORY, 10**6), dict(OLD.times))
-    now = with_facts(fact(PEAK_MEMORY, 1_040_000), {})
+    old = with_facts(fact("peak_memory", 10**6), dict(OLD.times))
+    now = with_facts(fact("peak_memory", 1_040_000), {})
     assert old.allows(now)
     assert old.updated(now, HERE, times_changed=False) == old
 
 
 @pytest.mark.parametrize("nodes", [0, 4])
 def test_other_facts_are_another_baseline_whose_times_stay(nodes: int) -> None:
-    old = with_facts(fact(GRAD_NODES, 3) | fact(PEAK_MEMORY, 10**6), dict(OLD.times))
-    facts = fact(GRAD_NODES, nodes)
-    now = with_facts(facts | fact(PEAK_MEMORY, 1_040_000), {HERE: runs(11)})
+    old = with_facts(fact("grad_nodes", 3) | fact("peak_memory", 10**6), dict(OLD.times))
+    facts = fact("grad_nodes", nodes)
+    now = with_facts(facts | fact("peak_memory", 1_040_000), {HERE: runs(11)})
     assert not old.allows(now)
-    entry = with_facts(facts | fact(PEAK_MEMORY, 10**6), dict(OLD.times))
+    entry = with_facts(facts | fact("peak_memory", 10**6), dict(OLD.times))
     assert old.updated(now, HERE, times_changed=False) == entry
     slower = with_facts(entry.facts, {HERE: runs(20)})
     assert old.updated(slower, HERE, times_changed=True).times == {HERE: runs(20), "Other": runs(99)}
 
 
 def test_a_fact_that_varies_allows_what_is_near_its_range() -> None:
-    old = with_facts(fact(GRAD_NODES, 3, 5, varies=True), dict(OLD.times))
-    assert [old.allows(with_facts(fact(GRAD_NODES, nodes), {})) for nodes in (0, 1, 4, 7, 8)] == [
+    old = with_facts(fact("grad_nodes", 3, 5, varies=True), dict(OLD.times))
+    assert [old.allows(with_facts(fact("grad_nodes", nodes), {})) for nodes in (0, 1, 4, 7, 8)] == [
         False,
         True,
         True,
@@ -176,11 +175,11 @@ def test_sums_over_all_ops_are_kept_where_they_do_not_follow_from_these() -> Non
     numbers = WindowNumbers.of(BODY, profile_of([("Add", 5), ("Cast", 7)], [("Add", 5)]))
     window = JudgedWindow(numbers).result(HERE, parallel=False, compared=True)
     entry = entry_of(window)
-    assert entry.facts == {CALLS: Range(1, 2)}  # of rounds that differ, each op has a range of its own
+    assert entry.facts == {"calls": Range(1, 2)}  # of rounds that differ, each op has a range of its own
     assert entry_of(structs.replace(window, vary={"Add": Varies((1, 3))})).facts == {}
     steady = WindowNumbers.of(BODY, profile_of([("Add", 5), ("Cast", 7)]))
     entry = entry_of(JudgedWindow(steady).result(HERE, parallel=False, compared=True))
-    assert (entry.facts, entry.all_facts) == ({}, {CALLS: Range(2, 2)})
+    assert (entry.facts, entry.all_facts) == ({}, {"calls": Range(2, 2)})
 
 
 def of_work(nbytes: int | None, flops: int | None, facts: Mapping[str, int] = MappingProxyType({})) -> WindowBaseline:
@@ -190,19 +189,19 @@ def of_work(nbytes: int | None, flops: int | None, facts: Mapping[str, int] = Ma
 
 
 def test_a_sum_that_follows_from_what_an_update_adds_is_not_kept_beside_it() -> None:
-    sums = ((CALLS, 1), (BYTES, 8_000), (FLOPS, 9_000))
+    sums = (("calls", 1), ("bytes", 8_000), ("flops", 9_000))
     assert of_work(8_000, 9_000).all_facts == {name: Range(each, each) for name, each in sums}
-    old, now = of_work(8_000, None, {FLOPS: 5_000}), of_work(8_000, 9_000)
+    old, now = of_work(8_000, None, {"flops": 5_000}), of_work(8_000, 9_000)
     assert not old.allows(now)
     assert old.updated(now, HERE, times_changed=False) == now
-    assert of_work(8_000, 0, {FLOPS: 0}).all_facts[FLOPS] == Range(0, 0)
-    assert FLOPS not in of_work(8_000, 0).all_facts  # files leave out 0 as what is not known
+    assert of_work(8_000, 0, {"flops": 0}).all_facts["flops"] == Range(0, 0)
+    assert "flops" not in of_work(8_000, 0).all_facts  # files leave out 0 as what is not known
 
 
 def test_facts_that_vary_with_the_ops_are_no_reason_for_another_baseline() -> None:
     calls = {"Add": CallRange(1, 3, varies=True)}
-    old = WindowBaseline(calls, facts=fact(PEAK_MEMORY, 10**6, 2 * 10**6, varies=True) | fact(GRAD_NODES, 3))
-    now = WindowBaseline({"Add": CallRange(2, 2)}, facts=fact(PEAK_MEMORY, 10**9) | fact(GRAD_NODES, 3))
+    old = WindowBaseline(calls, facts=fact("peak_memory", 10**6, 2 * 10**6, varies=True) | fact("grad_nodes", 3))
+    now = WindowBaseline({"Add": CallRange(2, 2)}, facts=fact("peak_memory", 10**9) | fact("grad_nodes", 3))
     assert old.allows(now)
     assert old.updated(now, HERE, times_changed=False) == old
-    assert not old.allows(replace(now, facts=fact(GRAD_NODES, 4)))
+    assert not old.allows(replace(now, facts=fact("grad_nodes", 4)))

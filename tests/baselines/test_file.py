@@ -22,7 +22,7 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.results import document as results_document
 from pytest_opprof.results.json_schema import problems
-from pytest_opprof.verdict.facts import FACTS, GRAD_NODES, PEAK_MEMORY
+from pytest_opprof.verdict.quantities import FACTS
 
 HERE = "CPU, 2 cores"
 TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
@@ -257,7 +257,7 @@ def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(sav
     assert (set(entry.times), set(entry.mismatched)) == ({HERE}, {"Other"})
 
 
-FACTS_KEPT = {GRAD_NODES: Range(0, 3), PEAK_MEMORY: Range(4096, 8192, varies=True)}
+FACTS_KEPT = {"grad_nodes": Range(0, 3), "peak_memory": Range(4096, 8192, varies=True)}
 
 
 def test_facts_of_a_window_stand_below_its_calls_and_its_times_stay_of_these_calls(saved: Path) -> None:
@@ -267,7 +267,7 @@ def test_facts_of_a_window_stand_below_its_calls_and_its_times_stay_of_these_cal
     assert baselines_file.save(saved, new) == [saved]
     assert texts(saved)[1] == TIMES
     (kept,) = json.loads(texts(saved)[0])["tests"]["TestA::test_a"].values()
-    assert kept == {"calls": {"Add": 1}, "facts": {GRAD_NODES: [0, 3], PEAK_MEMORY: {"varies": [4096, 8192]}}}
+    assert kept == {"calls": {"Add": 1}, "facts": {"grad_nodes": [0, 3], "peak_memory": {"varies": [4096, 8192]}}}
     read = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
     assert (read.facts, set(read.times), read.mismatched) == (FACTS_KEPT, {HERE}, {})
 
@@ -329,7 +329,7 @@ BROKEN_CALLS = [
     (calls(lambda c: c.update(Cast=1.0)), r"Expected `.*`, got `float`"),  # which JSON Schema takes for an integer
     (
         facts(grad_nods=3),
-        r"\['test_b\[fp16\]'\]\['body'\]\['facts'\]: 'grad_nods' is no fact; known are grad_nodes, peak_memory, ",
+        r"\['test_b\[fp16\]'\]\['body'\]\['facts'\]: 'grad_nods' is no fact; known are calls, bytes, flops, ",
     ),
     (facts(grad_nodes=[3, 1]), r"\['facts'\]\['grad_nodes'\]: the range is empty"),
     (facts(grad_nodes=-1), r"\['facts'\]\['grad_nodes'\]"),

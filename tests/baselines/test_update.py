@@ -19,7 +19,6 @@ from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers, WindowResult
-from pytest_opprof.verdict.facts import GRAD_NODES
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -156,7 +155,7 @@ def test_a_baseline_without_times_lacks_them_where_tests_ran_in_parallel(updates
 def test_other_facts_are_written_and_the_times_of_other_machines_stay(updates: Any, pytester: pytest.Pytester) -> None:
     def with_nodes(nodes: int, machine: str, us: int) -> WindowResult:
         runs = tuple(map(took, (us, us + 1, us + 2)))
-        return structs.replace(window(runs=runs), grad_nodes=(nodes,) * 10, machine=machine)
+        return structs.replace(window(runs=runs), facts={"grad_nodes": (nodes,) * 10}, machine=machine)
 
     elsewhere = "CPU, 64 cores"
     updates().write([done(with_nodes(3, elsewhere, 10))], times=True)
@@ -168,7 +167,7 @@ def test_other_facts_are_written_and_the_times_of_other_machines_stay(updates: A
     assert (counts["changed"], [path.name for path in saved.files]) == (1, ["test_m.py.json"])
     entry = kept(pytester.path)
     assert entry is not None
-    assert entry.facts == {GRAD_NODES: Range(4, 4)}
+    assert entry.facts == {"grad_nodes": Range(4, 4)}
     assert {machine: len(runs) for machine, runs in entry.times.items()} == {HERE: 3, elsewhere: 3}
 
 

@@ -22,7 +22,7 @@ from pytest_opprof.profile.timings import ProcessTimes
 MACHINE = "CPU, 2 cores"
 FAKE = Environment((("fake", "1"),), "fake", "x86_64", "async")
 ENVIRONMENT = {"arch": "x86_64", "device": "fake", "frameworks": {"fake": "1"}, "timing": "async"}
-SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-2.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-3.json").read_text(encoding="utf-8"))
 
 
 def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: Any) -> dict[str, Any]:
@@ -42,9 +42,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
         "parallel": False,
         "rounds": 10,
         "host_ns": ns,
-        "peak_memory_bytes": None,
         "busy_ns": None,
-        "allocations": None,
         "ops": {"MatMul": op},
         "total": op,
         "verdict": "ok",
@@ -58,7 +56,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
 
 def write(path: Path, **tests: dict[str, Any]) -> Path:
     document = {
-        "schema": 2,
+        "schema": 3,
         "version": "0",
         "interrupted": False,
         "summary": {},
@@ -171,13 +169,14 @@ def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureF
         (b"", "is no profile that opprof knows"),
         (b"{}", "is no profile that opprof knows"),
         (b'{"schema": 2, "tests": \xff', "is not UTF-8 text"),
-        (b'{"schema": 1, "tests": [{"id": 3, "windows": 4}]}', "Expected `array`, got `int` - at `$.tests[0].windows`"),
-        (b'{"schema": 1, "tests": [{"windows": [{"ops": {}, "rounds": 0}]}]}', "Expected `int` >= 1 - at"),
+        (
+            b'{"schema": 2, "tests": []}',
+            "another version of pytest-opprof wrote this run (schema 2, this one reads 3). Record",
+        ),
         (b'{"schema": 2, "tests": ' + b"[" * 5_000, "is not JSON"),
-        (b'{"schema": 2, "tests": []}', "Object missing required field `version`"),
+        (b'{"schema": 3, "tests": []}', "Object missing required field `version`"),
         (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' is there twice"),
         (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is not what --opprof-json writes"),
-        (b'{"schema": 3, "tests": []}', "Invalid enum value 3 - at `$.schema`"),
     ],
 )
 def test_a_file_that_is_nothing_of_the_three_is_one_error(

@@ -119,7 +119,7 @@ def test_allocations_are_counted_in_the_worst_step() -> None:
 
 def test_what_autograd_recorded_and_memory_that_is_held_are_judged_in_the_worst_step() -> None:
     log = EventLog(ENVIRONMENT)
-    log.knows_memory, log.grad_nodes = True, {1: 0, 2: 3}
+    log.knows_memory, log.counts["grad_nodes"] = True, {1: 0, 2: 3}
     for size in (2048, -4096):
         log.mark()
         log.allocated(size)
@@ -134,7 +134,7 @@ def test_what_autograd_recorded_and_memory_that_is_held_are_judged_in_the_worst_
 
 def test_what_autograd_recorded_is_not_known_of_a_step_that_compiles() -> None:
     log = EventLog(ENVIRONMENT)
-    log.grad_nodes = {2: 3}
+    log.counts["grad_nodes"] = {2: 3}
     log.mark()
     log.mark()
     frozen = log.freeze()
@@ -201,7 +201,7 @@ def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"Cast": -1}, r"op_budget\(Cast=-1\): write a number of calls \(10 or '3\.\.5'\), a time"),
+        ({"Cast": -1}, r"op_budget\(Cast=-1\): write a number of calls \(10 or '3\.\.5'\), a size"),
         ({"Cast": True}, r"op_budget\(Cast=True\)"),
         ({"Cast": 1.5}, r"op_budget\(Cast=1.5\)"),
         ({"Cast": "many"}, r"op_budget\(Cast='many'\)"),
@@ -220,7 +220,7 @@ def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
         ({"top": [1]}, r"op_budget\(top=\[1\]\): write a list of op names"),
         (
             {"devce_time": "5 ms"},
-            r"unknown limit 'devce_time': did you mean 'device_time'\? Known: device_time, host_time",
+            r"unknown limit 'devce_time': did you mean 'device_time'\? Known: calls, bytes",
         ),
         ({"my_kernel": 5}, r"An op whose name is lower-case goes into a mapping: op_budget\(\{'my_kernel': ...\}\)"),
     ],

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen
-from pytest_opprof.verdict.facts import CALLS, FLOPS, GRAD_NODES, PEAK_MEMORY, SUMS, amount
+from pytest_opprof.verdict.facts import amount
 from pytest_opprof.verdict.pair_rule import judge_pairs
+from pytest_opprof.verdict.quantities import SUMS
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
@@ -390,7 +391,7 @@ def test_fewer_calls_that_do_more_are_more_work() -> None:
     found = with_sums({"Conv": separable}, {"Conv": full})
     assert findings(found) == ["FLOPs of Conv: 63 MFLOP, 2 MFLOP in the baseline (x31.5)"]
     assert (found.verdict, list(found.improvements())) == (Verdict.MORE_WORK, [])
-    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys((CALLS, FLOPS), "by its ops")
+    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys(("calls", "flops"), "by its ops")
     back = with_sums({"Conv": full}, {"Conv": separable})
     assert findings(back) == ["calls of Conv: 2, 1 in the baseline"]
 
@@ -432,21 +433,21 @@ def test_what_only_one_side_knows_of_an_op_is_no_work_of_the_window() -> None:
 
 def test_calls_that_no_op_alone_has_more_of_are_told_of_the_window() -> None:
     base, now = {"Add": CallRange(1, 2), "Mul": CallRange(1, 2)}, {"Add": done(2), "Mul": done(2)}
-    facts = {CALLS: Range(3, 3)}, {CALLS: Range(4, 4)}
+    facts = {"calls": Range(3, 3)}, {"calls": Range(4, 4)}
     found = compare(base, now, unjudged("one round", []), STORED, facts=facts)
     assert findings(found) == ["calls of all ops: 4, 3 in the baseline"]
 
 
 def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
     base = {"Mul": CallRange(3, 7, varies=True)}
-    facts = {PEAK_MEMORY: Range(2**20, 2**21, varies=True), GRAD_NODES: Range(3, 3)}
-    now = {PEAK_MEMORY: Range(2**30, 2**30), GRAD_NODES: Range(4, 4)}
+    facts = {"peak_memory": Range(2**20, 2**21, varies=True), "grad_nodes": Range(3, 3)}
+    now = {"peak_memory": Range(2**30, 2**30), "grad_nodes": Range(4, 4)}
     found = compare(base, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
     assert findings(found) == ["ops recorded for backward: 4, 3 in the baseline"]
     assert list(found.not_judged) == [
         "peak memory: 1 GiB, 2 MiB in the baseline; not judged, since it varies from process to process"
     ]
-    assert {row.op: row.why for row in found.rows if row.op == PEAK_MEMORY} == {PEAK_MEMORY: VARIES}
+    assert {row.op: row.why for row in found.rows if row.op == "peak_memory"} == {"peak_memory": VARIES}
     steady = compare({"Mul": done(5)}, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
     assert "peak memory: 1 GiB, 2 MiB in the baseline" in findings(steady)  # it varies by itself: then it is a range
 

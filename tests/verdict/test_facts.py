@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.verdict.budgets import WINDOW_KEYS
 from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
-from pytest_opprof.verdict.facts import (
-    ALLOCATIONS,
-    FACTS,
-    GRAD_NODES,
-    HELD_EACH_ROUND,
-    HELD_MEMORY,
-    PEAK_MEMORY,
-    RECOMPILATIONS,
-    compared,
-)
+from pytest_opprof.verdict.facts import compared
+from pytest_opprof.verdict.quantities import FACTS
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import DOES_MORE, Verdict
@@ -41,16 +33,16 @@ def diff(before: dict[str, Range], after: dict[str, Range]) -> Diff:
 @pytest.mark.parametrize(
     ("name", "before", "after", "verdict", "line"),
     [
-        (GRAD_NODES, 0, 12, Verdict.MORE_NODES, "ops recorded for backward: 12, none in the baseline"),
-        (GRAD_NODES, 12, 13, Verdict.MORE_NODES, "ops recorded for backward: 13, 12 in the baseline"),
-        (GRAD_NODES, 13, 12, Verdict.FEWER_NODES, "ops recorded for backward: 12, 13 in the baseline"),
-        (PEAK_MEMORY, MIB, 2 * MIB, Verdict.MORE_MEMORY, "peak memory: 2 MiB, 1 MiB in the baseline"),
-        (PEAK_MEMORY, 2 * MIB, MIB, Verdict.LESS_MEMORY, "peak memory: 1 MiB, 2 MiB in the baseline"),
-        (HELD_MEMORY, 0, MIB, Verdict.MORE_MEMORY, "memory held at the end: 1 MiB, none in the baseline"),
-        (HELD_EACH_ROUND, 0, 100, Verdict.MORE_MEMORY, "memory held by each round: 100 B, none in the baseline"),
-        (RECOMPILATIONS, 0, 1, Verdict.COMPILED_AGAIN, "functions compiled again: 1, none in the baseline"),
-        (ALLOCATIONS, 0, 1, Verdict.MORE_MEMORY, "allocations: 1, none in the baseline"),
-        (ALLOCATIONS, 100, 106, Verdict.MORE_MEMORY, "allocations: 106, 100 in the baseline"),
+        ("grad_nodes", 0, 12, Verdict.ABOVE, "ops recorded for backward: 12, none in the baseline"),
+        ("grad_nodes", 12, 13, Verdict.ABOVE, "ops recorded for backward: 13, 12 in the baseline"),
+        ("grad_nodes", 13, 12, Verdict.BELOW, "ops recorded for backward: 12, 13 in the baseline"),
+        ("peak_memory", MIB, 2 * MIB, Verdict.ABOVE, "peak memory: 2 MiB, 1 MiB in the baseline"),
+        ("peak_memory", 2 * MIB, MIB, Verdict.BELOW, "peak memory: 1 MiB, 2 MiB in the baseline"),
+        ("held_memory", 0, MIB, Verdict.ABOVE, "memory held at the end: 1 MiB, none in the baseline"),
+        ("held_each_round", 0, 100, Verdict.ABOVE, "memory held by each round: 100 B, none in the baseline"),
+        ("recompilations", 0, 1, Verdict.ABOVE, "functions compiled again: 1, none in the baseline"),
+        ("allocations", 0, 1, Verdict.ABOVE, "allocations: 1, none in the baseline"),
+        ("allocations", 100, 106, Verdict.ABOVE, "allocations: 106, 100 in the baseline"),
     ],
 )
 def test_a_fact_that_changed_is_told_with_what_it_was(
@@ -64,14 +56,14 @@ def test_a_fact_that_changed_is_told_with_what_it_was(
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
-        (GRAD_NODES, 7, 7),
-        (PEAK_MEMORY, 0, 1 << 16),  # what an allocator rounds
-        (PEAK_MEMORY, 100 * MIB, 105 * MIB),
-        (HELD_MEMORY, 1 << 16, 0),
-        (RECOMPILATIONS, 2, 0),  # an earlier test compiled it
-        (HELD_EACH_ROUND, 200, 0),
-        (ALLOCATIONS, 100, 105),
-        (ALLOCATIONS, 19, 19),
+        ("grad_nodes", 7, 7),
+        ("peak_memory", 0, 1 << 16),  # what an allocator rounds
+        ("peak_memory", 100 * MIB, 105 * MIB),
+        ("held_memory", 1 << 16, 0),
+        ("recompilations", 2, 0),  # an earlier test compiled it
+        ("held_each_round", 200, 0),
+        ("allocations", 100, 105),
+        ("allocations", 19, 19),
     ],
 )
 def test_what_is_within_its_tolerance_is_no_change(name: str, before: int, after: int) -> None:
@@ -84,34 +76,34 @@ def test_more_is_never_called_less_and_one_of_two_ways_round_is_at_most_a_regres
 ) -> None:
     there, back = work(name, before, after), work(name, after, before)
     if there is not None:
-        assert there.verdict is (FACTS[name].more if after > before else FACTS[name].fewer)
+        assert there.verdict is (Verdict.ABOVE if after > before else Verdict.BELOW)
     assert not (there and back and there.verdict is back.verdict)
     assert before != after or there is None
 
 
 @given(NAMES, AMOUNTS, AMOUNTS)
 def test_an_improvement_takes_as_much_as_a_regression(name: str, before: int, after: int) -> None:
-    fact, there, back = FACTS[name], work(name, before, after), work(name, after, before)
-    if there and there.verdict is fact.fewer:
-        assert before - after > max(fact.floor, fact.tolerance * before)
+    gate, there, back = FACTS[name].gate, work(name, before, after), work(name, after, before)
+    if gate and there and there.verdict is Verdict.BELOW:
+        assert before - after > max(gate.floor, gate.tolerance * before)
         assert back is not None
-        assert back.verdict is fact.more
+        assert back.verdict is Verdict.ABOVE
 
 
-@pytest.mark.parametrize("name", [PEAK_MEMORY, HELD_MEMORY])
+@pytest.mark.parametrize("name", ["peak_memory", "held_memory"])
 def test_memory_within_its_floor_or_tolerance_is_neither_worse_nor_improved(name: str) -> None:
     floor = 1 << 16
     assert work(name, floor, 0) is None
-    assert getattr(work(name, floor + 1, 0), "verdict", None) is Verdict.LESS_MEMORY
+    assert getattr(work(name, floor + 1, 0), "verdict", None) is Verdict.BELOW
     assert work(name, 100 * MIB, 95 * MIB) is None
-    assert getattr(work(name, 100 * MIB, 95 * MIB - 1), "verdict", None) is Verdict.LESS_MEMORY
-    assert getattr(work(name, 100 * MIB, 105 * MIB + 1), "verdict", None) is Verdict.MORE_MEMORY
+    assert getattr(work(name, 100 * MIB, 95 * MIB - 1), "verdict", None) is Verdict.BELOW
+    assert getattr(work(name, 100 * MIB, 105 * MIB + 1), "verdict", None) is Verdict.ABOVE
 
 
 @given(NAMES, AMOUNTS, AMOUNTS, st.integers(0, 10**12))
 def test_a_fact_that_grows_further_stays_a_regression(name: str, before: int, after: int, more: int) -> None:
     found = work(name, before, after)
-    if found and found.verdict is FACTS[name].more:
+    if found and found.verdict is Verdict.ABOVE:
         further = work(name, before, after + more)
         assert further is not None
         assert further.verdict is found.verdict
@@ -134,39 +126,39 @@ def test_what_only_one_side_knows_is_not_compared(before: dict[str, int], after:
 
 
 def test_rounds_are_judged_at_the_worst() -> None:
-    before, after = {GRAD_NODES: Range(0, 5)}, {GRAD_NODES: Range(5, 5)}
+    before, after = {"grad_nodes": Range(0, 5)}, {"grad_nodes": Range(5, 5)}
     assert not dict(compared(before, after, "in the baseline"))
-    ((_, found),) = compared(before, {GRAD_NODES: Range(0, 6)}, "in the baseline")
+    ((_, found),) = compared(before, {"grad_nodes": Range(0, 6)}, "in the baseline")
     assert found.line == "ops recorded for backward: 0..6, 0..5 in the baseline"
 
 
 def test_a_lost_no_grad_is_a_finding_with_its_cause_and_no_op_is_blamed() -> None:
-    found = diff({GRAD_NODES: Range(0, 0)}, {GRAD_NODES: Range(12, 12)})
-    assert found.verdict is Verdict.MORE_NODES
+    found = diff({"grad_nodes": Range(0, 0)}, {"grad_nodes": Range(12, 12)})
+    assert found.verdict is Verdict.ABOVE
     assert found.verdict in DOES_MORE
     assert [str(each) for each in found.findings()] == ["ops recorded for backward: 12, none in the baseline"]
     assert [each.cause for each in found.findings()] == ["grad nodes 0 -> 12"]
     assert found.more_calls == []
-    assert [(row.op, row.is_op) for row in found.rows] == [(GRAD_NODES, False), ("Add", True)]
+    assert [(row.op, row.is_op) for row in found.rows] == [("grad_nodes", False), ("Add", True)]
 
 
 def test_less_memory_is_an_improvement_and_no_finding() -> None:
-    found = diff({PEAK_MEMORY: Range(9 * MIB, 9 * MIB)}, {PEAK_MEMORY: Range(MIB, MIB)})
-    assert found.verdict is Verdict.LESS_MEMORY
+    found = diff({"peak_memory": Range(9 * MIB, 9 * MIB)}, {"peak_memory": Range(MIB, MIB)})
+    assert found.verdict is Verdict.BELOW
     assert list(found.findings()) == []
     assert list(found.improvements()) == ["peak memory: 1 MiB, 9 MiB in the baseline"]
 
 
 def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nodes_are() -> None:
-    facts = {PEAK_MEMORY: Range(MIB, MIB), GRAD_NODES: Range(0, 0)}
-    more = {PEAK_MEMORY: Range(9 * MIB, 9 * MIB), GRAD_NODES: Range(2, 2)}
+    facts = {"peak_memory": Range(MIB, MIB), "grad_nodes": Range(0, 0)}
+    more = {"peak_memory": Range(9 * MIB, 9 * MIB), "grad_nodes": Range(2, 2)}
     timing = unjudged("one round", [])
     found = compare_counts_first(CALLS, {"Add": CallRange(2, 2)}, timing, STORED, facts=(facts, more))
     assert [each.cause for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
-    assert [(row.work.text, row.why) for row in found.rows if row.op == PEAK_MEMORY] == [
+    assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
         ("1 MiB -> 9 MiB", "by its ops")
     ]
 
 
 def test_each_fact_can_be_limited_by_its_name() -> None:
-    assert FACTS.keys() - {HELD_EACH_ROUND} <= set(WINDOW_KEYS)  # which held_memory limits
+    assert FACTS.keys() - {"held_each_round"} <= set(WINDOW_KEYS)  # which held_memory limits

@@ -107,7 +107,7 @@ class JaxBackend(Backend):
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
         log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
         compiled: list[Compiled] = []
-        again = log.recompilations = dict[int, int]()
+        again = dict[int, int]()
         self._misses.listen()
         self.settle()
         with self._programs.held(made), others_refused(), self._misses.told(missed):
@@ -122,6 +122,7 @@ class JaxBackend(Backend):
                 # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
                 self._recording = False
                 data = session.stop()
+            log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
             if self._fence:
                 recording = Recording.of(data)
                 recording.check(log.interval, self._fence)

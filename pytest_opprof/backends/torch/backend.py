@@ -176,7 +176,8 @@ class TorchBackend(Backend):
             # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
             _stop(session)
         if numbers:
-            log.grad_nodes = {mark: after - before for mark, (before, after) in enumerate(pairwise(numbers), start=1)}
+            nodes = {mark: after - before for mark, (before, after) in enumerate(pairwise(numbers), start=1)}
+            log.counts["grad_nodes"] = nodes
         results = session.profiler.kineto_results if session.profiler else None
         session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
         if threads.started or threads.worked:

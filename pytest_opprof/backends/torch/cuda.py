@@ -123,9 +123,8 @@ def fill(
     session = session.without(host.compiler_calls, [op for _, op in host.compiled])
     if left_out := kernels_before - len(session.activities):
         log.remark(compiler_kernels(left_out))
-    if log.grad_nodes is not None:
-        for _, op in host.compiled:
-            log.grad_nodes.pop(bisect_right(marks, op.start), None)  # tracing makes nodes, too
+    for _, op in host.compiled:
+        log.counts.get("grad_nodes", {}).pop(bisect_right(marks, op.start), None)  # tracing makes nodes, too
     calls, activities = _calls(session), session.activities
     on_device = bool(activities)
     ops = np.array([host.around[correlation] for correlation in calls.correlation.tolist()], np.int64)

@@ -261,8 +261,7 @@ class TreeReader:
 
     def _compile(self, compiling: Any, parent: int, interval: int, sites: Sites | None) -> None:
         """Append the frames that were compiled, and take the time of *compiling* off the op around it."""
-        if self.log.grad_nodes is not None:
-            self.log.grad_nodes.pop(interval, None)  # tracing makes nodes, too
+        self.log.counts.get("grad_nodes", {}).pop(interval, None)  # tracing makes nodes, too
         if parent >= 0:
             self.log.compiling(parent, compiling.duration_time_ns)
         stack = [compiling]

@@ -12,7 +12,7 @@ from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
 from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
-from ...verdict.facts import FACTS, named
+from ...verdict.quantities import FACTS, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from .. import ranks
 from ..causes import VERDICTS, accepting_all, by_op, rank_of
@@ -193,7 +193,7 @@ class _Test:
         ]
         found = found or [window.no_baseline for window in windows if window.no_baseline][:1]
         better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
-        found = found or [f"{named(row.op)}: {row.verdict.value}{_by(row)}" for row in better]
+        found = found or [f"{named(row.op)}: {row.word}{_by(row)}" for row in better]
         return found or [why for window in windows if (why := _untimed(window))][:1]
 
     @cached_property
@@ -242,7 +242,7 @@ def _window(window: WindowResult) -> _Window:
 def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str]) -> _Row:
     is_over = row.op in over and over[row.op] not in VERDICTS
     kind: marks.Kind = "bad" if is_over else marks.of_verdict(row.verdict)
-    word = row.verdict.value if row.verdict.is_change else "over budget" if is_over else ""
+    word = row.word if row.verdict.is_change else "over budget" if is_over else ""
     calls = "" if row.op == OUTSIDE or row.op in FACTS else arrow(_range(row.base_calls), _range(row.now_calls))
     work = row.work or (window.ops[row.op].calls_range.told if row.op in window.ops else "")
     is_timed = row.verdict.value in ("slower", "faster")

@@ -1,0 +1,227 @@
+"""What is counted or weighed of a window and of its ops: a `Quantity` each. A new one is an entry of the table.
+
+Budgets, baselines, comparison, tables, JSON and pages read the entry: none of them names a quantity. What it is read
+from is a property of `OpProfile` or `OpStats`. Imports no NumPy: the command line reads the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from .. import units
+from .verdicts import Verdict
+
+if TYPE_CHECKING:
+    from ..profile.op_profile import OpProfile, OpStats
+
+PerRound = Sequence[int] | None
+"""A number for each round; None where the source does not know."""
+WORK_TOLERANCE, WORK_FLOOR = 0.01, 1024
+"""Bytes and FLOPs have no noise: shapes may be padded a little differently. A smaller change is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How people write an amount: the dimensions of `units` that a limit may have, and how it is shown."""
+
+    dimensions: tuple[str, ...]
+    write: Callable[[float, int], str]
+
+
+COUNT = Unit(("count",), lambda count, digits: f"{count:.0f}")
+TIME = Unit(("time",), units.format_ns)
+SHARE = Unit(("share",), units.format_share)
+BYTES = Unit(("bytes", "count"), units.format_bytes)
+SIZE = Unit(("bytes",), units.format_bytes)
+FLOPS = Unit(("flops", "count"), units.format_flops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """How a quantity of the window is compared with a baseline: a change beyond both margins has a verdict."""
+
+    more: str
+    """How a table says that there is more of it: ``more memory``."""
+    less: str = ""
+    """The same of less; empty where less is no news."""
+    status: Literal["more calls", "more work", "more memory"]
+    """How a run counts the tests that fail for it."""
+    tolerance: float = 0.0
+    """Of the baseline: 0.05 is 5 %."""
+    floor: int = 0
+    follows: bool = False
+    """Whether it follows from ops: beside an op that does more it is not told. One cause is told once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """Something that is counted or weighed."""
+
+    name: str
+    """In budgets, baselines and JSON."""
+    text: str
+    """In findings and tables."""
+    whole: str = ""
+    """The same of the window as a whole, where that is another."""
+    unit: Unit = COUNT
+    of_window: Callable[[OpProfile], PerRound] | None = None
+    of_op: Callable[[OpStats], PerRound] | None = None
+    """Of a window it is then the sum over its ops."""
+    gate: Gate | None = None
+    """None: nothing but a budget limits it."""
+    in_budgets: bool = True
+    is_noisy: bool = False
+    """Whether a limit holds for the fastest round; of what has no noise it holds for the worst."""
+    needs_memory: bool = False
+    """Whether allocations have to be recorded for it."""
+    lines_of: str = ""
+    """The quantity whose lines tell where it comes from; empty where no line is known."""
+    unknown: Callable[[OpProfile], str] | None = None
+    """Why a window does not know it, where there is more to say than that nothing measures it."""
+
+    def of_whole(self, profile: OpProfile) -> PerRound:
+        """Return what each round of a window has of it."""
+        if self.of_window is not None:
+            return self.of_window(profile)
+        return self.of_op(profile.total) if self.of_op is not None else None
+
+    @property
+    def called(self) -> str:
+        """What it is called where it is of the window."""
+        return self.whole or self.text
+
+
+def _held_each_round(profile: OpProfile) -> PerRound:
+    """Return what each of several rounds keeps but the first, which fills caches: that grows with every call."""
+    held = profile.held_memory
+    return (min(held[1:]),) * len(held) if held and len(held) > 1 else None
+
+
+def _of_the_host(profile: OpProfile) -> str:
+    return "what was recorded is the memory of the host, which host_memory limits" if profile.host_memory else ""
+
+
+def _of_the_device(profile: OpProfile) -> str:
+    return "peak_memory limits it where no device beside the CPU does the work" if profile.peak_memory else ""
+
+
+_MORE_MEMORY = Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, follows=True)
+_MORE_BYTES = Gate(
+    more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows=True
+)
+"""In 30 processes PyTorch's were the same to the byte; allocators of other versions round sizes in other ways."""
+MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=WORK_FLOOR)
+
+_TABLE = (
+    Quantity(
+        name="calls",
+        text="calls",
+        whole="calls of all ops",
+        of_op=lambda op: op.calls,
+        gate=Gate(more="more calls", less="fewer calls", status="more calls"),
+    ),
+    Quantity(
+        name="bytes",
+        text="bytes moved",
+        whole="bytes by all ops",
+        unit=BYTES,
+        of_op=lambda op: op.bytes,
+        gate=MORE_WORK,
+    ),
+    Quantity(
+        name="flops", text="FLOPs", whole="FLOPs of all ops", unit=FLOPS, of_op=lambda op: op.flops, gate=MORE_WORK
+    ),
+    Quantity(name="launches", text="launches", of_window=lambda window: window.launches),
+    Quantity(
+        name="recompilations",
+        text="functions compiled again",
+        of_window=lambda window: window.counted("recompilations"),
+        # Fewer say little: a function that an earlier test compiled is not compiled here.
+        gate=Gate(more="compiled again", status="more work"),
+    ),
+    Quantity(
+        name="grad_nodes",
+        text="ops recorded for backward",
+        of_window=lambda window: window.counted("grad_nodes"),
+        gate=Gate(more="more recorded for backward", less="less recorded for backward", status="more memory"),
+        lines_of="grad_nodes",
+    ),
+    Quantity(
+        name="peak_memory",
+        text="peak memory",
+        unit=SIZE,
+        of_window=lambda window: window.peak_memory,
+        gate=_MORE_BYTES,
+        needs_memory=True,
+        lines_of="allocations",
+        unknown=_of_the_host,
+    ),
+    Quantity(
+        name="host_memory",
+        text="peak memory of the host",
+        unit=SIZE,
+        of_window=lambda window: window.host_memory,
+        gate=_MORE_BYTES,
+        unknown=_of_the_device,
+    ),
+    Quantity(
+        name="held_memory",
+        text="memory held at the end",
+        unit=BYTES,
+        of_window=lambda window: window.held_memory,
+        gate=_MORE_BYTES,
+        needs_memory=True,
+        lines_of="allocations",
+    ),
+    Quantity(
+        name="held_each_round",
+        text="memory held by each round",
+        unit=BYTES,
+        of_window=_held_each_round,
+        # However little it is: it grows with every call.
+        gate=Gate(more="more memory", status="more memory", tolerance=0.05, follows=True),
+        in_budgets=False,  # held_memory limits it
+        needs_memory=True,
+        lines_of="allocations",
+    ),
+    Quantity(
+        name="allocations",
+        text="allocations",
+        of_window=lambda window: window.allocations,
+        gate=_MORE_MEMORY,
+        needs_memory=True,
+        lines_of="allocations",
+    ),
+    Quantity(name="device_time", text="device time", unit=TIME, of_op=lambda op: op.device_ns, is_noisy=True),
+    Quantity(name="host_time", text="host time", unit=TIME, of_window=lambda window: window.wall_ns, is_noisy=True),
+)
+"""In the order in which findings are told."""
+SHARE_OF_TIME = Quantity(name="share", text="share of device time", unit=SHARE, is_noisy=True)
+"""Of an op alone: its device time over that of the window."""
+QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
+FACTS: Mapping[str, Quantity] = {name: each for name, each in QUANTITIES.items() if each.gate}
+"""Those of a window as a whole that baselines keep and judge."""
+SUMS = tuple(name for name, each in FACTS.items() if each.of_op)
+"""The facts that are sums over all ops."""
+WITH_LINES = tuple(name for name, each in QUANTITIES.items() if each.lines_of == name)
+"""Those of which the program's lines are known that asked for them."""
+
+
+def named(op: str) -> str:
+    """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
+    return f"({FACTS[op].called})" if op in FACTS else op
+
+
+def word(op: str, verdict: Verdict) -> str:
+    """Return how a table says what became of an op, or of a fact of the window: ``more calls``, ``more memory``."""
+    gate = FACTS[op].gate if op in FACTS else None
+    return {Verdict.ABOVE: gate.more, Verdict.BELOW: gate.less}.get(verdict, verdict.value) if gate else verdict.value
+
+
+def words(*, worse: bool) -> frozenset[str]:
+    """Return all words for what is worse, or better, than in a baseline."""
+    gates = [each.gate for each in FACTS.values() if each.gate]
+    plain = {each.value for each in Verdict if (each.is_regression if worse else each.is_improvement)}
+    return frozenset(plain | {gate.more if worse else gate.less for gate in gates} - {""})
