@@ -51,7 +51,7 @@ for measured in (False, True):
         step.__exit__(None, None, None); opened.__exit__(None, None, None)
 numbers = WindowNumbers.of("step", window.profile)
 calls = {op: each.calls[0] for op, each in numbers.ops.items()}
-facts = {name: each.most for name, each in numbers.facts.items()}
+facts = {name: each.most for name, each in numbers.fact_ranges.items()}
 print(json.dumps([calls, facts, window.device_ns]))
 """
 

@@ -133,7 +133,12 @@ _TABLE = (
     Quantity(
         name="flops", text="FLOPs", whole="FLOPs of all ops", unit=FLOPS, of_op=lambda op: op.flops, gate=MORE_WORK
     ),
-    Quantity(name="launches", text="launches", of_window=lambda window: window.launches),
+    Quantity(
+        name="launches",
+        text="launches",
+        of_window=lambda window: window.launches,
+        gate=Gate(more="more launches", less="fewer launches", status="more work", follows=True),
+    ),
     Quantity(
         name="recompilations",
         text="functions compiled again",

@@ -147,7 +147,7 @@ def test_memory_is_recorded_where_times_are_judged_only_if_somebody_asks(
         grows(pytester, MIB, mark=mark)
         suite("--opprof", "--opprof-json=run.json", *flags)
         (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
-        assert (("held_memory" in test["windows"][0]["facts"])) is known, (mark, flags)
+        assert ("held_memory" in test["windows"][0]["facts"]) is known, (mark, flags)
 
 
 def test_memory_that_is_neither_true_nor_false_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
