@@ -12,7 +12,7 @@ from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from ..verdict.quantities import named
+from ..verdict.quantities import SUMS, as_a_whole, named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
 
@@ -169,8 +169,9 @@ def _window(window: WindowResult) -> Iterator[str]:
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
     yield from ["| op | calls | time | |", "|---|--:|--:|---|"]
+    sums = {row.op: row.work for row in window.rows if row.op in SUMS and not row.verdict.is_change}
     if window.rows:
-        rows = sorted(window.rows, key=lambda row: row.op not in over)
+        rows = sorted((row for row in window.rows if row.op not in sums), key=lambda row: row.op not in over)
         yield from (_row(row, row.op in over) for row in rows[:_ROWS])
     else:
         stats = sorted(window.stats, key=lambda stats: stats.op not in over)
@@ -178,8 +179,10 @@ def _window(window: WindowResult) -> Iterator[str]:
             said = "over budget" if each.op in over else ""
             time = format_ns(each.fastest_ns) if each.device_ns else ""
             yield f"| {_code(each.op)} | {_range((each.fewest_calls, each.most_calls))} | {time} | {said} |"
-    number = len(window.rows or window.ops)
+    number = len(window.rows) - len(sums) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
+    if sums:
+        yield f"- {escaped(as_a_whole(sums))}"
     for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}

@@ -219,6 +219,17 @@ def named(op: str) -> str:
     return f"({FACTS[op].called})" if op in FACTS else op
 
 
+def as_a_whole(changed: Mapping[str, str]) -> str:
+    """Return what all ops together did before and do now, given what *changed*: ``as a whole: 40 -> 56 calls``.
+
+    >>> as_a_whole({"bytes": "1.3 MiB -> 0.9 MiB", "calls": "40 -> 56"})
+    'as a whole: 40 -> 56 calls, 1.3 MiB -> 0.9 MiB moved'
+    """
+    nouns = {"calls": " calls", "bytes": " moved"}
+    told = [f"{changed[name]}{nouns.get(name, '')}" for name in SUMS if name in changed]
+    return f"as a whole: {', '.join(told)}" if told else ""
+
+
 def word(op: str, verdict: Verdict) -> str:
     """Return how a table says what became of an op, or of a fact of the window: ``more calls``, ``more memory``."""
     gate = FACTS[op].gate if op in FACTS else None

@@ -173,7 +173,7 @@ def test_fewer_calls_that_do_more_fail_and_accepting_them_keeps_the_work_of_the_
         [
             "  FLOPs of Conv: 63 MFLOP, 2 MFLOP in the baseline (x31.5)",
             "Conv * 2 -> 1 * FLOPs x31.5 *more work*",
-            "(FLOPs of all ops) * 2 MFLOP -> 63 MFLOP * by its ops*",
+            "as a whole: 3 -> 2 calls, * 2 MFLOP -> 63 MFLOP",
         ]
     )
     suite("--opprof-update").assert_outcomes(passed=1)

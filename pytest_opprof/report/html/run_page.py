@@ -12,7 +12,7 @@ from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
 from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
-from ...verdict.quantities import FACTS, named
+from ...verdict.quantities import FACTS, SUMS, as_a_whole, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from .. import ranks
 from ..causes import VERDICTS, accepting_all, by_op, rank_of
@@ -119,6 +119,10 @@ class _Window:
         return any(row.work for row in self.rows)
 
     @property
+    def as_a_whole(self) -> str:
+        return as_a_whole(_sums(self.result))
+
+    @property
     def split(self) -> list[tuple[int, str]]:
         """What the whole changed by: ns, and from what. Nothing where calls vary: none belongs to a fastest round."""
         rows = [row for row in self.result.rows if row.op not in FACTS]
@@ -222,7 +226,7 @@ def _untimed(window: WindowResult) -> str:
 def _window(window: WindowResult) -> _Window:
     over = {cause.op: cause.rule for cause in reversed(window.causes)}
     if window.rows:
-        rows = [_compared(window, row, over) for row in window.rows]
+        rows = [_compared(window, row, over) for row in window.rows if row.op not in _sums(window)]
     else:
         rows = [_measured(window, op, over) for op in window.ops]
     rows.sort(key=lambda row: row.kind != "bad")
@@ -237,6 +241,11 @@ def _window(window: WindowResult) -> _Window:
             left = max(_SITES - len(grown), 0)
             sites.append((named(op), grown, others[:left], len(others) - left))
     return _Window(window, shown, len(rows) - len(shown), sites)
+
+
+def _sums(window: WindowResult) -> dict[str, str]:
+    """Return what changed of the sums over all ops, where that follows from the ops."""
+    return {row.op: row.work for row in window.rows if row.op in SUMS and not row.verdict.is_change}
 
 
 def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str]) -> _Row:
