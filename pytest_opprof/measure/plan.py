@@ -43,6 +43,8 @@ class Settings:
     """Whether tests pass that exceed their budget or baseline, and the run says which."""
     memory: bool | None
     """Whether allocations are recorded; None: where times are not judged, since it takes some."""
+    leaks: bool
+    """Whether it is looked for what each call of a body leaves behind."""
     sites: bool
     """Whether each window tells which lines asked for its ops."""
     sites_show: tuple[str, ...]
@@ -83,3 +85,5 @@ class TestPlan:
     top: int
     baseline: bool
     ranks: Ranks = "any"
+    leaks: bool = False
+    """Whether its body runs six times more, to see what each call leaves behind."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..profile.op_profile import OpProfile, OpStats
+from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
+from .leaks import Left
 
 OPEN = "is still open"
 LEFT = "was left before its end"
@@ -43,6 +45,21 @@ class Window:
         if self._profile is None:
             raise UsageError(f"window {self.name!r} has no numbers: it {self.unfinished}")
         return self._profile
+
+    def remark(self, text: str) -> None:
+        """Add a remark on the whole of the closed window."""
+        self._profile = replace(self.profile, remarks=(*self.profile.remarks, (ALWAYS, text)))
+
+    def left(self, left: Left) -> None:
+        """Add what each call leaves behind to the closed window."""
+        found = {"left_behind": left.number, "leaked_memory": left.nbytes}
+        counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
+        told = dict.fromkeys(counts, str(left)) if left.number else {}
+        self._profile = replace(
+            self.profile,
+            counts={**self.profile.counts, **counts},
+            explained={**self.profile.explained, **told},
+        )
 
     @property
     def ops(self) -> tuple[OpStats, ...]:

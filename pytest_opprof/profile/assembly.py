@@ -77,6 +77,7 @@ def assemble(
         busy_ns=_sums_by_step([(each.busy_ns, steps) for each, steps in parts], len(host_ns)),
         communication_ns=_sums_by_step([(each.communication_ns, steps) for each, steps in parts], len(host_ns)),
         fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
+        explained={quantity: why for profile in kept for quantity, why in profile.explained.items()},
         counts=_counts_by_step(
             # PyTorch looks on in a test of NumPy where another test imported it: then it has no say.
             [part for part in parts if set(part[0].environment.frameworks) <= set(profile.environment.frameworks)],

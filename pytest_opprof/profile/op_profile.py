@@ -117,6 +117,8 @@ class OpProfile:
     """How long collectives took in each step, waiting included, which no op has; None where there were none."""
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By quantity (`verdict.quantities`) what backends counted beside the ops, in the steps of which that is known."""
+    explained: Mapping[str, str] = field(default_factory=dict)
+    """By quantity of `counts`, where it comes from, in words."""
     fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
     """Where each of ``grad_nodes`` and ``allocations`` comes from, with its step; empty where nobody wanted to know."""
     on_device: Kernels | None = None

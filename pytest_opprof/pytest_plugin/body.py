@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from ..errors import NothingMeasured, OpprofError, UsageError
+from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.window import LEFT, OPEN, Window
 from ..results.run_result import TestRecord
@@ -70,7 +71,30 @@ def measure(call: Call, measurement: Measurement) -> Generator[None, object, obj
     for _ in range(measurement.plan.warmup):
         measurement.begin_round()
         call.by_us()
-    return (yield from _measure_rounds(call, measurement, measurement.plan.rounds))
+    result = yield from _measure_rounds(call, measurement, measurement.plan.rounds)
+    if measurement.plan.leaks:
+        _look_for_leaks(call, measurement)
+    return result
+
+
+def _look_for_leaks(call: Call, measurement: Measurement) -> None:
+    """Run the body more often, and add to its window what each call leaves behind."""
+    body = next((window for window in measurement.windows if window.name == BODY), None)
+    if body is None:
+        return
+    with measurement.repeated():
+        try:
+            body.left(left_by(call.by_us, max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)))
+        except pytest.exit.Exception:
+            raise
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+            _forget_excinfo(call)
+            body.remark(f"nobody knows what each call leaves behind: run again, the body raised {error!r}")
+
+
+def _forget_excinfo(call: Call) -> None:
+    if hasattr(call.item, "_excinfo"):
+        call.item._excinfo = None  # of a unittest.TestCase, for the report
 
 
 def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> Sequence[Window]:
@@ -89,8 +113,7 @@ def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> 
         except pytest.exit.Exception:
             raise
         except (Exception, pytest.skip.Exception, pytest.fail.Exception):
-            if hasattr(call.item, "_excinfo"):
-                call.item._excinfo = None  # of a unittest.TestCase, for the report
+            _forget_excinfo(call)
             return []
 
 

@@ -123,7 +123,7 @@ class Judging:
                     continue
                 # With rounds its time is what the test asks for, whatever runs.
                 asks_for_time = plan.rounds >= LEAST_ROUNDS and not plan.budget.ops
-                if not plan.budget.allows_nothing and not asks_for_time:
+                if not plan.budget.allows_nothing and not asks_for_time and not plan.leaks:
                     raise NothingMeasured(_nothing_recorded(measurement))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(item):

@@ -84,6 +84,9 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
     memory = given.get("memory", settings.memory)
     if not isinstance(memory, (bool, type(None))):
         raise UsageError(f"opprof(memory={memory!r}): write True or False")
+    leaks = given.get("leaks", settings.leaks)
+    if not isinstance(leaks, bool):
+        raise UsageError(f"opprof(leaks={leaks!r}): write True or False")
     timing = checked_timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
@@ -96,7 +99,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         backends=checked_backends(given.get("backend", settings.backends), "opprof(backend=)"),
         options=Options(
             timing,
-            memory=budget.needs_memory or memory,
+            memory=budget.needs("memory") or memory,
             moments=settings.traces is not None,
         ),
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
@@ -104,6 +107,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         top=checked_count(given.get("top", settings.top), "opprof(top=)", 0),
         ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
+        leaks=budget.needs("leaks") or leaks,
     )
 
 
@@ -121,6 +125,7 @@ _OPPROF_KEYS = (
     "timing",
     *LIMITS,
     "memory",
+    "leaks",
     "threads",
     "baseline",
     "ranks",

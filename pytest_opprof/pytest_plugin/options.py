@@ -56,6 +56,7 @@ def _settings(config: pytest.Config) -> Settings:
         strict=bool(_value(config, "strict")),
         report_only=bool(_value(config, "report_only")),
         memory=_value(config, "memory"),
+        leaks=bool(_value(config, "leaks")),
         # What an update writes of ranks, it has to see in the one look.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
         sites_show=tuple(config.getini("opprof_sites_show")),

@@ -118,7 +118,18 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*([] if self.excused else self._found[0]), *lost]
+        return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
+
+    def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return the *findings*, each with where it comes from, as far as that is known; the same is told once."""
+        found, told = [], set[str]()
+        for each in findings:
+            found.append(each)
+            why = self.numbers.explained.get(each.op or each.rule, "")
+            if why and why not in told:
+                told.add(why)
+                found.append(Finding(each.rule, each.op, f"  {why}"))
+        return found
 
     @property
     def asked(self) -> list[str]:
@@ -133,7 +144,8 @@ class JudgedWindow:
         """What to say of a test that passes: the backend's words, improvements, and changes that were accepted."""
         said_by_backend = self.numbers.remarks
         if self.diff is None:
-            return list(said_by_backend)
+            # What every call leaves behind is worth a line, though nothing says that it may not.
+            return [*said_by_backend, *dict.fromkeys(self.numbers.explained.values())]
         said_by_backend = (*said_by_backend, *self.diff.not_judged)
         if self.excused:
             said = "; ".join(map(str, self.diff.findings()))
@@ -163,7 +175,7 @@ class JudgedWindow:
     @property
     def findings(self) -> list[Finding]:
         """Everything that fails the test."""
-        return [*self.budget, *self.differences, *self.regressions]
+        return [*self._with_causes(self.budget), *self.differences, *self.regressions]
 
     @property
     def differences(self) -> list[Finding]:

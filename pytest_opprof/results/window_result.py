@@ -120,6 +120,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             " where not known; sums over all ops are in total."
         ),
     ] = {}
+    explained: Annotated[
+        dict[str, str], Meta(description="Where some of the facts come from, in words: what holds what is left behind.")
+    ] = {}
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -139,6 +142,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 for name, each in FACTS.items()
                 if each.of_window and (found := each.of_window(profile)) is not None
             },
+            explained=dict(profile.explained),
             busy_ns=profile.busy_ns,
             communication_ns=profile.communication_ns,
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},

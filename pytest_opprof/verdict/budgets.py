@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..ops import names
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from .findings import Finding
-from .quantities import QUANTITIES, SHARE_OF_TIME, Quantity
+from .quantities import QUANTITIES, SHARE_OF_TIME, Needs, Quantity
 
 _OP_LIMITS: Mapping[str, Quantity] = {
     each.unit.dimensions[0]: each for each in (*QUANTITIES.values(), SHARE_OF_TIME) if each.of_window is None
@@ -168,10 +168,9 @@ class Budget:
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) not in (None, {}) for each in fields(self))
 
-    @property
-    def needs_memory(self) -> bool:
-        """Whether allocations must be recorded to judge this budget."""
-        return any(limit.what.needs_memory for limit in self._every_limit())
+    def needs(self, what: Needs) -> bool:
+        """Tell whether *what* must be recorded to judge this budget."""
+        return any(limit.what.needs == what for limit in self._every_limit())
 
     @property
     def limits_time(self) -> bool:

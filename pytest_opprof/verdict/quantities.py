@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PerRound = Sequence[int] | None
 """A number for each round; None where the source does not know."""
+Needs = Literal["", "memory", "leaks"]
 WORK_TOLERANCE, WORK_FLOOR = 0.01, 1024
 """Bytes and FLOPs have no noise: shapes may be padded a little differently. A smaller change is none."""
 
@@ -74,8 +75,8 @@ class Quantity:
     in_budgets: bool = True
     is_noisy: bool = False
     """Whether a limit holds for the fastest round; of what has no noise it holds for the worst."""
-    needs_memory: bool = False
-    """Whether allocations have to be recorded for it."""
+    needs: Needs = ""
+    """What has to be recorded or looked for that is not by itself."""
     lines_of: str = ""
     """The quantity whose lines tell where it comes from; empty where no line is known."""
     unknown: Callable[[OpProfile], str] | None = None
@@ -159,7 +160,7 @@ _TABLE = (
         unit=SIZE,
         of_window=lambda window: window.peak_memory,
         gate=_MORE_BYTES,
-        needs_memory=True,
+        needs="memory",
         lines_of="allocations",
         unknown=_of_the_host,
     ),
@@ -177,7 +178,7 @@ _TABLE = (
         unit=BYTES,
         of_window=lambda window: window.held_memory,
         gate=_MORE_BYTES,
-        needs_memory=True,
+        needs="memory",
         lines_of="allocations",
     ),
     Quantity(
@@ -188,7 +189,7 @@ _TABLE = (
         # However little it is: it grows with every call.
         gate=Gate(more="more memory", status="more memory", tolerance=0.05, follows=True),
         in_budgets=False,  # held_memory limits it
-        needs_memory=True,
+        needs="memory",
         lines_of="allocations",
     ),
     Quantity(
@@ -196,8 +197,25 @@ _TABLE = (
         text="allocations",
         of_window=lambda window: window.allocations,
         gate=_MORE_MEMORY,
-        needs_memory=True,
+        needs="memory",
         lines_of="allocations",
+    ),
+    Quantity(
+        name="left_behind",
+        text="left behind by each call",
+        of_window=lambda window: window.counted("left_behind"),
+        gate=Gate(more="leaves more behind", less="leaves less behind", status="more memory"),
+        needs="leaks",
+    ),
+    Quantity(
+        name="leaked_memory",
+        text="memory left behind by each call",
+        unit=BYTES,
+        of_window=lambda window: window.counted("leaked_memory"),
+        gate=Gate(
+            more="leaves more behind", less="leaves less behind", status="more memory", tolerance=0.05, floor=1 << 16
+        ),
+        needs="leaks",
     ),
     Quantity(name="device_time", text="device time", unit=TIME, of_op=lambda op: op.device_ns, is_noisy=True),
     Quantity(name="host_time", text="host time", unit=TIME, of_window=lambda window: window.wall_ns, is_noisy=True),

@@ -1,0 +1,62 @@
+"""How much a process has in use: memory of the C library, blocks of Python's, threads, open files, child processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from .children import children
+
+
+class _MallInfo2(ctypes.Structure):
+    """``struct mallinfo2`` of glibc's malloc.h, since 2.33."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    ]
+
+
+class InUse(NamedTuple):
+    """What a process has in use."""
+
+    allocated_bytes: int
+    """By malloc, in all threads; 0 where the C library does not tell."""
+    blocks: int
+    """Of Python's small objects."""
+    threads: int
+    files: int
+    processes: int
+
+
+def in_use() -> InUse:
+    """Return how much this process has in use now."""
+    started = children()
+    return InUse(
+        _malloced()(),
+        sys.getallocatedblocks(),
+        threading.active_count(),
+        len(os.listdir("/proc/self/fd")) if sys.platform.startswith("linux") else 0,
+        len(started.alive) if started else 0,
+    )
+
+
+@cache
+def _malloced() -> Callable[[], int]:
+    """Return the function that asks glibc, whose numbers are exact; RSS jumps by the pages that are kept."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except (OSError, TypeError, AttributeError):
+        return lambda: 0  # an older or another C library
+    mallinfo.restype, mallinfo.argtypes = _MallInfo2, []
+
+    def malloced() -> int:
+        found = mallinfo()
+        return int(found.uordblks + found.hblkhd)
+
+    return malloced

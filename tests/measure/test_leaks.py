@@ -1,0 +1,154 @@
+"""What each call of a body leaves behind, on real objects, threads and files of this process."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_opprof.measure.leaks import CALLS, LEAST_BYTES, WARMUPS, Left, left_by
+
+
+class Handler:
+    pass
+
+
+class Engine:
+    def __init__(self) -> None:
+        self.handlers: list[object] = []
+        self.results: deque[object] = deque()
+        self.seen: dict[object, object] = {}
+
+
+ENGINE = Engine()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept_from_test_to_test() -> Iterator[None]:
+    yield
+    for each in vars(ENGINE).values():
+        each.clear()
+
+
+def cycle() -> None:
+    one = Handler()
+    one.itself = one  # type: ignore[attr-defined]
+
+
+def fills_a_cache(cache: dict[int, int] = {}) -> None:  # noqa: B006  # as lru_cache does
+    cache[len(cache) % 3] = 1
+
+
+@pytest.mark.parametrize("call", [lambda: None, lambda: [np.ones(9) for _ in range(9)], cycle, fills_a_cache])
+def test_a_call_that_keeps_nothing_leaves_nothing_behind(call: Callable[[], object]) -> None:
+    assert left_by(call) == Left({})
+
+
+def test_an_object_is_named_by_its_type_its_holder_and_the_line_that_made_it() -> None:
+    left = left_by(lambda: ENGINE.handlers.append(Handler()))
+    assert (left.objects, left.number, left.nbytes) == ({f"{__name__}.Handler": 1}, 1, 0)
+    held, made = left.where
+    assert held == "held by Engine.handlers (list)"
+    assert made.startswith("made at ")
+    assert "test_leaks.py:" in made
+
+
+@pytest.mark.parametrize("container", ["handlers", "results"])
+@pytest.mark.parametrize("thing", [lambda: np.zeros(3), lambda: 1e6 + len(ENGINE.handlers), lambda: b"x" * 99])
+def test_what_python_does_not_track_is_found_by_the_container_that_grows(
+    container: str, thing: Callable[[], object]
+) -> None:
+    kept = getattr(ENGINE, container)
+    left = left_by(lambda: kept.append(bytearray(8) and thing()))
+    name = {"ndarray": "numpy.ndarray"}.get(type(thing()).__name__, type(thing()).__name__)
+    if name == "bytes":
+        return  # a constant of the code: the same object each time, so that nothing but the list grows
+    assert left.objects == {name: 1}
+    assert left.where == (f"held by Engine.{container} ({type(kept).__name__})",)
+
+
+def test_a_dict_that_keeps_results_is_found() -> None:
+    left = left_by(lambda: ENGINE.seen.update({object(): 1e6 + len(ENGINE.seen)}))
+    assert left.objects == {"float": 1}
+    assert left.where == ("held by Engine.seen (dict)",)
+
+
+def test_memory_is_told_where_it_is_more_than_an_allocator_rounds() -> None:
+    assert left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_BYTES))).nbytes >= 8 * LEAST_BYTES
+    assert left_by(lambda: ENGINE.handlers.append(np.zeros(8))).nbytes == 0
+
+
+def test_growth_that_ends_is_no_leak() -> None:
+    def until_three() -> None:
+        if len(ENGINE.handlers) < WARMUPS + 1:
+            ENGINE.handlers.append(Handler())
+
+    assert left_by(until_three) == Left({})
+
+
+def test_threads_files_and_processes_are_counted() -> None:
+    end, files, processes = threading.Event(), [], []
+    try:
+        threads = left_by(lambda: threading.Thread(target=end.wait, daemon=True).start())
+        opened = left_by(lambda: files.append(open("/dev/null", "rb", buffering=0)))  # noqa: SIM115
+        assert (threads.objects["thread"], opened.objects["open file"]) == (1, 1)
+    finally:
+        end.set()
+        for each in files:
+            each.close()
+    if sys.platform.startswith("linux"):
+        sleeper = [sys.executable, "-c", "input()"]
+        try:
+            started = left_by(lambda: processes.append(subprocess.Popen(sleeper, stdin=subprocess.PIPE)), warmups=0)
+            assert started.objects["process"] == 1
+        finally:
+            for process in processes:
+                process.communicate()
+
+
+test_threads_files_and_processes_are_counted = pytest.mark.processes(test_threads_files_and_processes_are_counted)
+
+
+def test_the_collector_is_left_as_it_was_also_after_an_error() -> None:
+    def fails() -> None:
+        raise ValueError("the body")
+
+    for enabled in (True, False):
+        (gc.enable if enabled else gc.disable)()
+        try:
+            with pytest.raises(ValueError, match="the body"):
+                left_by(fails, warmups=0)
+            assert (gc.isenabled(), gc.get_freeze_count()) == (enabled, 0)
+        finally:
+            gc.enable()
+
+
+def test_a_body_runs_six_times_where_nothing_grows() -> None:
+    calls = []
+    left_by(lambda: calls.append(None) if len(calls) < 0 else calls.__len__())
+    counted: list[Any] = [0]
+
+    def count() -> None:
+        counted[0] = counted[0] + 1
+
+    left_by(count)
+    assert counted == [WARMUPS + CALLS]
+
+
+@pytest.mark.parametrize(
+    ("left", "text"),
+    [
+        (Left({"Tensor": 2}, 4 << 20, ("held by a.b",)), "each call leaves behind 2 Tensor (4 MiB); held by a.b"),
+        (Left({}, 1 << 20), "each call leaves behind memory outside of Python (1 MiB)"),
+        (Left(dict.fromkeys("abcdefg", 1)), "each call leaves behind 1 a, 1 b, 1 c, 1 d, 1 e, 2 kinds more"),
+    ],
+)
+def test_it_is_told_in_a_line(left: Left, text: str) -> None:
+    assert str(left) == text

@@ -1,0 +1,95 @@
+"""``--opprof-leaks``, ``opprof(leaks=True)``, ``op_budget(left_behind=0)``: what each call of a test leaves behind.
+
+Each in a process of its own: pytester records the hooks of a run in this one, which each call leaves behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+Suite = Callable[..., pytest.RunResult]
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """Run pytest on the files of pytester with the fake device, in another process."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeini("[pytest]\nopprof_backend = fake\naddopts = -p pytest_opprof.plugin -p no:cacheprovider\n")
+    return pytester.runpytest_subprocess
+
+
+HEAD = "import pytest\nfrom pytest_opprof.backends import fake\nKEPT = []\nclass Result: pass\n"
+LEAKS = "    KEPT.append(Result())\n"
+BODY = '    fake.launch("MatMul")\n'
+
+
+def write(pytester: pytest.Pytester, mark: str, *body: str) -> None:
+    pytester.makepyfile(test_m=HEAD + f"@pytest.mark.{mark}\ndef test_a():\n{''.join(body)}")
+
+
+def test_a_leak_that_the_baseline_lacks_fails_with_its_holder(suite: Suite, pytester: pytest.Pytester) -> None:
+    write(pytester, "opprof(leaks=True)", BODY)
+    suite("--opprof", "--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    write(pytester, "opprof(leaks=True)", BODY, LEAKS)
+    result = suite("--opprof", "--opprof-json=run.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  left behind by each call: 1, none in the baseline",
+            "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list); made at test_m.py:8",
+            "opprof: 1 test measured, 0 ok, 1 with more memory*",
+        ]
+    )
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert test["windows"][0]["facts"]["left_behind"] == [1]
+
+
+@pytest.mark.parametrize(("leak", "failed"), [("", 0), (LEAKS, 1)])
+def test_a_budget_limits_it_and_needs_no_flag(suite: Suite, pytester: pytest.Pytester, leak: str, failed: int) -> None:
+    write(pytester, "op_budget(left_behind=0)", BODY, leak)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=failed, passed=1 - failed)
+    if leak:
+        result.stdout.fnmatch_lines(
+            ["  left behind by each call: 1, over the budget of 0", "*held by test_m.KEPT (list)*"]
+        )
+
+
+def test_a_body_without_an_op_is_looked_at_too(suite: Suite, pytester: pytest.Pytester) -> None:
+    write(pytester, "op_budget(left_behind=0)", LEAKS)
+    suite("--opprof").assert_outcomes(failed=1)
+    write(pytester, "op_budget(left_behind=0)", "    sum(range(9))\n")
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+def test_all_tests_are_looked_at_with_the_flag_and_a_leak_without_a_baseline_is_told(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(test_m=HEAD + "def test_a():\n" + BODY + LEAKS)
+    result = suite("--opprof-all", "--opprof-leaks", "--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_a: each call leaves behind 1 test_m.Result; held by test_m.KEPT (list)*"])
+
+
+def test_a_body_that_cannot_run_again_says_so_and_its_budget_cannot_be_checked(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    once = "    assert not KEPT\n    KEPT.append(1)\n"
+    write(pytester, "opprof(leaks=True)", BODY, once)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*nobody knows what each call leaves behind: run again, the body raised *"])
+    write(pytester, "op_budget(left_behind=0)", BODY, once)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the limit on left behind by each call (0) cannot be checked*"])
+
+
+def test_what_is_no_yes_or_no_is_refused(suite: Suite, pytester: pytest.Pytester) -> None:
+    write(pytester, "opprof(leaks=3)", BODY)
+    suite("--opprof").stderr.fnmatch_lines(["*opprof(leaks=3): write True or False"])
