@@ -42,7 +42,7 @@ def counted(
     called = {name for graph in graphs.values() for name in graph.called}
     handed_on = False
     for graph in graphs.values():
-        for name in sorted(graph.named & graphs.keys() - called):
+        for name in sorted(name for name in graph.named if name in graphs and name not in called):
             graph.called[name] += 1
             handed_on = True
     if not any(graph.records for graph in graphs.values()):
