@@ -34,6 +34,7 @@ _WITH_SITES = """ These do:
   a window of a run with --opprof-sites that opprof.save() wrote
   a PyTorch trace that was recorded with with_stack=True
   HLO text of JAX with metadata, as compile().as_text() writes it
+  a graph that MindSpore saved (save_graphs), at the stage validate or execute
   an ONNX model of torch.onnx.export(..., dynamo=True), and with --model FILE an ONNX Runtime profile of it
   operator_details.csv of torch_npu, recorded with with_stack=True"""
 NO_TIMES = "does not tell when anything ran"

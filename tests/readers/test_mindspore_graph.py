@@ -302,7 +302,8 @@ subgraph @norm(%para1_x) {
 subgraph @layer(%para1_x) {
   %0(a) = call @norm(%para1_x)
   %1(b) = call @norm(%0)
-  %2(c) = PrimFunc_Mul(%1, %0)
+  %2(c) = PrimFunc_MatMul(%1, %0)
+      : (<Tensor[Float32], (2, 3)>, <Tensor[Float32], (3, 4)>) -> (<Tensor[Float32], (2, 4)>)
   Return(%2)
 }
 subgraph @handed(%para1_x) {
@@ -318,7 +319,8 @@ subgraph @main(%para1_x) {
 }
 """
     profile = read(tmp_path, text)
-    assert calls(profile) == {"Cast": 6, "Mul": 3, "Sin": 1, "Map": 1}
+    assert calls(profile) == {"Cast": 6, "MatMul": 3, "Sin": 1, "Map": 1}
+    assert [record.computation for record in profile.records if record.computation] == [3 * 2 * 2 * 4 * 3]
     assert profile.remarks == (programs.ONCE.format("a function that is passed on"),)
 
 
