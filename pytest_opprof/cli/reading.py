@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,7 +116,14 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
     with ProcessPoolExecutor(min(len(found), usable_cores()), context) as pool:
         try:
             with _ctrl_c_held():
-                futures = [pool.submit(_read_one, _without_progress(each), how) for each in found]
+                futures = [
+                    pool.submit(
+                        _read_one,
+                        (each.format, each.place.path, each.place.begin, each.rank, [file.path for file in each.files]),
+                        how,
+                    )
+                    for each in found
+                ]
             for future in futures:  # in order, so that of several damaged ranks the first one is named
                 read.append(future.result())
                 if sys.stderr.isatty():
@@ -138,17 +144,12 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
     return read
 
 
-def _without_progress(found: formats.Found) -> formats.Found:
-    """Return *found* as another process can have it: nobody there hears of progress."""
-    place, *files = (Place(each.path, begin=each.begin) for each in (found.place, *found.files))
-    return replace(found, place=place, files=tuple(files))
-
-
-def _read_one(found: formats.Found, how: _How) -> SavedProfile:
-    """Read a profile in a process of its own."""
+def _read_one(found: tuple[str, Path, int, int | None, list[Path]], how: _How) -> SavedProfile:
+    """Read a profile in a process of its own: nobody there hears of progress."""
     learn_names()
-    with _guarded(found.place.path):
-        return formats.read(found, *how)
+    format_, path, begin, rank, files = found
+    with _guarded(path):
+        return formats.read(formats.Found(format_, Place(path, begin=begin), rank, tuple(map(Place, files))), *how)
 
 
 @contextmanager

@@ -192,6 +192,7 @@ def test_parts_of_a_stage_are_one_profile_and_how_often_each_runs_is_not_known()
         ("type_inference", "stage type_inference"),
         ("graph_build", "stage graph_build"),
         ("graph_build_0", "stage graph_build"),
+        ("graph_build_0_0144", "stage graph_build"),
     ],
 )
 def test_a_folder_is_its_last_stage_or_the_one_that_is_asked_for(name: str | None, source: str) -> None:
@@ -402,3 +403,10 @@ def test_a_mindir_of_mindspore_2_7_0() -> None:
     profile = formats.read(found)
     assert calls(profile) == {"ReLU": 1, "Cast": 1}
     assert str(profile.environment) == "mindspore 2.7.0"
+
+
+def test_a_pass_inside_of_a_stage_goes_by_its_own_name(tmp_path: Path) -> None:
+    for name in ("12_optimize_0065.ir", "opt_pass_2_opt_a_0015.ir", "opt_pass_9_opt_b_0022.ir"):
+        (tmp_path / name).write_text(TEXT, encoding="utf-8")
+    (found,) = formats.find(Place(tmp_path), stage="opt_a")
+    assert str(found) == f"{tmp_path}/opt_pass_2_opt_a_0015.ir"

@@ -44,6 +44,8 @@ _NAMED = re.compile(r"@+([^@\s,()\[\]{}]+)")
 _FILE = re.compile(r"(?:(\d+)_)?(.+?)_(\d{4,9})\.ir(?:\.gz)?")
 _PART = re.compile(r"_(?:kernel_graph)?\d+\b|_\d+$")
 """What tells the parts of a graph apart in the names of their files."""
+_PASS = re.compile(r"opt_pass_\d+_")
+"""Begins the names of what is inside of a stage."""
 _RANK = re.compile(r"rank_(\d{1,6})")
 _PARTS = "each of the {} parts of the graph counts once: how often it runs is not in these files"
 _GRADIENTS = "Gradients/"
@@ -67,8 +69,8 @@ def ranks(place: Place) -> list[int] | list[None]:
 def stages(place: Place, stage: str | None) -> list[tuple[Place, ...]]:
     """Return the files of a *stage* of each graph in a folder: its last numbered stage, where None is asked for.
 
-    *stage* is the name of a file, its end left out as far as it is the same: ``24_execute``, ``execute``,
-    ``graph_build``. Raises TraceError for a stage that is not there, and where the folder has the files of two runs.
+    *stage* is the name of a file, with or without its numbers: ``24_execute``, ``execute``, ``graph_build``. Raises
+    TraceError for a stage that is not there, and where the folder has the files of two runs.
     """
     files = _stages(place)
     numbers = [number for *_, number in files]
@@ -221,5 +223,7 @@ def _whole(file: Place) -> str:
 def _is_asked(file: Place, stage: str) -> bool:
     name = file.path.name
     found = _FILE.fullmatch(name)
-    stem = name.partition(".ir")[0]
-    return found is not None and stage in (name, stem, stem.rpartition("_")[0], found[2], _whole(file))
+    if found is None:
+        return False
+    stem, of_pass = name.partition(".ir")[0], _PASS.sub("", found[2])
+    return stage in (name, stem, stem.rpartition("_")[0], found[2], of_pass, _whole(file))
