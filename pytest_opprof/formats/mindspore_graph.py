@@ -44,6 +44,8 @@ _LEAF = re.compile(r"(?:(Tensor)\[(\w+)\]|\b\w+\b(?!\[))(?:\*(\d{1,9}))?")
 _SHAPE = re.compile(r"(?<!Shape)\(([-\d, ]*)\)|NoShape")
 _MOST_TYPES, _MOST_LINES = 8, 1000
 """Lines of a node that are kept: a real one has 3 of types, and as many of the program as its calls are deep."""
+_MOST_KEPT = 2000
+"""Characters of a value that is remembered."""
 NO_OPS = frozenset(
     """Load UpdateState Depend MakeTuple TupleGetItem Return MakeList ListGetItem RealMakeTuple RealTupleGetItem Partial
     Switch SwitchLayer call resolve getattr J StopGradient MakeKeywordArg ExtractKeywordArg make_dict""".split()
@@ -130,11 +132,17 @@ def _tensors(types: Sequence[str], side: int) -> list[tuple[str, Shape | None]]:
             for place, (dtype, shape) in enumerate(found)
             if len(kinds) != len(found) or kinds[place] not in _NO_TENSORS
         ]
-    return [tensor for value in _VALUE.findall(texts[0] if texts else "") for tensor in _of_value(value)]
+    values = _VALUE.findall(texts[0] if texts else "")
+    # A long one is not kept: 4096 of 4 MiB each would be 16 GiB.
+    return [tensor for value in values for tensor in (_of_value if len(value) < _MOST_KEPT else _parsed)(value)]
 
 
 @lru_cache(4096)
 def _of_value(value: str) -> tuple[tuple[str, Shape | None], ...]:
+    return _parsed(value)
+
+
+def _parsed(value: str) -> tuple[tuple[str, Shape | None], ...]:
     """Return dtype and shape of the tensors in ``Tuple[Tensor[Float32]*2], TupleShape((2, 3), (2, 3))``."""
     begins = _SHAPE_BEGINS.search(value)
     kinds, shapes = (value[: begins.start()], value[begins.start() :]) if begins else (value.partition(", ")[0], "")
@@ -150,7 +158,6 @@ def _leaves(kinds: str, most: int) -> Iterator[str]:
         yield from [leaf[2] if leaf[1] else ""] * min(int(leaf[3] or 1), max(most, 1))
 
 
-@lru_cache(4096)
 def _sizes(shape: str) -> Shape | None:
     try:
         return tuple(int(size) for size in shape.split(",") if size.strip())

@@ -149,6 +149,26 @@ class Branches(nn.Cell):
         return x.reshape(2, -1)
 
 
+try:
+    from mindspore.common import no_inline
+except ImportError:  # 2.0
+
+    def no_inline(function):
+        return function
+
+
+@no_inline
+def reused(x):
+    return ops.exp(x) * 2
+
+
+class Reused(nn.Cell):
+    """Calls a function three times that stays a sub-graph of its own, as the layers of a large network do."""
+
+    def construct(self, x):
+        return reused(reused(reused(x)))
+
+
 def training(net: Any, optimizer: Any, *inputs: Any) -> Callable[[], object]:
     """Return a step of training on *inputs*, with the gradients of the sum of what *net* returns."""
 

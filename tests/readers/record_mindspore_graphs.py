@@ -37,6 +37,8 @@ def model(name: str) -> tuple[Any, tuple[Any, ...]]:
         return nets.Transformer(), (nets.tensor(2, 8, 32),)
     if name.startswith("llama"):
         return nets.Llama(more_casts=name == "llama_cast"), (ms.ops.cast(nets.tensor(1, 8, 32), ms.float16),)
+    if name == "reused":
+        return nets.Reused(), (nets.tensor(2, 8),)
     if name == "branches":
         return nets.Branches(), (nets.tensor(4, 4), ms.Tensor(1, ms.int32))
     if name == "dynamic":
@@ -106,7 +108,7 @@ def main(names: list[str]) -> None:
     target = DATA / ms.__version__
     file = target / "counts.json"
     counts = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    for name in names or ["lenet", "bert", "llama", "llama_cast", "training", "dynamic", "branches"]:
+    for name in names or ["lenet", "bert", "llama", "llama_cast", "training", "dynamic", "branches", "reused"]:
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made)
             environment = {**os.environ, "MS_DEV_SAVE_GRAPHS": "1", "MS_DEV_SAVE_GRAPHS_PATH": made}

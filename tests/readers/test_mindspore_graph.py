@@ -55,7 +55,7 @@ def test_kernels_are_those_in_the_protobuf_that_mindspore_wrote_of_the_same_grap
     assert calls(stage(version, model, "graph_build")) == {op: n for op, n in told.items() if op not in NO_OPS}
 
 
-RAN = [each for each in MODELS if "ran" in TOLD[each[0]][each[1]] and each[1] != "branches"]
+RAN = [each for each in MODELS if "ran" in TOLD[each[0]][each[1]] and each[1] not in ("branches", "reused")]
 
 
 @pytest.mark.parametrize(("version", "model"), [each for each in RAN if has(*each, "graph_build*")])
@@ -173,8 +173,17 @@ def test_loops_and_branches_count_once_and_that_is_said(version: str) -> None:
 def test_parts_of_a_stage_are_one_profile_and_how_often_each_runs_is_not_known() -> None:
     profile = stage("2.10.0", "branches", "graph_build")
     assert profile.records[0].type == "Less"
-    assert profile.remarks == ("each of the 6 parts of the graph counts once: how often it runs is not in these files",)
+    assert profile.remarks == (graph._PARTS,)
+    assert stage("2.10.0", "reused", "graph_build").remarks == (graph._PARTS,)
     assert stage("2.10.0", "lenet", "graph_build").remarks == ()
+
+
+def test_a_sub_graph_counts_as_often_as_it_is_called_as_it_runs() -> None:
+    """``execute`` against one call under MindSpore's profiler, where ``graph_build`` has the kernels once."""
+    for version in ("2.7.1", "2.10.0"):
+        assert calls(stage(version, "reused"), canonical=True) == TOLD[version]["reused"]["ran"] == {"Exp": 3, "Mul": 3}
+        assert stage(version, "reused").remarks == ()
+        assert calls(stage(version, "reused", "graph_build")) == {"Exp": 1, "Mul": 1}
 
 
 # Which stage of a folder.
@@ -259,6 +268,7 @@ def read(tmp_path: Path, text: str | bytes, name: str = "a.ir") -> SavedProfile:
         (TEXT[: TEXT.index("PrimFunc_Sin")], "ends in the middle of a sub-graph. Was it copied whole?"),
         (TEXT[: TEXT.index("subgraph @41")], r"ends after \d of 6 sub-graphs. Was it copied whole?"),
         (TEXT[:200], "ends after 0 of 6 sub-graphs. Was it copied whole?"),
+        ("# IR entry: @a\n", "ends before the sub-graph that it begins with. Was it copied whole?"),
         (TEXT + TEXT, r"line \d+: a second graph begins. Give each stage a file"),
         (TEXT.replace("subgraph @41", "subgraph @99"), "calls '41_.*', which is not in the file"),
         (TEXT.replace("\n}\n\n\nindirect", "\n", 1), r"line \d+: sub-graph .38_.* begins inside of another one"),
@@ -270,7 +280,7 @@ def read(tmp_path: Path, text: str | bytes, name: str = "a.ir") -> SavedProfile:
         ("; ModuleID = 'a.ll'\ndefine void @f() {\n", r"is no profile .* It begins with \"; ModuleID"),
         ("digraph mindspore {\n}\n", r"is a drawing of a graph; .*\.ir file beside it"),
     ],
-    ids="middle start head twice missing unclosed empty mlir llvm dot".split(),
+    ids="middle start head entry twice missing unclosed empty mlir llvm dot".split(),
 )  # fmt: skip
 def test_a_text_that_is_no_whole_graph_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TraceError, match=message) as error:
@@ -410,3 +420,13 @@ def test_a_pass_inside_of_a_stage_goes_by_its_own_name(tmp_path: Path) -> None:
         (tmp_path / name).write_text(TEXT, encoding="utf-8")
     (found,) = formats.find(Place(tmp_path), stage="opt_a")
     assert str(found) == f"{tmp_path}/opt_pass_2_opt_a_0015.ir"
+
+
+def test_a_value_that_may_be_any_of_very_many_graphs_is_one_line(tmp_path: Path) -> None:
+    graphs = b"".join(field(8, field(2, f"g{n}")) for n in range(1100))
+    nodes = field(1, field(4, "Partial") + field(1, "g0") + field(2, "v0"))
+    for n in range(1, 1100):
+        inputs = field(1, f"v{n - 1}") + field(1, f"g{n}")
+        nodes += field(1, field(4, "Switch") + inputs + field(2, f"v{n}"))
+    with pytest.raises(TraceError, match="a value that may be more than 1000 graphs"):
+        read(tmp_path, field(1, "1.1") + field(2, "MindSpore") + field(7, nodes + field(2, "main")) + graphs, "a.mindir")

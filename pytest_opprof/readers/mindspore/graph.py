@@ -47,7 +47,9 @@ _PART = re.compile(r"_(?:kernel_graph)?\d+\b|_\d+$")
 _PASS = re.compile(r"opt_pass_\d+_")
 """Begins the names of what is inside of a stage."""
 _RANK = re.compile(r"rank_(\d{1,6})")
-_PARTS = "each of the {} parts of the graph counts once: how often it runs is not in these files"
+_PARTS = "each part of the graph is counted once: how often it runs is not in the file"
+_OF_BACKEND = ("graph_", "hwopt_")
+"""Begin the names of files that have a part of a graph."""
 _GRADIENTS = "Gradients/"
 """Begins the names of nodes of a backward pass, whose lines are those of what they are the gradients of."""
 
@@ -106,8 +108,8 @@ def read(place: Place, options: Options) -> SavedProfile:
         graphs |= text.graphs
         entries.append(text.entry)
     records, remarks = counted(place, graphs, entries)
-    if len(files) > 1:
-        remarks = (_PARTS.format(len(files)), *remarks)
+    if _may_run_often(files):
+        remarks = (_PARTS, *remarks)
     named = _FILE.fullmatch(files[0].path.name)
     return SavedProfile(
         source=f"MindSpore graph{f', stage {_whole(files[0])}' if named else ''} (static: no run)",
@@ -153,7 +155,12 @@ class _Text:
             elif found := _TOTAL.match(line):
                 total = int(found[1])
         if inside is not None or self.entry not in self.graphs or total not in (None, len(self.graphs)):
-            where = "in the middle of a sub-graph" if inside else f"after {len(self.graphs)} of {total} sub-graphs"
+            where = (
+                "before the sub-graph that it begins with"
+                if total is None
+                else f"after {len(self.graphs)} of {total} sub-graphs"
+            )
+            where = "in the middle of a sub-graph" if inside else where
             raise TraceError(f"{self._place}: ends {where}. Was it copied whole?")
 
     def _add(self, graph: Subgraph, node: Node | None, number: int) -> None:
@@ -212,6 +219,17 @@ def _graphs(files: list[_Stage]) -> Iterator[list[_Stage]]:
         graph.append(each)
     if graph:
         yield graph
+
+
+def _may_run_often(files: tuple[Place, ...]) -> bool:
+    """Tell whether these are parts of a graph of several sub-graphs, or nobody knows of how many."""
+    if not _whole(files[0]).startswith(_OF_BACKEND):
+        return False
+    graphs = _graphs(_stages(Place(files[0].path.parent)))
+    graph = next((graph for graph in graphs if files[0].path in [each[0].path for each in graph]), [])
+    heads = [each[0].head.decode("utf-8", "replace") for each in graph if each[1] is not None]
+    totals = [int(found[1]) for found in map(_TOTAL.search, heads[-1:]) if found]
+    return len(files) > 1 or totals != [1]
 
 
 def _whole(file: Place) -> str:

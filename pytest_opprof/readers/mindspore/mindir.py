@@ -39,6 +39,7 @@ _CONSTANT = "Constant"
 _NO_NODES = NO_OPS | {_CONSTANT}
 _MOST_DEPTH = 16
 _MOST_VALUES = 2_000_000
+_MOST_BRANCHES = 1000
 _DTYPES = dict(
     enumerate(
         """float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64 complex128
@@ -157,6 +158,8 @@ class _Model:
 
     def _op(self, graph: Subgraph, name: str, type_: str, inputs: list[str], output: str) -> None:
         functions = frozenset[str]().union(*(self._function(value) for value in inputs))
+        if len(functions) > _MOST_BRANCHES:
+            raise Broken(f"a value that may be more than {_MOST_BRANCHES} graphs")
         if functions and type_ in ("Partial", "Switch", "SwitchLayer", "MakeTuple", "Depend"):
             self._functions[output] = functions
         graph.named |= functions
