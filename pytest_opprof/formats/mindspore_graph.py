@@ -27,11 +27,12 @@ from typing import NamedTuple
 
 from ..ops.signature import Shape, Signature
 
-_NODE = re.compile(r"  (?:%\d+\(.*?\) = |(?=Return\())(?:(?:PrimFunc_|[\w:]*S-Prim-)?([^\s(@%\[]+)\()?")
+_NODE = re.compile(r"  (?:%\d+(?:\(.*?\))? = |(?=Return\())(?:(?:PrimFunc_|[\w:]*S-Prim-)?([^\s(@%\[]+)\()?")
 _NAME = re.compile(r"      # (Fullname with scope|Scope): \((.+)\)\s*$")
 """Up to 2.0 there is only the scope."""
 _TYPES = "      : ("
-_LINE = re.compile(r"      # In file (.+?):(\d+)(?:~\d+)?, \d+~\d+/\s*(.*)/")
+_LINE = re.compile(r"      # (?:inlined:)?In file (.+?):(\d+)(?:~\d+)?(?:, \d+~\d+)?/\s*(.*)/")
+"""Up to 2.1 without columns, and without the functions around it."""
 _FUNCTION = re.compile(r"(?:async )?def (\w+)|(?=@)")
 """The line before that of a statement: the function that it is in, or what decorates that."""
 _CHOSEN = re.compile(r"<(\w+)x\w+\[[^\]]*\]\{([^}]*)\}>")
@@ -111,7 +112,7 @@ class Nodes:
             if header := _FUNCTION.match(asks[3]):
                 self._function = header[1] or self._function
             elif len(self._lines) < _MOST_LINES:
-                self._lines.append(Line(asks[1], self._function, int(asks[2])))
+                self._lines.append(Line(asks[1], self._function or "?", int(asks[2])))
         return None
 
     def close(self) -> Node | None:

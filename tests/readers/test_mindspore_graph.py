@@ -139,6 +139,13 @@ def test_casts_have_dtypes_scope_and_line() -> None:
     }
 
 
+def test_lines_of_mindspore_2_0_have_no_columns_and_no_functions() -> None:
+    (conv, *_) = [record for record in stage("2.0.0", "lenet", sites=True).records if record.type == "Conv2D"]
+    assert conv.name == "Default/conv1-Conv2d/Conv2D"
+    assert conv.site is not None
+    assert [(Path(frame.file).name, frame.line) for frame in conv.site.frames] == [("mindspore_nets.py", 32)]
+
+
 def test_what_several_tensors_are_made_of_is_known() -> None:
     (norm, *_) = [record for record in stage("2.10.0", "bert").records if record.type == "LayerNorm"]
     assert (norm.output_dtypes, norm.output_shapes) == (("float32",) * 3, ((2, 8, 32), (2, 8, 1), (2, 8, 1)))
@@ -429,4 +436,6 @@ def test_a_value_that_may_be_any_of_very_many_graphs_is_one_line(tmp_path: Path)
         inputs = field(1, f"v{n - 1}") + field(1, f"g{n}")
         nodes += field(1, field(4, "Switch") + inputs + field(2, f"v{n}"))
     with pytest.raises(TraceError, match="a value that may be more than 1000 graphs"):
-        read(tmp_path, field(1, "1.1") + field(2, "MindSpore") + field(7, nodes + field(2, "main")) + graphs, "a.mindir")
+        read(
+            tmp_path, field(1, "1.1") + field(2, "MindSpore") + field(7, nodes + field(2, "main")) + graphs, "a.mindir"
+        )
