@@ -100,7 +100,8 @@ class Nodes:
 
     def take(self, line: str) -> Node | None:
         """Take the next line; return the node before it where it begins another one."""
-        if found := _NODE.match(line):
+        # Two characters tell most lines from nodes, which are a tenth of them: 20 % of the time.
+        if line[2:3] != " " and (found := _NODE.match(line)):
             done = self.close()
             self._node = found[1] or "", line
             return done
