@@ -56,7 +56,7 @@ coverage:
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-# The built wheel, in an environment that has nothing else of this tree.
+# The built wheel, in an environment that has nothing else of this tree; what each extra needs is there to install.
 wheel:
 	rm -rf dist build/wheel
 	$(PYTHON) -m venv build/wheel
@@ -64,6 +64,8 @@ wheel:
 	build/wheel/bin/$(PIP) install dist/*.whl
 	cd build/wheel && bin/opprof --version && bin/opprof ops Cast && bin/python ../../examples/demo.py numpy_filter
 	build/wheel/bin/opprof show tests/data/megengine/smallconv.json.gz -o build/wheel/profile.html
+	for extra in cuda cupy cupy-cuda12 jax onnx mindspore; do \
+	  build/wheel/bin/$(PIP) install --dry-run "pytest-opprof[$$extra]" || exit 1; done
 
 # Our own op counts against our own baselines.
 performance: $(VENV)/installed-test

@@ -71,8 +71,8 @@ def _of_profile(arguments: argparse.Namespace, margin: float) -> dict[str, Any]:
         margin,
         lambda op: not query.is_untold(saved, op),
     )
-    given = {"--source": arguments.source, "--rank": arguments.rank, "--steps": arguments.steps}
-    options = [word for flag, value in given.items() if value is not None for word in (flag, value)]
+    asked = {"source": arguments.source, "rank": arguments.rank, "steps": arguments.steps, "stage": arguments.stage}
+    options = [word for flag, value in asked.items() if value is not None for word in (f"--{flag}", value)]
     options += ["--partial"] if arguments.partial else []
     options += ["--allow-inferred"] if saved.inferred_types else []
     return _plain("", limits, as_check(str(arguments.file), limits, options))

@@ -38,6 +38,7 @@ def add(commands: Any) -> None:
         add_argument = parser.add_argument
         add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
         add_argument("--base-rank", "--against-rank", metavar="N", help="another rank of the profile before")
+        add_argument("--base-stage", metavar="NAME", help="another stage of the graphs before")
         add_argument("--test", metavar="ID", help="which test of a run or baseline to compare with a profile")
         add_argument("--window", metavar="NAME", default="body", help="which of its windows (default: body)")
         add_argument("--tolerance", metavar="PERCENT", help="how much slower is slower (default: 13%%, profiles 10%%)")
@@ -71,19 +72,21 @@ def _run(arguments: argparse.Namespace) -> bool:
             raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
     rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     alone = arguments.now is None
-    if alone and None in (arguments.base_steps, arguments.steps) and None in (arguments.base_rank, arguments.rank):
+    pairs = [(arguments.base_steps, arguments.steps), (arguments.base_rank, arguments.rank)]
+    if alone and all(None in pair for pair in pairs) and arguments.base_stage is None:
         raise UsageError(
             f"{arguments.base}: compare it with what? Name another file, or two steps of this one, such as"
-            " --base-steps 8 --steps 9, or two ranks: --base-rank 0 --rank 1"
+            " --base-steps 8 --steps 9, or two ranks: --base-rank 0 --rank 1, or two stages of a graph:"
+            " --base-stage validate --stage execute"
         )
-    base = side(arguments, arguments.base, rank, steps)
+    base = side(arguments, arguments.base, rank, steps, stage=arguments.base_stage)
     now = side(arguments, arguments.base if alone else arguments.now, arguments.rank, arguments.steps, quiet=alone)
     kinds = {base.kind, now.kind}
     if kinds != {"profile"} and arguments.by != "type":
         raise UsageError(f"--by {arguments.by}: only profiles tell ops apart so; a run or a baseline has canonical ops")
     if "profile" in kinds:
         return _profiles(arguments, base, now)
-    for flag in ("steps", "rank", "base_steps", "base_rank"):
+    for flag in ("steps", "rank", "stage", "base_steps", "base_rank", "base_stage"):
         if getattr(arguments, flag) is not None:
             raise UsageError(f"--{flag.replace('_', '-')}: is for profiles, not for runs and baselines")
     return _windows(arguments, base, now)

@@ -126,14 +126,21 @@ class Side:
         raise UsageError("".join([what, *(f"\n  {each} {name}" for each, name in sorted(self.windows)[:20])]))
 
 
-def side(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool = False) -> Side:
+def side(
+    arguments: argparse.Namespace,
+    path: Path,
+    rank: str | None,
+    steps: str | None,
+    quiet: bool = False,
+    stage: str | None = None,
+) -> Side:
     """Return what *path* holds, by its content. Raises TraceError, BaselineError and UsageError.
 
-    Remarks on a profile are not said if *quiet*.
+    Remarks on a profile are not said if *quiet*. *stage* is another stage of graphs than ``--stage`` has.
     """
     document = document_of(path) if arguments.source is None else None
     if document is None:
-        return _profile(arguments, path, rank, steps, quiet)
+        return _profile(arguments, path, rank, steps, quiet, stage)
     if "environment" in document:
         content = file.load(path)
         environment = EnvironmentJson.of(content.environment)
@@ -170,9 +177,11 @@ def document_of(path: Path) -> dict[str, Any] | None:
     return document if "tests" in document else None
 
 
-def _profile(arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool) -> Side:
+def _profile(
+    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool, stage: str | None
+) -> Side:
     by_site = arguments.by == "site"
-    found, trace = reading.find_one(arguments, path, rank, steps, "diff", by_site, quiet)
+    found, trace = reading.find_one(arguments, path, rank, steps, "diff", by_site, quiet, stage)
     if by_site:
         reading.check_sites(path, trace)
     profile = trace.profile(by=arguments.by)

@@ -33,6 +33,7 @@ _WITH_SITES = """ These do:
   a window of a run with --opprof-sites that opprof.save() wrote
   a PyTorch trace that was recorded with with_stack=True
   HLO text of JAX with metadata, as compile().as_text() writes it
+  a graph that MindSpore saved (save_graphs), at the stage validate or execute
   an ONNX model of torch.onnx.export(..., dynamo=True), and with --model FILE an ONNX Runtime profile of it
   operator_details.csv of torch_npu, recorded with with_stack=True"""
 NO_TIMES = "does not tell when anything ran"
@@ -62,6 +63,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         "--partial", action="store_true", help="read what is there of a file that was cut or lacks times"
     )
     parser.add_argument("--model", type=Path, metavar="FILE", help="the ONNX model that was run: it knows the lines")
+    parser.add_argument(
+        "--stage", metavar="NAME", help="which stage of graphs that MindSpore saved into a folder (default: the last)"
+    )
 
 
 def read(
@@ -71,10 +75,11 @@ def read(
     steps: str | None,
     quiet: bool = False,
     sites: bool = False,
+    stage: str | None = None,
 ) -> list[tuple[formats.Found, SavedProfile]]:
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*.
 
-    With *sites*, read which lines asked for ops, too.
+    With *sites*, read which lines asked for ops, too. *stage* is another stage of graphs than ``--stage`` has.
     """
     if arguments.model and not sites:
         raise UsageError(
@@ -82,7 +87,7 @@ def read(
         )
     learn_names()  # of backends that are installed: what they mean is the same live and saved
     with _guarded(path), _Progress(path) as progress:
-        found = _chosen(formats.find(Place(path, progress), arguments.source), path, rank)
+        found = _chosen(formats.find(Place(path, progress), arguments.source, stage or arguments.stage), path, rank)
         how = arguments.partial, sites, arguments.model
         in_turn = len(found) == 1 or usable_cores() == 1 or _size(found) < PARALLEL
         read = [formats.read(each, *how) for each in found] if in_turn else None
@@ -112,7 +117,11 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
         try:
             with _ctrl_c_held():
                 futures = [
-                    pool.submit(_read_one, each.format, each.place.path, each.place.begin, each.rank, how)
+                    pool.submit(
+                        _read_one,
+                        (each.format, each.place.path, each.place.begin, each.rank, [file.path for file in each.files]),
+                        how,
+                    )
                     for each in found
                 ]
             for future in futures:  # in order, so that of several damaged ranks the first one is named
@@ -135,11 +144,12 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
     return read
 
 
-def _read_one(format_: str, path: Path, begin: int, rank: int | None, how: _How) -> SavedProfile:
-    """Read a profile in a process of its own."""
+def _read_one(found: tuple[str, Path, int, int | None, list[Path]], how: _How) -> SavedProfile:
+    """Read a profile in a process of its own: nobody there hears of progress."""
     learn_names()
+    format_, path, begin, rank, files = found
     with _guarded(path):
-        return formats.read(formats.Found(format_, Place(path, begin=begin), rank), *how)
+        return formats.read(formats.Found(format_, Place(path, begin=begin), rank, tuple(map(Place, files))), *how)
 
 
 @contextmanager
@@ -293,9 +303,10 @@ def find_one(
     command: str,
     sites: bool = False,
     quiet: bool = False,
+    stage: str | None = None,
 ) -> tuple[formats.Found, SavedProfile]:
     """Read the one profile that *command* takes; return also which it is."""
-    profiles = read(arguments, path, rank, steps, quiet, sites)
+    profiles = read(arguments, path, rank, steps, quiet, sites, stage)
     if len(profiles) > 1:
         raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
     return profiles[0]

@@ -53,8 +53,8 @@ def _run(arguments: argparse.Namespace) -> bool:
     """Serve the profile until the viewer has it."""
     with _listening(arguments.port) as server, scratch() as folder:
         found, path = formats.Found("", Place(arguments.file)), arguments.file
-        given = arguments.source or arguments.rank or arguments.steps or arguments.partial or arguments.model
-        if given or not found.place.head.startswith(BEGINNING.encode()):
+        asked = (arguments.source, arguments.rank, arguments.steps, arguments.stage, arguments.partial, arguments.model)
+        if any(asked) or not found.place.head.startswith(BEGINNING.encode()):
             found, saved = reading.find_one(arguments, path, arguments.rank, arguments.steps, "open")
             path = found.place.path
             in_part = found.place.is_folder or arguments.steps or arguments.partial

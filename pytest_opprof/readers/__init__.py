@@ -7,6 +7,8 @@ A new format is a module here and a line in `formats.FORMATS`. The module has
   content, and reads no more than the head of a file;
 - ``read(place, options)``: the `SavedProfile`; raises TraceError, and nothing else, for a file that is broken;
 - where a place can hold several ranks, or names its rank: ``ranks(place)``;
+- where a folder has a program at several stages of its compiler: ``stages(place, stage)``, the files to read of each
+  program at the stage that is asked for, which ``read`` gets in ``options.files``;
 - where no recording was at hand to test the reader: ``AS_DOCUMENTED``;
 - where the profiler writes the same data into several files of a folder: ``repeats(place)``, whether another file of
   the folder already has the data of this one;

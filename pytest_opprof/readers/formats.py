@@ -25,6 +25,8 @@ FORMATS = {
     "mindspore": "mindspore.cpu",
     "mindspore_gpu": "mindspore.gpu",
     "mindspore_ascend": "mindspore.ascend",
+    "mindspore_graph": "mindspore.graph",
+    "mindir": "mindspore.mindir",
     "ascend": "ascend.profile",
     "ascend_timeline": "ascend.timeline",
     "nsys": "gpu.nsys",
@@ -66,9 +68,13 @@ class Found:
     format: str
     place: Place
     rank: int | None = None
+    files: tuple[Place, ...] = ()
+    """The files to read of a folder, where it is several profiles: the parts of a graph at one stage."""
 
     def __str__(self) -> str:
-        return f"{self.place}{f' (rank {self.rank})' if self.rank is not None else ''}"
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        rank = f" (rank {self.rank})" if self.rank is not None else ""
+        return f"{self.files[0] if self.files else self.place}{more}{rank}"
 
 
 def module(name: str) -> Format:
@@ -78,10 +84,11 @@ def module(name: str) -> Format:
     return cast(Format, import_module(f".{FORMATS[name]}", __package__))
 
 
-def find(place: Place, source: str | None = None) -> list[Found]:
+def find(place: Place, source: str | None = None, stage: str | None = None) -> list[Found]:
     """Return every profile in *place*, a file or a folder. *source* is the name of a format: only that one is tried.
 
-    Raises TraceError where there is no profile, and says what was looked for.
+    *stage* is the stage of graphs that a compiler saved into a folder; None is the last one. Raises TraceError where
+    there is no profile, and says what was looked for, and UsageError for a stage where there can be none.
     """
     if wrong := _no_place(place) or not_profiles.explained(place) or _no_utf8(place):
         raise TraceError(f"{place}: {wrong}")
@@ -89,7 +96,7 @@ def find(place: Place, source: str | None = None) -> list[Found]:
     if source is not None and not place.is_folder:
         return _ranked(source, place)
     seen: list[Place] = []
-    found = list(_search(place, formats, seen, 0))
+    found = [part for each in _search(place, formats, seen, 0) for part in _of_stage(each, stage)]
     if not found:
         if not place.is_folder and (explained := _explained(place)):
             raise TraceError(f"{place}: {explained}")
@@ -109,7 +116,7 @@ def read(found: Found, partial: bool = False, sites: bool = False, model: Path |
     For *sites* and *model* see `Options`. Raises UsageError for a model where there can be none.
     """
     of_format = module(found.format)
-    options = Options(False, found.rank, sites, model)
+    options = Options(False, found.rank, sites, model, found.files)
     if model and found.format != "onnxruntime":
         raise UsageError(f"--model {model}: is for ONNX Runtime's profiles; {found} is a {of_format.TITLE}")
     try:
@@ -147,6 +154,19 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
     if place.is_folder:
         for child in place.children():
             yield from _search(child, formats, seen, depth + 1)
+
+
+def _of_stage(found: Found, stage: str | None) -> list[Found]:
+    """Return *found*, or the files of a stage of each graph in its folder. Raises TraceError and UsageError."""
+    stages = getattr(module(found.format), "stages", None)
+    if stages is None or not found.place.is_folder:
+        if stage is not None:
+            raise UsageError(
+                f"--stage {stage}: is for a folder of graphs that MindSpore saved (save_graphs); {found} is a"
+                f" {'file' if stages else module(found.format).TITLE}"
+            )
+        return [found]
+    return [replace(found, files=files) for files in stages(found.place, stage)]
 
 
 def _unread(seen: list[Place], found: list[Found]) -> Place | None:

@@ -30,13 +30,15 @@ _BY_MAGIC = (
         "is a program in MLIR's bytecode; opprof counts the ops of its text. Save that instead:"
         " jax.jit(f).lower(*args).as_text()",
     ),
+    (
+        b"digraph ",
+        "is a drawing of a graph; opprof counts the ops of the .ir file beside it, if MindSpore wrote it",
+    ),
     (b"\x28\xb5\x2f\xfd", "is compressed by zstd; opprof reads gzip. Unpack it: unzstd {name}"),
     (b"\xfd7zXZ\0", "is compressed by xz; opprof reads gzip. Unpack it: unxz {name}"),
     (b"BZh", "is compressed by bzip2; opprof reads gzip. Unpack it: bunzip2 {name}"),
     (b"7z\xbc\xaf\x27\x1c", "is a 7z archive. Unpack it and give the folder: 7z x {name}"),
 )
-_MINDIR = re.compile(rb"\n.[\d.]+\x12\tMindSpore", re.DOTALL)
-"""The first two fields: the version, and the program that wrote the file."""
 _STABLEHLO = re.compile(rb"StableHLO_v\d")
 _ZIPPED = re.compile(rb"PK\x03\x04.{26}([\w./\-]+)", re.DOTALL)
 """The names of the files in a zip archive."""
@@ -54,8 +56,6 @@ def explained(place: Place) -> str:
         return _zipped(b" ".join(_ZIPPED.findall(start)).decode("ascii"), name)
     if start[257:262] == b"ustar":
         return f"is a tar archive. Unpack it and give the folder: tar -xf {name}"
-    if _MINDIR.match(start):
-        return f"is a MindIR model, not a profile. {_RECORD.format('mindspore.profiler')}"
     if b"\0\0" in start[:4] and _STABLEHLO.search(start):  # a flatbuffer: it begins with a small number
         return (
             "is a program saved by jax.export; opprof counts the ops of its text. Save that instead:"

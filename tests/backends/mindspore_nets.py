@@ -56,6 +56,48 @@ class Transformer(nn.Cell):
         return x + self.narrow(self.wide(self.norm2(x)))
 
 
+class Llama(nn.Cell):
+    """One layer as Llama has it in half precision: RMS norms in float32, rotary positions, a gated layer behind.
+
+    With *more_casts*, the attention's weights go to float32 and back once more.
+    """
+
+    def __init__(self, n: int = 32, heads: int = 2, length: int = 8, more_casts: bool = False) -> None:
+        super().__init__()
+        half = ms.float16
+        dense = [nn.Dense(n, n, has_bias=False, dtype=half) for _ in range(4)]
+        self.query, self.key, self.value, self.out = dense
+        self.gate, self.up = (nn.Dense(n, 2 * n, has_bias=False, dtype=half) for _ in range(2))
+        self.down = nn.Dense(2 * n, n, has_bias=False, dtype=half)
+        self.scale1, self.scale2 = (ms.Parameter(ops.ones(n, half), name=name) for name in ("scale1", "scale2"))
+        angles = np.outer(np.arange(length), 1 / 10000 ** (np.arange(0, n // heads, 2) / (n // heads)))
+        self.cos, self.sin = (ms.Tensor(np.tile(each(angles), 2), half) for each in (np.cos, np.sin))
+        self.heads, self.more_casts = heads, more_casts
+
+    def norm(self, x, scale):
+        x = ops.cast(x, ms.float32)
+        return ops.cast(x * ops.rsqrt((x * x).mean(-1, keep_dims=True) + 1e-6), ms.float16) * scale
+
+    def rotated(self, x):
+        left, right = ops.split(x, x.shape[-1] // 2, -1)
+        return x * self.cos + ops.concat((-right, left), -1) * self.sin
+
+    def construct(self, x):
+        batch, length, n = x.shape
+        parts = (batch, length, self.heads, n // self.heads)
+        y = self.norm(x, self.scale1)
+        query = self.rotated(self.query(y).reshape(parts).transpose(0, 2, 1, 3))
+        key = self.rotated(self.key(y).reshape(parts).transpose(0, 2, 1, 3))
+        value = self.value(y).reshape(parts).transpose(0, 2, 1, 3)
+        weights = ops.softmax(ops.cast(ops.matmul(query, key.transpose(0, 1, 3, 2)), ms.float32) * 0.25, -1)
+        weights = ops.cast(weights, ms.float16)
+        if self.more_casts:
+            weights = ops.cast(ops.exp(ops.cast(weights, ms.float32)), ms.float16)
+        x = x + self.out(ops.matmul(weights, value).transpose(0, 2, 1, 3).reshape((batch, length, n)))
+        y = self.norm(x, self.scale2)
+        return x + self.down(ops.silu(self.gate(y)) * self.up(y))
+
+
 class Molecules(nn.Cell):
     """Steps of molecular dynamics: forces from a network in float16, velocities and positions in float32.
 
@@ -105,6 +147,26 @@ class Branches(nn.Cell):
         else:
             x = ops.sin(x)
         return x.reshape(2, -1)
+
+
+try:
+    from mindspore.common import no_inline
+except ImportError:  # 2.0
+
+    def no_inline(function):
+        return function
+
+
+@no_inline
+def reused(x):
+    return ops.exp(x) * 2
+
+
+class Reused(nn.Cell):
+    """Calls a function three times that stays a sub-graph of its own, as the layers of a large network do."""
+
+    def construct(self, x):
+        return reused(reused(reused(x)))
 
 
 def training(net: Any, optimizer: Any, *inputs: Any) -> Callable[[], object]:

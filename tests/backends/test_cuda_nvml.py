@@ -75,7 +75,8 @@ def test_without_a_driver_the_real_package_says_so_and_nothing_is_looked_at(gpu:
 def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvml.unwatched() == (
-        "whether a GPU is throttled or shared is not watched: nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+        "whether a GPU is throttled or shared is not watched: nvidia-ml-py is not installed:"
+        ' pip install "pytest-opprof[cuda]"'
     )
 
 

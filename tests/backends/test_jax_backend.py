@@ -297,7 +297,7 @@ def test_importing_jax_starts_nothing_and_is_use(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "jax._src.xla_bridge")
     assert not found.in_use()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert found.unavailable() == "jax is not installed: pip install jax"
+    assert found.unavailable() == 'jax is not installed: pip install "pytest-opprof[jax]"'
 
 
 @pytest.mark.parametrize(

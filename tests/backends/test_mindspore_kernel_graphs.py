@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -214,3 +215,60 @@ def test_the_folder_is_gone_when_its_process_ends() -> None:
     path = Path(done.stdout.strip())
     assert path.name == "calls"
     assert not path.parent.exists()
+
+
+class Context:
+    """A context of MindSpore, and its parameters by name."""
+
+    def __init__(self, **parameters: object) -> None:
+        self.parameters = {"save_graphs": 0, "save_graphs_path": "", **parameters}
+        self.context = self
+        self.ms_ctx_param = self
+        self.__members__ = {name: name for name in self.parameters}
+        self.get_param = self.parameters.get
+        self.set_param = self.parameters.__setitem__
+
+    def _context(self) -> Context:
+        return self
+
+
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_graphs_that_the_program_saves_are_read_from_its_folder_and_stay_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    context = Context() if by_variable else Context(save_graphs=2, save_graphs_path=str(tmp_path))
+    monkeypatch.setitem(sys.modules, "mindspore", context)
+    monkeypatch.delenv("MS_DEV_DUMP_IR_PASSES", raising=False)
+    if by_variable:
+        monkeypatch.setenv("MS_DEV_SAVE_GRAPHS", "1")
+        monkeypatch.setenv("MS_DEV_SAVE_GRAPHS_PATH", str(tmp_path))
+    old = tmp_path / "graph_build_0_0007.ir"
+    old.write_text(HALF.replace("op0", "op5"), encoding="utf-8")
+    before = dict(context.parameters)
+    known = KernelGraphs()
+    known.watch()
+    assert context.parameters == before
+    assert "MS_DEV_DUMP_IR_PASSES" not in os.environ
+    (tmp_path / "rank_0").mkdir()
+    path = tmp_path / "rank_0" / "graph_build_0_0042.ir"
+    path.write_text(HALF, encoding="utf-8")
+    (tmp_path / "notes.ir").write_text("", encoding="utf-8")
+    ran = calls(*RUN, *(name.replace("op0", "op5") for name in RUN))
+    assert signatures(known, ran) == {0: CAST, 1: MATMUL}
+    assert signatures(known, ran) == {0: CAST, 1: MATMUL}
+    assert path.exists()
+    old.write_text(HALF.replace("op0", "op5") + "\n", encoding="utf-8")
+    os.utime(old, ns=(1, 1))
+    assert len(signatures(known, ran)) == 4
+
+
+def test_where_the_program_saves_none_ours_are_written_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context()
+    monkeypatch.setitem(sys.modules, "mindspore", context)
+    monkeypatch.delenv("MS_DEV_SAVE_GRAPHS", raising=False)
+    monkeypatch.setenv("MS_DEV_DUMP_IR_PASSES", "of the program")
+    known = KernelGraphs()
+    known.watch()
+    known.watch()
+    assert context.parameters == {"save_graphs": 1, "save_graphs_path": str(scratch.folder("graphs"))}
+    assert os.environ["MS_DEV_DUMP_IR_PASSES"] == "of the program"

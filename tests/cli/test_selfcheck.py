@@ -331,7 +331,7 @@ def test_with_a_gpu_and_nothing_that_uses_it_the_message_says_what_to_install(
         2,
         {},
         "opprof: selfcheck cannot run on cuda: neither CuPy nor a PyTorch with CUDA is installed: pip install"
-        " cupy-cuda13x (CUDA 13) or cupy-cuda12x (CUDA 12). Without the GPU: --device cpu\n",
+        ' "pytest-opprof[cupy]" (CUDA 13) or "pytest-opprof[cupy-cuda12]" (CUDA 12). Without the GPU: --device cpu\n',
     )
 
 

@@ -18,6 +18,9 @@ PROFILES = {
     "step.mlir": "jax-cpu/step.mlir.gz",
     "mindspore-2.0": "mindspore-cpu/2.0.0-py3.9/graph/forward",
     "mindspore-2.10": "mindspore-cpu/2.10.0-py3.11/graph/forward",
+    "graphs": "mindspore-graphs/2.10.0/llama",
+    "graphs-with-casts": "mindspore-graphs/2.10.0/llama_cast",
+    "net.mindir": "mindspore-graphs/2.10.0/bert/bert.mindir.gz",
 }
 SET_UP = ["make demo", "make test", "pip install ."]
 """Not run from inside a test: continuous integration runs the first two, and installs the wheel of the third."""
@@ -57,7 +60,9 @@ def test_every_command_works_in_the_order_they_stand(page: Path, tmp_path: Path)
             (tmp_path / name).write_text(content, encoding="utf-8")
         elif content not in SET_UP:
             done = run(content, tmp_path)
-            finds_something = content.endswith("# fails") or content.startswith("opprof diff mindspore-2.0")
+            finds_something = content.endswith("# fails") or content.startswith(
+                ("opprof diff mindspore-2.0", "opprof diff graphs")
+            )
             assert done.returncode == finds_something, f"{content}\n{done.stdout}{done.stderr}"
             said = page.read_text(encoding="utf-8")
             if content.startswith("opprof show") and done.stdout.partition("\n")[0] in said:

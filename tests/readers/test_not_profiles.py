@@ -48,9 +48,9 @@ def zipped(*names: str) -> bytes:
         (b"SQLite format 3\x00" + bytes(200) + b"CREATE TABLE rocpd_a", r"rocpd convert -f csv -i 'a b'$"),
         ((DATA / "jax-cpu" / "cast.jax_export").read_bytes(), r"saved by jax\.export; .*deserialize\(open\('a b'"),
         ((DATA / "jax-cpu" / "cast.mlirbc").read_bytes(), r"is a program in MLIR's bytecode; .*\.as_text\(\)$"),
-        ((DATA / "mindspore-cpu" / "cast.mindir").read_bytes(), r"is a MindIR model, .*export it to ONNX"),
+        (b"digraph mindspore {", r"is a drawing of a graph; .* the \.ir file beside it"),
     ],
-    ids="nsys ncu zstd xz bzip2 7z tar tar.gz zip torchscript pt2 rocpd jax.export mlirbc mindir".split(),
+    ids="nsys ncu zstd xz bzip2 7z tar tar.gz zip torchscript pt2 rocpd jax.export mlirbc dot".split(),
 )  # fmt: skip
 def test_each_is_named_with_what_to_do_alone_and_in_a_folder(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a b").write_bytes(content)

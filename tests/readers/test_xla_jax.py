@@ -199,6 +199,13 @@ def test_loops_count_as_often_as_the_program_says_that_they_run(written: Write) 
     assert counts(trace) == {"sine": 1, "compare": 1}
 
 
+def test_a_product_in_a_loop_has_the_flops_of_all_its_calls(written: Write) -> None:
+    dot = "f32[] dot(%p, %p), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+    text = LOOP.replace("f32[4]{0} negate(%p)", dot).replace("OUTER", TRIPS % 3).replace("INNER", TRIPS % 5)
+    (record,) = [record for record in hlo.read(written(text), Options()).records if record.type == "dot"]
+    assert (record.calls, record.computation) == (15, 15 * 2 * 4)
+
+
 def test_a_name_that_looks_like_a_trip_count_is_none(written: Write) -> None:
     name = r'metadata={op_name="\"known_trip_count\":{\"n\":\"9\"}"}'
     assert counts(hlo.read(written(LOOP.replace("OUTER", name).replace("INNER", TRIPS % 2)), Options()))["negate"] == 2

@@ -74,7 +74,7 @@ def _opened() -> tuple[Any, str]:
 
         pynvml.nvmlInit()
     except ImportError:
-        return None, f"{what}: nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+        return None, f'{what}: nvidia-ml-py is not installed: pip install "pytest-opprof[cuda]"'
     except Exception as error:  # another package of that name may fail in any way
         return None, f"{what}: NVML cannot be opened: {error}; check nvidia-smi"
     return pynvml, ""

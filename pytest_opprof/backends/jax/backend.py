@@ -23,7 +23,7 @@ from .fence import FUNCTION, Fence
 from .misses import Misses
 from .programs import Programs, is_started
 
-_INSTALL = "jax is not installed: pip install jax"
+_INSTALL = 'jax is not installed: pip install "pytest-opprof[jax]"'
 _FIRST = (0, 7, 2)
 _TOO_OLD = (
     "jax {installed} is installed, and opprof records jax 0.7.2 or newer: pip install -U jax, or measure without it"

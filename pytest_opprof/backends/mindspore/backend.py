@@ -30,6 +30,7 @@ from .kernel_graphs import KernelGraphs
 from .pairing import paired
 from .profiler import Call, recorded, wait
 
+_INSTALL = 'mindspore is not installed: pip install "pytest-opprof[mindspore]", or see https://www.mindspore.cn/install'
 _UNKNOWN_CASTS = (
     "the dtypes of some casts are not known: MindSpore tells those of graphs compiled after the first measured test"
     " began, and of what PyNative mode calls from 2.10 on"
@@ -67,7 +68,7 @@ class MindSporeBackend(Backend):
         """Say that MindSpore is missing, or return None."""
         from importlib.util import find_spec
 
-        return None if find_spec("mindspore") else "mindspore is not installed; see https://www.mindspore.cn/install"
+        return None if find_spec("mindspore") else _INSTALL
 
     def in_use(self) -> bool:
         """Tell whether something imported MindSpore."""

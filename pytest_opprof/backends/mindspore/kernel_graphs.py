@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 
 from ...formats.mindspore_files import op_type
 from ...ops.names import meaning
@@ -27,6 +28,8 @@ _PASSES = ",".join(["graph_build", *(f"{digit}_execute" for digit in range(10))]
 """Parts of the names of passes: that of the pass ``execute`` is ``24_execute`` or so, others end in ``to_execute``."""
 _FILE = re.compile(r"(graph_build|\d+_execute)_(?:\d+_)?(\d+)\.ir")
 """The last number grows with each file."""
+_LEVEL, _PATH = "MS_DEV_SAVE_GRAPHS", "MS_DEV_SAVE_GRAPHS_PATH"
+"""Win over the context."""
 _MAY_BE_LEFT_OUT = frozenset(["Reshape", "Squeeze", "Unsqueeze"])
 """Ops that a graph does not run where they only give a tensor another shape."""
 
@@ -36,16 +39,23 @@ class KernelGraphs:
 
     def __init__(self) -> None:
         self._by_kernel: defaultdict[str, list[Graph]] = defaultdict(list)
+        self._of_program: dict[Path, dict[Path, int]] = {}
+        """The files of graphs in folders into which the program lets MindSpore write, with the time of each."""
 
     def watch(self) -> None:
-        """Let MindSpore write each graph that it compiles from now on, unless the program lets it write them itself."""
+        """Let MindSpore write each graph that it compiles from now on; where the program does so, read them there."""
         import mindspore
 
         context, parameters = mindspore.context._context(), mindspore.context.ms_ctx_param.__members__
-        if not context.get_param(parameters["save_graphs"]):
+        level, path = (context.get_param(parameters[name]) for name in ("save_graphs", "save_graphs_path"))
+        own = str(scratch.folder(_FOLDER))
+        if (os.environ.get(_LEVEL) or "0") != "0" or (level and path != own):
+            folder = Path(os.environ.get(_PATH) or path or ".").absolute()
+            self._of_program.setdefault(folder, _files(folder))
+        elif not level:
             os.environ.setdefault(_FILTER, _PASSES)
             # mindspore.set_context would warn that it is deprecated.
-            context.set_param(parameters["save_graphs_path"], str(scratch.folder(_FOLDER)))
+            context.set_param(parameters["save_graphs_path"], own)
             context.set_param(parameters["save_graphs"], 1)
 
     def kernels_of(self, calls: Sequence[Call]) -> dict[int, Kernel]:
@@ -69,7 +79,8 @@ class KernelGraphs:
         return found
 
     def _read_new(self) -> None:
-        paths = [path for path in scratch.folder(_FOLDER).rglob("*") if path.is_file()]
+        ours = [path for path in scratch.folder(_FOLDER).rglob("*") if path.is_file()]
+        paths = [*ours, *(path for folder in self._of_program for path in self._new_of(folder))]
         built: list[Graph] = []
         """The graphs that were built since a program was written: what is executed comes last."""
         for _, path in sorted((int(match[2]), path) for path in paths if (match := _FILE.fullmatch(path.name))):
@@ -82,13 +93,24 @@ class KernelGraphs:
             self._add(built, graph if len(built) == 1 else {})
             built = []
         self._add(built, {})
-        for path in paths:
+        for path in ours:
             path.unlink()
+
+    def _new_of(self, folder: Path) -> list[Path]:
+        """Return the files that MindSpore wrote into a folder of the program since this was last asked."""
+        before, self._of_program[folder] = self._of_program[folder], _files(folder)
+        return [path for path, time in self._of_program[folder].items() if before.get(path) != time]
 
     def _add(self, graphs: Iterable[Graph], program: Graph) -> None:
         for graph in (with_lines(each, program) for each in graphs):
             for name in graph:
                 self._by_kernel[name].append(graph)
+
+
+def _files(folder: Path) -> dict[Path, int]:
+    """Return the files of graphs that MindSpore writes into *folder*, with the time of each, in ns."""
+    paths = [path for pattern in ("*.ir", "rank_*/*.ir") for path in folder.glob(pattern) if _FILE.fullmatch(path.name)]
+    return {path: path.stat().st_mtime_ns for path in paths}
 
 
 def _length_of_run(graph: Graph, names: Sequence[str], at: int) -> int:

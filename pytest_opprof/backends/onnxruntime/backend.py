@@ -26,6 +26,9 @@ _UNSEEN = "onnxruntime_genai"
 """A package that runs sessions of its own, in C++."""
 
 
+_INSTALL = 'onnxruntime is not installed: pip install "pytest-opprof[onnx]"'
+
+
 class OnnxRuntimeBackend(Backend):
     """Collects the nodes of all sessions that are run through `onnxruntime.InferenceSession`, in all threads."""
 
@@ -41,7 +44,7 @@ class OnnxRuntimeBackend(Backend):
         """Say that onnxruntime is missing, or return None."""
         from importlib.util import find_spec
 
-        return None if find_spec("onnxruntime") else "onnxruntime is not installed (pip install onnxruntime)"
+        return None if find_spec("onnxruntime") else _INSTALL
 
     def in_use(self) -> bool:
         """Tell whether something imported onnxruntime."""

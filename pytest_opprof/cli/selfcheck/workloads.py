@@ -24,7 +24,7 @@ from ...errors import BackendError
 
 LONGER = 1.5
 """How much more work a slowed product is: it sums over so many times the elements, so that it takes as much longer."""
-_INSTALL_CUPY = "pip install cupy-cuda13x (CUDA 13) or cupy-cuda12x (CUDA 12)"
+_INSTALL_CUPY = 'pip install "pytest-opprof[cupy]" (CUDA 13) or "pytest-opprof[cupy-cuda12]" (CUDA 12)'
 
 
 @dataclass(frozen=True, slots=True)

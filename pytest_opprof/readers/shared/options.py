@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .place import Place
+
 
 @dataclass(frozen=True)
 class Options:
@@ -18,6 +20,8 @@ class Options:
     """Read which lines asked for ops, too, though that takes longer."""
     model: Path | None = None
     """The ONNX model that was run, which knows the lines."""
+    files: tuple[Place, ...] = ()
+    """The files of a folder to read, where these are its parts: of a graph's stage."""
 
 
 def as_number(value: object) -> int | None:

@@ -87,7 +87,9 @@ def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tup
     """
     times = _times(place, functions, entry)
     records = tuple(
-        record._replace(calls=times[name])
+        record._replace(
+            calls=times[name], computation=None if record.computation is None else record.computation * times[name]
+        )
         for name, function in functions.items()
         if times.get(name)
         for record in function.records

@@ -1,0 +1,25 @@
+"""How much an op of MindSpore computes, as far as the shapes of what it reads and writes tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from . import ascend_work
+from .signature import Shape
+
+
+def flops(type_: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """Return the FLOPs of an op; None for what is neither a product nor a convolution, and where shapes are not known.
+
+    A multiplication and an addition are two. The gradients of a convolution take as many as itself.
+
+    >>> flops("MatMul", [(2, 400), (120, 400)], [(2, 120)])
+    192000
+    """
+    if type_ in ("Conv2DBackpropFilter", "Conv2DBackpropInput") and len(inputs) > 1 and outputs:
+        weight = outputs[0] if type_ == "Conv2DBackpropFilter" else inputs[1]
+        of_result = inputs[0]
+        fits = len(of_result) == len(weight) == 4 and of_result[1] == weight[0]
+        return 2 * prod(of_result) * prod(weight[1:]) if fits else None
+    return ascend_work.flops(type_, inputs, outputs, ())
