@@ -40,14 +40,18 @@ class NumpyBackend(Backend):
             raise BackendError("the numpy backend is recording already; it cannot be nested")
         if reason := self.unavailable():
             raise BackendError(f"calls of NumPy cannot be observed: {reason}")
-        log = EventLog(Environment((("numpy", np.__version__),)), chains=options.chains)
+        open_: list[Recording] = []
+        environment = Environment((("numpy", np.__version__),))
+        log = EventLog(environment, lambda: open_[0].mark() if open_ else None, chains=options.chains)
         recording = Recording(log, options.moments)
+        open_.append(recording)
         self._is_recording = True
         try:
             with hook.observed(recording):
                 yield log
         finally:
             self._is_recording = False
+            open_.clear()  # or the log and the recording would keep each other
         recording.fill()
         if late := hook.late_modules():
             log.unseen.extend(f"ufuncs of {name}, first imported in the window" for name in late)

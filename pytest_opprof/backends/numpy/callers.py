@@ -81,6 +81,40 @@ def _whose(file: str) -> int:
     return BETWEEN if file.startswith("<") or is_standard else NOBODY
 
 
+class Stack(list[Any]):
+    """The rows of a thread that run, the innermost last."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self, thread: int) -> None:
+        """*thread* is the number of the thread."""
+        super().__init__()
+        self.thread = thread
+
+
+class Table(dict[int, int]):
+    """The places of a function that was called from one place: by its instruction."""
+
+    __slots__ = ("called", "code", "is_site", "node", "stack", "thread")
+
+    def __init__(self, code: int, node: int, is_site: bool, stack: Stack | None, thread: int) -> None:
+        """*code* is the `id` of the code, *node* that of its caller, *is_site* whether its lines have nodes.
+
+        *stack* is that of its *thread*; None where what it calls is no op at once.
+        """
+        super().__init__()
+        self.code, self.node, self.is_site, self.stack, self.thread = code, node, is_site, stack, thread
+        self.called: dict[int, Table] = {}
+        """The table of the function that it called last, by its instruction."""
+
+
+FUNCTION = "a function of Python, of which only the calls inside are observed"
+"""In the place of what the result of an ask has to tell."""
+SHIFT = 32
+NODE = (1 << SHIFT) - 1
+"""A place is the node of a chain, and the number of the thread in the bits above; or `HIDDEN`."""
+
+
 class Lines:
     """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for what an import runs.
 
@@ -88,18 +122,31 @@ class Lines:
     that are new are walked.
     """
 
+    __slots__ = ("_chains", "_kept", "inside", "mark", "tables")
+
     def __init__(self, chains: Chains) -> None:
         self._chains = chains
-        self._nodes: dict[tuple[int, int, int], int] = {}
-        self._callers: dict[int, int] = {}
-        self._mark = next(_marks)
+        self.mark = next(_marks)
+        """The byte that marks a frame."""
+        self.tables: dict[int, Table] = {}
+        """By `id` of a marked frame."""
+        self.inside: set[int] = set()
+        """The marked frames inside of a function of NumPy: what they call is no op."""
+        self._kept: dict[tuple[int, int, int], Table] = {}
 
-    def node(self, frame: FrameType | None) -> int:
-        """Return the node of *frame* and the frames around it."""
-        at, node = frame, UNKNOWN
-        new: list[tuple[FrameType, CodeType, int]] = []
-        mark, place = self._mark, TRACE_LINES
+    def place(self, frame: FrameType, stack: Stack) -> int:
+        """Return the place of a *frame* that runs on the thread of a *stack*."""
+        at: FrameType | None = frame
+        new: list[FrameType] = []
+        node, around, called_at = UNKNOWN, None, 0
         while at is not None:
+            if self.is_marked(at) and (around := self.tables.get(id(at))) is not None:
+                called_at = at.f_lasti
+                found = around.get(called_at)
+                if found is None:
+                    found = self._add(around, at)
+                node = HIDDEN if found < 0 else found & NODE
+                break
             code = at.f_code
             kind = _kinds.get(id(code)) or _kind_of(code)
             if kind == _TEST_TOOL:
@@ -107,36 +154,75 @@ class Lines:
             if kind == _IMPORTS:
                 node = HIDDEN
                 break
-            new.append((at, code, kind))
-            if MEMORY[id(at) + place] == mark and (known := self._callers.get(id(at))) is not None:
-                node = known
-                break
+            new.append(at)
             at = at.f_back
-        nodes = self._nodes
-        for at, code, kind in reversed(new):
-            if MEMORY[id(at) + place] == _UNMARKED and not code.co_flags & _MOVES:
-                MEMORY[id(at) + place] = mark
-                self._callers[id(at)] = node
-            if kind == _TRACED and node != HIDDEN:
-                key = node, id(code), at.f_lasti
-                found = nodes.get(key)
-                if found is None:
-                    found = nodes[key] = self._chains.node(node, code, at.f_lineno)
-                node = found
-        return node
+        for at in reversed(new):
+            code = at.f_code
+            key = node, id(code), stack.thread
+            table = self._kept.get(key)
+            if table is None:
+                by_program = whose[id(code)] is PROGRAM
+                is_site = _kinds[id(code)] == _TRACED and node != HIDDEN
+                table = Table(id(code), node, is_site, stack if by_program else None, stack.thread)
+                self._kept[key] = table
+            if not code.co_flags & _MOVES:
+                if around is not None:
+                    around.called[called_at] = table
+                self.mark_only(at)
+                if self.is_marked(at):
+                    self.tables[id(at)] = table
+            around, called_at = table, at.f_lasti
+            found = table.get(called_at)
+            if found is None:
+                found = self._add(table, at)
+            node = HIDDEN if found < 0 else found & NODE
+        return node if node == HIDDEN else node | stack.thread << SHIFT
 
-    def mark(self, frame: FrameType) -> None:
+    def is_within(self, frame: FrameType | None) -> bool:
+        """Tell at a glance that NumPy's code that a *frame* called is inside of an op; False says nothing."""
+        for _ in range(4):
+            if frame is None:
+                break
+            if MEMORY[id(frame) + TRACE_LINES] == self.mark:
+                table = self.tables.get(id(frame))
+                stack = table and table.stack
+                if not stack:
+                    return table is None and id(frame) in self.inside
+                row = stack[-1]
+                return bool(row) and row[1] == id(frame) and row[2].about != FUNCTION
+            if whose.get(id(frame.f_code)) is not NUMPY:
+                break
+            frame = frame.f_back
+        return False
+
+    def _add(self, table: Table, frame: FrameType) -> int:
+        node = table.node
+        if table.is_site:
+            node = self._chains.node(node, frame.f_code, frame.f_lineno)
+        found = table[frame.f_lasti] = node if node == HIDDEN else node | table.thread << SHIFT
+        return found
+
+    def mark_only(self, frame: FrameType) -> None:
         """Mark a frame until its function returns."""
-        if MEMORY[id(frame) + TRACE_LINES] == _UNMARKED:
-            MEMORY[id(frame) + TRACE_LINES] = self._mark
+        if MEMORY[id(frame) + TRACE_LINES] == UNMARKED:
+            MEMORY[id(frame) + TRACE_LINES] = self.mark
+            self.inside.discard(id(frame))
+            self.tables.pop(id(frame), None)
 
     def is_marked(self, frame: FrameType) -> bool:
         """Tell whether a frame is marked."""
-        return MEMORY[id(frame) + TRACE_LINES] == self._mark
+        return MEMORY[id(frame) + TRACE_LINES] == self.mark
+
+    def is_inside(self, frame: FrameType) -> None:
+        """Remember that nothing that a frame of NumPy calls is an op."""
+        if not frame.f_code.co_flags & _MOVES:
+            self.mark_only(frame)
+            if self.is_marked(frame):
+                self.inside.add(id(frame))
 
 
 _marks = cycle(range(2, 256))
-_UNMARKED = 1
+UNMARKED = 1
 _MOVES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Of a code whose frame goes on under another caller."""
 

@@ -27,13 +27,13 @@ def observed(recording: Recording) -> Iterator[None]:
     """Observe until the context ends; *recording* gets all calls, unless another one begins inside."""
     hook = _hook()
     with _lock:
-        observers.recordings.append(recording)
+        observers.begin(recording)
         hook.put_in()
     try:
         yield
     finally:
         with _lock:
-            observers.recordings.remove(recording)
+            observers.stop(recording)
             if not observers.recordings:
                 hook.put_back()
 
@@ -189,5 +189,6 @@ def _hook() -> _Hook:
 def _after_fork() -> None:
     """Record nothing in a forked process: its window is its parent's."""
     if observers.recordings:
-        observers.recordings.clear()
+        while observers.recordings:
+            observers.stop(observers.recordings[-1])
         _hook().put_back()
