@@ -49,10 +49,11 @@ class NumpyBackend(Backend):
         try:
             with hook.observed(recording):
                 yield log
+            recording.fill()
         finally:
             self._is_recording = False
             open_.clear()  # or the log and the recording would keep each other
-        recording.fill()
+            recording.stop()
         if late := hook.late_modules():
             log.unseen.extend(f"ufuncs of {name}, first imported in the window" for name in late)
             log.remark(f"not seen: {', '.join(log.unseen[:3])}{' ...' if len(late) > 3 else ''}")

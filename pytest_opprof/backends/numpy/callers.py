@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import threading
+from _thread import get_ident
 from itertools import cycle
 from types import CodeType, FrameType
 from typing import Any
@@ -92,7 +94,7 @@ class Stack(list[Any]):
         self.thread = thread
 
 
-class Table(dict[int, int]):
+class Table(dict[int, Any]):
     """The places of a function that was called from one place: by its instruction."""
 
     __slots__ = ("called", "code", "is_site", "node", "stack", "thread")
@@ -107,6 +109,10 @@ class Table(dict[int, int]):
         self.called: dict[int, Table] = {}
         """The table of the function that it called last, by its instruction."""
 
+    def __missing__(self, instruction: int) -> int | None:
+        """Return the place of a function without lines of its own, which is its caller's; None where it has some."""
+        return None if self.is_site else self.node if self.node == HIDDEN else self.node | self.thread << SHIFT
+
 
 FUNCTION = "a function of Python, of which only the calls inside are observed"
 """In the place of what the result of an ask has to tell."""
@@ -119,20 +125,30 @@ class Lines:
     """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for what an import runs.
 
     A frame that was seen is marked: whoever called it stays there until it returns. So of a deep stack only the frames
-    that are new are walked.
+    that are new are walked. Windows use the same lines, one after the other, as tests of one module go the same ways.
     """
 
-    __slots__ = ("_chains", "_kept", "inside", "mark", "tables")
+    __slots__ = ("_kept", "chains", "inside", "mark", "stacks", "tables", "thread_names")
 
-    def __init__(self, chains: Chains) -> None:
-        self._chains = chains
-        self.mark = next(_marks)
+    def __init__(self, with_sites: bool, mark: int) -> None:
+        self.chains = Chains() if with_sites else None
+        """None where all nodes are `UNKNOWN`."""
+        self.mark = mark
         """The byte that marks a frame."""
+        self.stacks: dict[int, Stack] = {}
+        """By thread."""
+        self.thread_names: list[str] = []
+        """By number of a thread; empty for the one that asked first."""
         self.tables: dict[int, Table] = {}
         """By `id` of a marked frame."""
         self.inside: set[int] = set()
         """The marked frames inside of a function of NumPy: what they call is no op."""
         self._kept: dict[tuple[int, int, int], Table] = {}
+
+    @property
+    def size(self) -> int:
+        """How many tables there are, and frames that had some."""
+        return len(self._kept) + len(self.tables) + len(self.inside)
 
     def place(self, frame: FrameType, stack: Stack) -> int:
         """Return the place of a *frame* that runs on the thread of a *stack*."""
@@ -142,7 +158,7 @@ class Lines:
         while at is not None:
             if self.is_marked(at) and (around := self.tables.get(id(at))) is not None:
                 called_at = at.f_lasti
-                found = around.get(called_at)
+                found = around[called_at]
                 if found is None:
                     found = self._add(around, at)
                 node = HIDDEN if found < 0 else found & NODE
@@ -162,7 +178,7 @@ class Lines:
             table = self._kept.get(key)
             if table is None:
                 by_program = whose[id(code)] is PROGRAM
-                is_site = _kinds[id(code)] == _TRACED and node != HIDDEN
+                is_site = _kinds[id(code)] == _TRACED and node != HIDDEN and self.chains is not None
                 table = Table(id(code), node, is_site, stack if by_program else None, stack.thread)
                 self._kept[key] = table
             if not code.co_flags & _MOVES:
@@ -172,7 +188,7 @@ class Lines:
                 if self.is_marked(at):
                     self.tables[id(at)] = table
             around, called_at = table, at.f_lasti
-            found = table.get(called_at)
+            found = table[called_at]
             if found is None:
                 found = self._add(table, at)
             node = HIDDEN if found < 0 else found & NODE
@@ -197,10 +213,19 @@ class Lines:
 
     def _add(self, table: Table, frame: FrameType) -> int:
         node = table.node
-        if table.is_site:
-            node = self._chains.node(node, frame.f_code, frame.f_lineno)
+        if table.is_site and self.chains is not None:
+            node = self.chains.node(node, frame.f_code, frame.f_lineno)
         found = table[frame.f_lasti] = node if node == HIDDEN else node | table.thread << SHIFT
         return found
+
+    def stack(self) -> Stack:
+        """Return the rows of this thread."""
+        thread = get_ident()
+        stack = self.stacks.get(thread)
+        if stack is None:
+            self.thread_names.append(_thread_name(thread) if self.thread_names else "")
+            stack = self.stacks[thread] = Stack(len(self.thread_names) - 1)
+        return stack
 
     def mark_only(self, frame: FrameType) -> None:
         """Mark a frame until its function returns."""
@@ -221,7 +246,38 @@ class Lines:
                 self.inside.add(id(frame))
 
 
-_marks = cycle(range(2, 256))
+_marks = cycle(range(4, 256))
+_SHARED = {False: 2, True: 3}
+"""The marks of lines that windows share, by whether they have sites."""
+_free: dict[bool, Lines | None] = dict.fromkeys(_SHARED)
+"""Shared lines that no window uses now; None for new ones."""
+_MOST_THREADS = 100
+_MOST_TABLES = 100_000
+"""That are kept: 0.5 KB each."""
+
+
+def lines_of(with_sites: bool, is_private: bool) -> Lines:
+    """Return lines for a window: new ones if *is_private*, or where a window around it uses the shared ones."""
+    if is_private or with_sites not in _free:
+        return Lines(with_sites, next(_marks))
+    return _free.pop(with_sites) or Lines(with_sites, _SHARED[with_sites])
+
+
+def give_back(lines: Lines) -> None:
+    """Let a later window use *lines*."""
+    for stack in lines.stacks.values():
+        stack.clear()
+    with_sites = lines.chains is not None
+    if lines.mark == _SHARED[with_sites]:
+        _free[with_sites] = lines if lines.size < _MOST_TABLES and len(lines.stacks) < _MOST_THREADS else None
+
+
+def _thread_name(ident: int) -> str:
+    # `threading.current_thread` would add a thread that Python did not start to the list that the program sees.
+    known = getattr(threading, "_active", {}).get(ident)
+    return known.name if known is not None else f"thread {ident}"
+
+
 UNMARKED = 1
 _MOVES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Of a code whose frame goes on under another caller."""

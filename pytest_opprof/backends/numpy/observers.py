@@ -72,7 +72,7 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
                     else:
                         table = None
         if table is not None and (stack := table.stack) is not None and not stack:
-            place = table.get(frame.f_lasti)
+            place = table[frame.f_lasti]
             if place is not None and (ask := known.get(key_of(op, args, kwargs))):  # type: ignore[arg-type]
                 if place < 0:
                     return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import threading
-from _thread import get_ident
 from array import array
 from bisect import bisect_right
 from itertools import count
@@ -15,7 +13,7 @@ from typing import Any
 
 from ...profile.columns import ABSENT
 from ...profile.event_log import EventLog
-from ...sites.chains import Chains
+from ...sites.chains import UNKNOWN
 from .arguments import tensors_in
 from .callers import (
     BETWEEN,
@@ -26,10 +24,11 @@ from .callers import (
     PROGRAM,
     SCIPY,
     SHIFT,
-    Lines,
     Stack,
     function_name,
+    give_back,
     learn,
+    lines_of,
     whose,
 )
 from .cases import QUIET, Ask, Case, Figures, Key
@@ -69,7 +68,7 @@ class Recording:
     # Numbers in arrays: a list for each call, kept, would take 250 bytes and keep the garbage collector busy.
     __slots__ = (
         *("begins", "cases", "ends", "lines", "log", "numbers", "places", "room", "unread"),
-        *("_functions", "_intervals", "_moments", "_parents", "_stacks", "_thread_names"),
+        *("_functions", "_intervals", "_moments", "_parents"),
     )
 
     def __init__(self, log: EventLog, moments: bool) -> None:
@@ -85,12 +84,10 @@ class Recording:
         """0 while it runs, or where it raised or was no op."""
         self.cases: list[Case | None] = []
         self.places = array("q")
-        self.lines = Lines(log.chains or Chains())
+        self.lines = lines_of(log.chains is not None, is_private=moments)
         self._parents: dict[int, int] = {}
         self._intervals: list[tuple[int, int]] = []
         """Of each interval the number that it begins with."""
-        self._stacks: dict[int, Stack] = {}
-        self._thread_names: list[str] = []
         self._functions: dict[int, Row] = {}
         """By `id` of their frames, those that something traces."""
         self._moments = moments
@@ -107,13 +104,9 @@ class Recording:
         """Begin the next interval of the log."""
         self._intervals.append((next(self.numbers), self.log.interval))
 
-    def _stack(self) -> Stack:
-        thread = get_ident()
-        stack = self._stacks.get(thread)
-        if stack is None:
-            self._thread_names.append(_thread_name(thread) if self._thread_names else "")
-            stack = self._stacks[thread] = Stack(len(self._thread_names) - 1)
-        return stack
+    def stop(self) -> None:
+        """Let another window use the lines; call it once."""
+        give_back(self.lines)
 
     def asked(self, frame: FrameType, converts: bool = False) -> Stack | None:
         """Return the rows of this thread that run, the innermost last, for a call by *frame*; None if it is no op.
@@ -124,7 +117,7 @@ class Recording:
         by = whose.get(id(code)) or learn(code)
         if by is NOBODY:
             return None
-        stack = self._stack()
+        stack = self.lines.stack()
         while stack and (not stack[-1] or self.ends[stack[-1][NUMBER]]):
             stack.pop()
         if by is PROGRAM:
@@ -234,6 +227,7 @@ class Recording:
         numbers: list[int] = []
         firsts = [first for first, _ in self._intervals]
         last = perf_counter_ns()
+        nodes: dict[int, int] = {UNKNOWN: UNKNOWN}
         columns = zip(range(next(self.numbers)), self.begins, self.ends, self.cases, self.places)
         for number, begin, end, case, place in columns:
             around = self._parents.get(number)
@@ -250,15 +244,31 @@ class Recording:
             event = log.add(names[at], duration, parent, interval, known.nbytes)
             numbers.append(event)
             node = place & NODE
-            self._say(event, known, node)
+            if (mine := nodes.get(node)) is None:
+                mine = self._node(node, nodes)
+            self._say(event, known, mine)
             if self._moments:
-                log.ran(event, begin, begin + duration, self._thread_names[place >> SHIFT])
+                log.ran(event, begin, begin + duration, self.lines.thread_names[place >> SHIFT])
             for cast in known.casts:
                 # The ufunc casts as it computes. So the cast is an op inside it, without a time of its own.
-                self._say(log.add(cast.name(log), ABSENT, event, interval, cast.nbytes), cast, node)
+                self._say(log.add(cast.name(log), ABSENT, event, interval, cast.nbytes), cast, mine)
         if self.unread:
             calls = "1 call" if self.unread == 1 else f"{self.unread} calls"
             log.remark(f"not seen: {calls} of NumPy whose arguments opprof could not read")
+
+    def _node(self, node: int, nodes: dict[int, int]) -> int:
+        """Return the node of the log for one of the lines', with all around it in *nodes*."""
+        new: list[int] = []
+        chains, told = self.lines.chains, self.log.chains
+        assert chains is not None  # or each node is UNKNOWN
+        assert told is not None
+        while node not in nodes:
+            new.append(node)
+            node = chains.caller(node)
+        found = nodes[node]
+        for each in reversed(new):
+            found = nodes[each] = told.of_lines([chains.line(each)], found)
+        return found
 
     def _say(self, event: int, figures: Figures, node: int) -> None:
         if figures.flops is not None:
@@ -288,9 +298,3 @@ def _given(frame: FrameType) -> tuple[Any, ...]:
     if sys.version_info < (3, 13) and sys.getrefcount(values) <= 3:
         values.clear()
     return found
-
-
-def _thread_name(ident: int) -> str:
-    # `threading.current_thread` would add a thread that Python did not start to the list that the program sees.
-    known = getattr(threading, "_active", {}).get(ident)
-    return known.name if known is not None else f"thread {ident}"

@@ -147,6 +147,7 @@ def main() -> None:
         for _ in range(100):
             program()
     recording.fill()
+    recording.stop()
     seen = {*log.freeze().raw_names}
     wanted = {"numpy.add", "ndarray.astype", "ndarray.__setitem__", "numpy.concatenate", "numpy.add.reduce"}
     wanted |= {"ndarray.__getitem__", "numpy.multiply", "numpy.greater", "numpy.random.normal", "numpy.add.at"}
