@@ -150,6 +150,35 @@ class Lines:
         """How many tables there are, and frames that had some."""
         return len(self._kept) + len(self.tables) + len(self.inside)
 
+    def entered(self, frame: FrameType) -> Table | None:
+        """Mark a new *frame* and those around it; return its table, None where one of them has none yet."""
+        mark, tables = self.mark, self.tables
+        around = frame.f_back
+        found: Table | None
+        if around is not None and MEMORY[id(around) + TRACE_LINES] == mark and id(around) in tables:  # mostly
+            found = tables[id(around)].called.get(around.f_lasti)
+            if found is None or found.code != id(frame.f_code) or MEMORY[id(frame) + TRACE_LINES] != UNMARKED:
+                return None
+            MEMORY[id(frame) + TRACE_LINES] = mark
+            tables[id(frame)] = found
+            return found
+        new = [frame]
+        while around is not None and MEMORY[id(around) + TRACE_LINES] != mark:
+            if len(new) > _DEEP:
+                return None
+            new.append(around)
+            around = around.f_back
+        if around is None or (table := tables.get(id(around))) is None:
+            return None
+        for at in reversed(new):
+            found = table.called.get(around.f_lasti)
+            if found is None or found.code != id(at.f_code) or MEMORY[id(at) + TRACE_LINES] != UNMARKED:
+                return None
+            MEMORY[id(at) + TRACE_LINES] = mark
+            tables[id(at)] = table = found
+            around = at
+        return table
+
     def place(self, frame: FrameType, stack: Stack) -> int:
         """Return the place of a *frame* that runs on the thread of a *stack*."""
         at: FrameType | None = frame
@@ -194,7 +223,7 @@ class Lines:
             node = HIDDEN if found < 0 else found & NODE
         return node if node == HIDDEN else node | stack.thread << SHIFT
 
-    def is_within(self, frame: FrameType | None) -> bool:
+    def is_within(self, frame: FrameType | None, converts: bool) -> bool:
         """Tell at a glance that NumPy's code that a *frame* called is inside of an op; False says nothing."""
         for _ in range(4):
             if frame is None:
@@ -203,7 +232,7 @@ class Lines:
                 table = self.tables.get(id(frame))
                 stack = table and table.stack
                 if not stack:
-                    return table is None and id(frame) in self.inside
+                    return not converts and table is None and id(frame) in self.inside
                 row = stack[-1]
                 return bool(row) and row[1] == id(frame) and row[2].about != FUNCTION
             if whose.get(id(frame.f_code)) is not NUMPY:
@@ -251,6 +280,7 @@ _SHARED = {False: 2, True: 3}
 """The marks of lines that windows share, by whether they have sites."""
 _free: dict[bool, Lines | None] = dict.fromkeys(_SHARED)
 """Shared lines that no window uses now; None for new ones."""
+_DEEP = 20
 _MOST_THREADS = 100
 _MOST_TABLES = 100_000
 """That are kept: 0.5 KB each."""

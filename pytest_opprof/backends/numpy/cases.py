@@ -49,10 +49,11 @@ _IS_2 = int(np.__version__.partition(".")[0]) > 1
 """Before NumPy 2 the dtype of a result depended on the values of scalars."""
 _SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?"}
 _TYPES = frozenset(map(id, (*_SCALARS, int, float, complex, bool)))
+_MEAN_DTYPES = _TYPES | {id(object), id(str), id(np.object_), id(np.str_)}
 """Classes that mean a dtype, by `id`."""
 _DTYPES: tuple[Any, ...] = (int, float, complex, bool)
 PLAIN = NUMBERS | _TYPES | {id(each) for each in (bytes, slice, type(...), type, type(len), type(tensors_in))}
-PLAIN |= {id(type(np.dtype(kind))) for kind in _SCALARS}
+PLAIN |= {id(type(np.dtype(code))) for code in np.typecodes["All"]}
 """Classes, by `id`, of arguments of which the class says all: none is an array, none takes calls over."""
 
 
@@ -157,7 +158,7 @@ def key_of(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, 
             key.append(name)
             kind = type(value)
             if name == "dtype":
-                if kind is not str and id(value) not in LASTING and id(value) not in _TYPES and value is not None:
+                if kind is not str and id(value) not in LASTING and id(value) not in _MEAN_DTYPES and value is not None:
                     return None
                 key.append(value if kind is str else id(value))
             elif kind is _ndarray:

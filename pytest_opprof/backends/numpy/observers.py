@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import LASTING, NUMBERS
-from .callers import NUMPY, UNMARKED, Table, whose
+from .callers import NUMPY, Table, whose
 from .cases import CONVERTS, PLAIN, UFUNCS, VIEW, Case, Op, ask_of, key_of, known
 from .layout import MEMORY, TRACE_LINES
 from .recording import Recording, Row
@@ -51,26 +51,16 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
         # Most calls need this first part alone. `Recording` does the same for all others, in up to 5 times the time.
         at = id(frame)
         lines = recording.lines
-        mark = lines.mark
         table: Table | None = None
-        if (seen := MEMORY[at + TRACE_LINES]) == mark:
+        if MEMORY[at + TRACE_LINES] == lines.mark:
             table = lines.tables.get(at)
             if table is None and at in lines.inside and op.about is not CONVERTS:
                 return None
+        elif whose.get(id(frame.f_code)) is NUMPY:
+            if lines.is_within(frame.f_back, op.about is CONVERTS):
+                return None
         else:
-            back, code = frame.f_back, id(frame.f_code)
-            if whose.get(code) is NUMPY:
-                if op.about is not CONVERTS and lines.is_within(back):
-                    return None
-            elif back is not None and MEMORY[id(back) + TRACE_LINES] == mark:
-                around = lines.tables.get(id(back))
-                if around is not None:
-                    table = around.called.get(back.f_lasti)
-                    if table is not None and table.code == code and seen == UNMARKED:
-                        MEMORY[at + TRACE_LINES] = mark
-                        lines.tables[at] = table
-                    else:
-                        table = None
+            table = lines.entered(frame)
         if table is not None and (stack := table.stack) is not None and not stack:
             place = table[frame.f_lasti]
             if place is not None and (ask := known.get(key_of(op, args, kwargs))):  # type: ignore[arg-type]
