@@ -82,18 +82,22 @@ class Op:
         self.is_like = name.endswith("_like") or about == CONVERTS
 
 
-class Case(NamedTuple):
+class Case:
     """What is known of a call that has ended."""
 
-    key: Key
-    given: Any
-    returned: Any
-    attributes: Any = None
+    __slots__ = ("_figures", "_known", "returned")
+
+    def __init__(self, key: Key, given: Any, returned: Any, attributes: Any = None) -> None:
+        self._known = key, given, returned, attributes
+        self.returned = returned
+        self._figures: Figures | None = None
 
     @property
     def figures(self) -> Figures:
         """What follows from it."""
-        return _figures(*self)
+        if self._figures is None:
+            self._figures = _figures(*self._known)
+        return self._figures
 
 
 class Ask:
