@@ -43,7 +43,7 @@ class NumpyBackend(Backend):
         open_: list[Recording] = []
         environment = Environment((("numpy", np.__version__),))
         log = EventLog(environment, lambda: open_[0].mark() if open_ else None, chains=options.chains)
-        recording = Recording(log, options.moments)
+        recording = Recording(log, options.moments, memory=options.memory is not False)
         open_.append(recording)
         self._is_recording = True
         try:

@@ -135,7 +135,7 @@ def _work() -> None:
 
 def main() -> None:
     """Observe known work; say so if all of it was seen, and nothing was changed."""
-    from . import hook
+    from . import hook, memory
     from .recording import Recording
 
     layout.check()
@@ -154,6 +154,8 @@ def main() -> None:
     assert wanted <= seen, f"not seen: {', '.join(sorted(wanted - seen))}"
     assert not hook.changed(), "a pointer was not put back"
     _work()
+    if (counted := hook._hook().counted) is not None:
+        memory.check(counted)
     print(OK)
 
 
