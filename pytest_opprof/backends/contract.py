@@ -55,6 +55,8 @@ class Backend(ABC):
     """The name in ``--opprof-backend`` and of the entry point."""
     hint: str = ""
     """What a user can do if nothing was recorded: "torch must be imported at the top of the module"."""
+    memory_by_default: bool = False
+    """Whether it records allocations where `Options.memory` is None."""
     tells_sites: bool = False
     """Whether its logs say which lines asked for ops, where `Options.chains` asks for that."""
     sites_hint: str = ""

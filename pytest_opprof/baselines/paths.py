@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath
 
 from ..profile.environment import Environment
@@ -13,6 +14,7 @@ _MODULES = {_TIMES: "._times_", _SITES: "._sites_"}
 """What the names of the files beside that of calls end in, and that of a module ``package.times``, which must not."""
 
 
+@lru_cache(maxsize=256)  # a run asks three times for each test
 def path_of(root: Path, environment: Environment, module: str) -> Path:
     """Return the file for the calls of the tests of *module* (the part of a node id before ``::``)."""
     # A module outside the root directory must not lead out of the folder.

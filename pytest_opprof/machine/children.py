@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 from typing import NamedTuple
 
 NOT_SEEN = "other processes were started in this window; their ops are not seen"
@@ -30,7 +29,8 @@ def children() -> Children | None:
     alive: set[str] = set()
     for thread in threading.enumerate():
         try:
-            alive.update(Path(f"/proc/self/task/{thread.native_id}/children").read_text(encoding="ascii").split())
+            with open(f"/proc/self/task/{thread.native_id}/children", encoding="ascii") as file:
+                alive.update(file.read().split())
         except OSError:
             pass  # the thread has ended, or the kernel is built without these files
     return Children(frozenset(alive), resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 FLOATS = (
     "float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
@@ -67,6 +68,7 @@ _SHORT = re.compile(r"([isu])(\d+)")
 _SMALL_FLOAT = re.compile(r"(?:f|fp|float)([48])_?(e\d+m\d+\w*)")
 
 
+@lru_cache(maxsize=1024)
 def dtype(raw: str) -> str:
     """Return one spelling for a dtype that frameworks spell differently.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache
+from functools import cache, lru_cache
 
 from . import vocabulary
 from .cuda_calls import starts_device_work
@@ -87,7 +87,12 @@ def meaning(
     """
     if aliases and raw in aliases:
         return Meaning(aliases[raw], _kind(raw, aliases[raw]))
-    if raw in _casts() and len(set(dtypes)) > 1:
+    return _meaning(raw, len(set(dtypes)) > 1, of_scalar)
+
+
+@lru_cache(maxsize=4096)
+def _meaning(raw: str, changes_dtype: bool, of_scalar: bool) -> Meaning:
+    if changes_dtype and raw in _casts():
         return Meaning(vocabulary.CAST, Kind.COPY if of_scalar else Kind.MOVE)
     op = _canonical(raw)
     return Meaning(op or raw, _kind(raw, op))
@@ -138,6 +143,7 @@ def learn(framework: str, table: Mapping[str, str]) -> None:
         _learned[framework] = table
         _meanings.cache_clear()
         _ops_by_raw_name.cache_clear()
+        _meaning.cache_clear()
 
 
 @cache

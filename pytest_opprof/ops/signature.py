@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from .dtypes import dtype
@@ -47,10 +48,7 @@ class Signature(NamedTuple):
         >>> Signature(("FLOAT",), ("BF16",)).dtypes
         'float32->bfloat16'
         """
-        if self.input_dtypes is None and self.output_dtypes is None:
-            return None
-        layout = next((f" {layout}" for layout in self.input_formats or () if layout.startswith("channels_last")), "")
-        return _arrow(self.dtypes_in or None, self.dtypes_out or None) + layout
+        return _dtypes(self)
 
     @property
     def text(self) -> str:
@@ -66,6 +64,15 @@ class Signature(NamedTuple):
 
 
 UNKNOWN = Signature()
+
+
+@lru_cache(maxsize=4096)
+def _dtypes(signature: Signature) -> str | None:
+    if signature.input_dtypes is None and signature.output_dtypes is None:
+        return None
+    formats = signature.input_formats or ()
+    layout = next((f" {layout}" for layout in formats if layout.startswith("channels_last")), "")
+    return _arrow(signature.dtypes_in or None, signature.dtypes_out or None) + layout
 
 
 def _arrow(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:

@@ -97,6 +97,7 @@ class EventLog:
         self._fact_sites: list[tuple[str, int, int, bool]] = []
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
+        self._uses: list[tuple[int, MemoryUse]] = []
         self._remarks: list[tuple[int, str]] = []
         self._ran: dict[int, moments.Told] = {}
 
@@ -195,6 +196,10 @@ class EventLog:
         """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
         self._memory.append((self.interval if interval is None else interval, size))
 
+    def used(self, use: MemoryUse, interval: int) -> None:
+        """Say what was allocated and freed in an *interval* as a whole, where single allocations are not known."""
+        self._uses.append((interval, use))
+
     def forget_sizes(self) -> None:
         """Forget how many bytes were allocated, not how often: it depends on when another thread frees them."""
         self._memory = [(interval, None) for interval, size in self._memory if size is None or size > 0]
@@ -238,7 +243,7 @@ class EventLog:
                 (0,) * (self.interval + 1),
                 Part(keys, columns, on_device, self._moments(columns, marked_ns)),
             ),
-            memory=_memory_by_interval(self._memory, self.interval + 1) if self.knows_memory else None,
+            memory=_memory_by_interval(self._memory, self._uses, self.interval + 1) if self.knows_memory else None,
             knows=self.knows,
             busy_ns=self._by_interval(self.busy_ns),
             communication_ns=self._by_interval(communication_ns),
@@ -356,8 +361,12 @@ def _meaning(raw: str, name: _Name, aliases: Mapping[str, str] | None) -> names.
     return names.meaning(name.op or raw, name.dtypes, aliases, name.signature.is_scalar)
 
 
-def _memory_by_interval(allocations: Iterable[tuple[int, int | None]], intervals: int) -> tuple[MemoryUse, ...]:
+def _memory_by_interval(
+    allocations: Iterable[tuple[int, int | None]], known: Iterable[tuple[int, MemoryUse]], intervals: int
+) -> tuple[MemoryUse, ...]:
     uses = [MemoryUse()] * intervals
+    for interval, use in known:
+        uses[interval] = uses[interval].then(use)
     for interval, size in allocations:
         use = MemoryUse(None, 0, 1) if size is None else MemoryUse(max(size, 0), size, int(size > 0))
         uses[interval] = uses[interval].then(use)

@@ -170,8 +170,7 @@ class OpProfile:
     @cached_property
     def ops(self) -> tuple[OpStats, ...]:
         """The numbers of each op, the most expensive first."""
-        op_names, op = self._by_op
-        stats = [self._stats(name, op == index) for index, name in enumerate(op_names)]
+        stats = self._stats_of_ops()
         return tuple(sorted((s for s in stats if any(s.calls)), key=lambda s: (-s.fastest_ns, -s.most_calls, s.op)))
 
     @cached_property
@@ -426,6 +425,35 @@ class OpProfile:
             self._sums(calls, columns.bytes, calls, np.all),
             self._flops(mask),
         )
+
+    def _stats_of_ops(self) -> list[OpStats]:
+        """Return what `_stats` does of each op, in one pass over the events: an op takes 10 us, not 90."""
+        columns, (op_names, op) = self.columns, self._by_op
+        number, steps = len(op_names), self.steps
+        calls = columns.counted > 0
+
+        def sums(rows: NDArray[np.bool_], values: NDArray[np.int64]) -> list[tuple[int, ...]]:
+            found = np.zeros((number, steps), np.int64)
+            np.add.at(found, (op[rows], columns.step[rows]), values[rows])
+            return [*map(tuple, found.tolist())]
+
+        def has(rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            return np.bincount(op[rows], minlength=number) > 0
+
+        def known(
+            rows: NDArray[np.bool_], values: NDArray[np.int64], lacking: NDArray[np.bool_]
+        ) -> list[tuple[int, ...] | None]:
+            return [None if each else told for each, told in zip(lacking.tolist(), sums(rows, values))]
+
+        timed, sized = columns.device_ns != ABSENT, columns.bytes != ABSENT
+        times = known(timed, columns.device_ns, has(calls & ~timed))
+        sizes = known(calls & sized, columns.bytes, has(calls & ~sized))
+        flops: list[tuple[int, ...] | None] = [None] * number
+        if columns.flops is not None:
+            told = columns.flops != ABSENT
+            is_product = np.array([name in _PRODUCTS for name in op_names], bool)
+            flops = known(told, columns.flops, ~has(told) | (is_product & has(calls & ~told)))
+        return [OpStats(*each) for each in zip(op_names, sums(calls, columns.counted), times, sizes, flops)]
 
     def _flops(self, mask: NDArray[np.bool_]) -> tuple[int, ...] | None:
         """Return the FLOPs of the events in *mask*; None where those of a product are not known.

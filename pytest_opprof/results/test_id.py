@@ -7,20 +7,28 @@ of their modules the same, and some nothing at all.
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..machine.ranks import ALONE, Rank
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 
 def id_of(item: pytest.Item) -> str:
     """Return the name of *item*: ``tests/test_a.py::test_b``; of a module elsewhere ``package.test_a::test_b``."""
-    if item.path.is_relative_to(item.config.rootpath):
+    if _is_below(item.path, item.config.rootpath):
         return item.nodeid
     module = getattr(getattr(item, "module", None), "__name__", item.path.stem)
     return f"{module}::{item.nodeid.partition('::')[2]}"
+
+
+@lru_cache(maxsize=1024)
+def _is_below(path: Path, root: Path) -> bool:
+    return path.is_relative_to(root)
 
 
 def split_id(test: str) -> tuple[str, str]:

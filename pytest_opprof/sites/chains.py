@@ -52,6 +52,14 @@ class Chains:
             number = self._numbered((number, file, function, line))
         return number
 
+    def caller(self, node: int) -> int:
+        """Return the node that called a *node*."""
+        return self._nodes[node][0]
+
+    def line(self, node: int) -> Frame:
+        """Return the innermost frame of a *node*."""
+        return Frame(*self._nodes[node][1:])
+
     def frames(self, node: int) -> tuple[Frame, ...]:
         """Return the chain of *node*, the innermost frame first."""
         return frames_of(self._nodes, node)

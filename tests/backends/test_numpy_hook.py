@@ -222,14 +222,15 @@ def test_a_signal_that_comes_while_an_observer_runs_is_raised_in_the_program(
     def handler(*given: object) -> None:
         raise Late
 
-    def raising(values: Any, depth: int = 8) -> Any:
+    def raising(*given: Any) -> Any:
         signal.raise_signal(signal.SIGUSR1)
         raise AssertionError
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with watch.ops():
-            monkeypatch.setattr(observers, "tensors_in", raising)
+            monkeypatch.setattr(observers, "key_of", raising)
+            monkeypatch.setattr(observers, "ask_of", raising)
             with pytest.raises(Late):
                 X + 1
             monkeypatch.undo()
@@ -241,11 +242,12 @@ def test_a_signal_that_comes_while_an_observer_runs_is_raised_in_the_program(
 def test_what_an_observer_cannot_read_is_said_and_the_program_goes_on(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreadable(values: Any, depth: int = 8) -> Any:
+    def unreadable(*given: Any) -> Any:
         return [][1]
 
     with watch.ops():
-        monkeypatch.setattr(observers, "tensors_in", unreadable)
+        monkeypatch.setattr(observers, "key_of", unreadable)
+        monkeypatch.setattr(observers, "ask_of", unreadable)
         monkeypatch.setattr(observers, "_is_ours", lambda trace: True)
         assert (X + 1)[0, 0] == X[0, 0] + 1
         monkeypatch.undo()

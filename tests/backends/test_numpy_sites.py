@@ -52,7 +52,7 @@ def true(body: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch) -> Ops:
     """Return what `told` should, of a *body* that is rewritten."""
     code = compile("0", HERE, "eval")
     with monkeypatch.context() as patch:
-        patch.setattr(callers.Lines, "node", lambda lines, frame: lines._chains.node(UNKNOWN, code, truth.lines[-1]))
+        patch.setattr(callers.Lines, "place", lambda lines, *_: lines.chains.node(UNKNOWN, code, truth.lines[-1]))
         return told(profiled(body, Chains()))
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from ...ops.numpy_work import Attributes
 
 _ndarray, _generic = np.ndarray, np.generic
-_NUMBERS = frozenset(map(id, (int, float, str, complex, bool, type(None))))
-_PLAIN = _NUMBERS | {id(np.ndarray)}
+NUMBERS = frozenset(map(id, (int, float, str, complex, bool, type(None))))
+_PLAIN = NUMBERS | {id(np.ndarray)}
 """By `id`: to look a class up, or to compare it, may run the code of its metaclass."""
 _TEXT = frozenset(map(id, (int, str, bool)))
 _SHOWN = frozenset(map(id, (float, complex, type(None), tuple, list, slice)))
-_dtype_of = np.ndarray.dtype.__get__
+dtype_of = np.ndarray.dtype.__get__
 _shape_of = np.ndarray.shape.__get__
 _base_of = np.ndarray.base.__get__
 _may_share_memory: Any = getattr(np.may_share_memory, "_implementation", np.may_share_memory)
@@ -26,11 +26,12 @@ _may_share_memory: Any = getattr(np.may_share_memory, "_implementation", np.may_
 _mro_of = type.__dict__["__mro__"].__get__
 _KNOWN = {id(np.dtype(code)): code for code in np.typecodes["All"] if code not in "SUVMm"}
 """A letter in the place of a dtype that is never freed: programs may count references to it, as NumPy's tests do."""
+LASTING = frozenset(_KNOWN)
+"""The `id` of each dtype that is never freed."""
 _BUILTIN = 24
 """Numbers of dtypes below it are NumPy's own: ``NPY_NTYPES_LEGACY``."""
 MOST_ITEMS = 10_000
 """Of a list; of a longer one the first."""
-_FIRST = slice(MOST_ITEMS)
 _FIRST = slice(MOST_ITEMS)
 
 
@@ -61,10 +62,10 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
             dtype = value.dtype
             found.append(_KNOWN.get(id(dtype)) or letter_of(dtype))
             found.append(value.shape)
-        elif id(kind) in _NUMBERS:
+        elif id(kind) in NUMBERS:
             pass
         elif issubclass(kind, _ndarray):
-            dtype = _dtype_of(value)
+            dtype = dtype_of(value)
             found.append(_KNOWN.get(id(dtype)) or letter_of(dtype))
             found.append(_shape_of(value))
         elif issubclass(kind, _generic):
@@ -73,7 +74,7 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
             found.append(())
         elif issubclass(kind, (list, tuple)) and depth:
             items = (list if issubclass(kind, list) else tuple).__getitem__(value, _FIRST)
-            if items and id(type(items[0])) not in _NUMBERS:
+            if items and id(type(items[0])) not in NUMBERS:
                 found += tensors_in(items, depth - 1)
     return tuple(found)
 
@@ -138,4 +139,4 @@ def copied_dtypes(source: object, destination: Any) -> tuple[str, ...]:
     """Return the dtypes of a copy from *source* to *destination*; nothing if *source* is no array."""
     if not issubclass(type(source), np.ndarray):
         return ()
-    return dtype_name(_dtype_of(source)), dtype_name(_dtype_of(destination))
+    return dtype_name(dtype_of(source)), dtype_name(dtype_of(destination))

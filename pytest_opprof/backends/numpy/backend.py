@@ -40,15 +40,20 @@ class NumpyBackend(Backend):
             raise BackendError("the numpy backend is recording already; it cannot be nested")
         if reason := self.unavailable():
             raise BackendError(f"calls of NumPy cannot be observed: {reason}")
-        log = EventLog(Environment((("numpy", np.__version__),)), chains=options.chains)
-        recording = Recording(log, options.moments)
+        open_: list[Recording] = []
+        environment = Environment((("numpy", np.__version__),))
+        log = EventLog(environment, lambda: open_[0].mark() if open_ else None, chains=options.chains)
+        recording = Recording(log, options.moments, memory=options.memory is not False)
+        open_.append(recording)
         self._is_recording = True
         try:
             with hook.observed(recording):
                 yield log
+            recording.fill()
         finally:
             self._is_recording = False
-        recording.fill()
+            open_.clear()  # or the log and the recording would keep each other
+            recording.stop()
         if late := hook.late_modules():
             log.unseen.extend(f"ufuncs of {name}, first imported in the window" for name in late)
             log.remark(f"not seen: {', '.join(log.unseen[:3])}{' ...' if len(late) > 3 else ''}")

@@ -7,14 +7,14 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import RLock
 
 import numpy as np
 
-from . import layout, observers, targets
+from . import layout, memory, observers, targets
 from .machine import Machine, Pointers, Stub
 from .recording import Recording
 from .targets import Target
@@ -27,13 +27,18 @@ def observed(recording: Recording) -> Iterator[None]:
     """Observe until the context ends; *recording* gets all calls, unless another one begins inside."""
     hook = _hook()
     with _lock:
-        observers.recordings.append(recording)
+        observers.begin(recording)
         hook.put_in()
+        if recording.wants_memory and hook.counted is not None and hook.counted.is_in_use():
+            recording.memory = hook.counted
+            hook.counted.put_in()
     try:
         yield
     finally:
         with _lock:
-            observers.recordings.remove(recording)
+            observers.stop(recording)
+            if recording.memory is not None:
+                recording.memory.put_back()
             if not observers.recordings:
                 hook.put_back()
 
@@ -54,6 +59,10 @@ class _Hook:
     def __init__(self) -> None:
         layout.check()
         self._machine = Machine(observers.end)
+        self.counted: memory.Counted | None = None
+        """What counts the bytes of arrays; None where nothing does."""
+        with suppress(LookupError):
+            self.counted = memory.Counted(self._machine)
         self._modules: dict[str, object] = {}
         self._last: tuple[int, object] = (0, None)
         self._kept: list[object] = []
@@ -189,5 +198,8 @@ def _hook() -> _Hook:
 def _after_fork() -> None:
     """Record nothing in a forked process: its window is its parent's."""
     if observers.recordings:
-        observers.recordings.clear()
+        while observers.recordings:
+            observers.stop(observers.recordings[-1])
         _hook().put_back()
+        if (counted := _hook().counted) is not None:
+            counted.put_back()

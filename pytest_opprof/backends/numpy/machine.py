@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -76,16 +76,26 @@ class Machine:
     def stubs(self, wanted: Iterable[Stub]) -> list[int]:
         """Return the addresses of new stubs."""
         every = list(wanted)
-        blocks = (ctypes.c_uint64 * (2 * len(every)))()
-        _ALIVE.extend([blocks, every])
+        _ALIVE.append(every)
+        return self._made([(each.routine, each.original, id(each.observer)) for each in every])
+
+    def counting_stubs(self, originals: Mapping[str, int], counters: ctypes.Array[ctypes.c_int64]) -> dict[str, int]:
+        """Return stubs that count for the *originals* of NumPy's handler of memory, by the names of routines."""
+        _ALIVE.append(counters)
+        rows = [(routine, original, ctypes.addressof(counters)) for routine, original in originals.items()]
+        return dict(zip(originals, self._made(rows)))
+
+    def _made(self, rows: Sequence[tuple[str, int, int]]) -> list[int]:
+        blocks = (ctypes.c_uint64 * (2 * len(rows)))()
+        _ALIVE.append(blocks)
         code = b""
-        for number, each in enumerate(every):
-            blocks[2 * number : 2 * number + 2] = [each.original, id(each.observer)]
-            stub = self._stub(ctypes.addressof(blocks) + 16 * number, self._routines[each.routine])
+        for number, (routine, *block) in enumerate(rows):
+            blocks[2 * number], blocks[2 * number + 1] = block
+            stub = self._stub(ctypes.addressof(blocks) + 16 * number, self._routines[routine])
             code += stub.ljust(STUB, b"\0")
         memory = _Memory(max(len(code), 1))
         memory.write(code)
-        return [memory.address + STUB * number for number in range(len(every))]
+        return [memory.address + STUB * number for number in range(len(rows))]
 
     def write(self, rows: Pointers) -> None:
         """Write the new pointer of each row where its address holds the old one: 1 ns for each."""

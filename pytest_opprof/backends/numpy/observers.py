@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from sys import _getframe
 from time import perf_counter_ns
 from types import FrameType, TracebackType
@@ -11,72 +12,73 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.numpy_work import NEEDS_ATTRIBUTES
-from .arguments import attributes_of, copied_dtypes, is_delegated, is_view, letter_of, tensors_in
-from .recording import QUIET, Key, Recording, Row
+from .arguments import LASTING, NUMBERS
+from .callers import NUMPY, Table, whose
+from .cases import CONVERTS, PLAIN, UFUNCS, VIEW, Case, Op, ask_of, key_of, known
+from .layout import MEMORY, TRACE_LINES
+from .recording import Recording, Row
 
 recordings: list[Recording] = []
 """Those of the windows that are open, the innermost last: it gets all calls."""
+_now: Recording | None = None
+"""The last of them: a look-up takes 5 ns, one in a list 40."""
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__))
-VIEW, CONVERTS, CASTS = "may be a view", "converts its argument", "casts"
-"""What the result of a call has to tell."""
-UFUNCS, FUNCTIONS = "__array_ufunc__", "__array_function__"
-_DTYPES = (int, float, complex, bool)
+_ndarray = np.ndarray
 
 
-class Op:
-    """A function of NumPy."""
-
-    __slots__ = ("about", "is_like", "is_quiet", "key", "name", "needs_attributes", "protocol", "ufunc")
-
-    def __init__(
-        self, name: str, about: str = "", protocol: str = "", is_quiet: bool = False, ufunc: Any = None
-    ) -> None:
-        """*about* is what its result has to tell; *protocol* with which another class takes its calls over.
-
-        *is_quiet*: it computes nothing, so it is no op, and neither is anything inside.
-        """
-        self.name, self.about, self.protocol, self.is_quiet, self.ufunc = name, about, protocol, is_quiet, ufunc
-        self.key: Key = QUIET if is_quiet else (name, (), "", None, None)
-        self.needs_attributes = name in NEEDS_ATTRIBUTES
-        self.is_like = name.endswith("_like") or about == CONVERTS
+def begin(recording: Recording) -> None:
+    """Let a *recording* get all calls."""
+    global _now
+    recordings.append(recording)
+    _now = recording
 
 
-def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any], dtypes: Any = None) -> Row | None:
+def stop(recording: Recording) -> None:
+    """Let the *recording* around this one get all calls."""
+    global _now
+    if recording in recordings:  # not in a forked process
+        recordings.remove(recording)
+    _now = recordings[-1] if recordings else None
+
+
+def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Row | None:
     """Return a row for a call of *op* by *frame*; None if it is no op."""
-    if not recordings:
+    recording = _now
+    if recording is None:
         return None  # a subclass of arrays that was made while the window was open
-    recording = recordings[-1]
     try:
+        # Most calls need this first part alone. `Recording` does the same for all others, in up to 5 times the time.
+        at = id(frame)
+        lines = recording.lines
+        table: Table | None = None
+        if MEMORY[at + TRACE_LINES] == lines.mark:
+            table = lines.tables.get(at)
+            if table is None and at in lines.inside and op.about is not CONVERTS:
+                return None
+        elif whose.get(id(frame.f_code)) is NUMPY:
+            if lines.is_within(frame.f_back, op.about is CONVERTS):
+                return None
+        else:
+            table = lines.entered(frame)
+        if table is not None and (stack := table.stack) is not None and not stack:
+            place = table[frame.f_lasti]
+            if place is not None and (ask := known.get(key_of(op, args, kwargs))):  # type: ignore[arg-type]
+                if place < 0:
+                    return None
+                number = next(recording.numbers)
+                if number >= recording.room:
+                    recording.grow()
+                recording.places[number] = place
+                row: Row = [number, at, ask, args or (*kwargs.values(),), stack, recording]
+                stack.append(row)
+                recording.begins[number] = perf_counter_ns()
+                return row
         stack = recording.asked(frame, op.about is CONVERTS)
         if stack is None:
             return None
-        protocol = op.protocol
-        if protocol and (
-            is_delegated(args, protocol, protocol is FUNCTIONS)
-            or (kwargs and is_delegated(kwargs.values(), protocol, True))
-        ):
-            return None
-        if op.is_quiet:
-            return recording.begin(stack, frame, QUIET)
-        key = op.key
-        about = (op.about, args or tuple(kwargs.values())) if op.about else None
-        attributes = attributes_of(args, kwargs) if op.needs_attributes else None
-        if op.ufunc is not None:
-            given = tensors_in(args[: op.ufunc.nin])
-            if kwargs or (len(given) == 4 and given[0] is not given[2]) or len(given) > 4:
-                asked = _dtype(kwargs["dtype"]) if "dtype" in kwargs else None
-                if asked is not None or any(each != given[0] for each in given[2::2]):
-                    kinds = _kinds(args[: op.ufunc.nin])
-                    key = (op.name, (), "", (op.ufunc, kinds), asked) if kinds else key
-        else:
-            given = tensors_in(args if args or not kwargs else kwargs.values())
-            if dtypes is not None:
-                key = (op.name, dtypes, "", None, None)
-            elif kwargs and "dtype" in kwargs and not op.is_like:
-                key = (op.name, (), "", None, _dtype(kwargs["dtype"]))
-        return recording.begin(stack, frame, key, given, attributes, about)
+        ask = ask_of(op, args, kwargs)
+        return recording.begin(stack, frame, ask, args or (*kwargs.values(),)) if ask else None
     except Exception as error:
         if not _is_ours(error.__traceback__):
             raise
@@ -87,72 +89,49 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
 def end(row: Row, result: object) -> None:
     """Observe the *result* of a call, and its end."""
     now = perf_counter_ns()
-    if not row or not recordings:
+    if not row:
         return
-    recording = recordings[-1]
-    number, _, key, given, attributes, about, stack, ends = row
+    recording: Recording
+    number, _, ask, args, stack, recording = row
     if stack and stack[-1] is row:
         stack.pop()
-    if recording.ends is not ends:  # a window was opened or closed in the middle of the call
+    if _now is not recording:  # a window was opened or closed in the middle of the call
         row.clear()
         return
     try:
-        if result is NotImplemented:
-            key = QUIET
-        elif about is not None:
-            what, args = about
-            key = _key(key, what, args, result)
-        if key:
-            case = key, given, tensors_in((result,)), attributes
-            recording.case[number] = recording.cases.setdefault(case, len(recording.cases))
+        answer: Any = None
+        kind, about = type(result), ask.about
+        case: Case | None = ask.sole
+        if case is not None:
+            recording.cases[number] = case
+            recording.ends[number] = now
+            return
+        if kind is _ndarray:
+            array: Any = result
+            if not about:
+                answer = id(array.dtype), array.shape
+            else:
+                source, base = args[0], array.base
+                if array is source or (
+                    base is not None and type(source) is _ndarray and (base is source or base is source.base)
+                ):  # the argument, or a view of it
+                    recording.ends[number] = now
+                    return
+                if base is None and about is not VIEW and (type(source) is not _ndarray or source.base is not array):
+                    answer = id(array.dtype), array.shape
+        elif not about and id(kind) in PLAIN:
+            answer = id(kind)
+        case = ask.cases.get(answer)
+        if case is None:
+            case = ask.case(args, result)
+            if case is not None and answer is not None and (kind is not _ndarray or answer[0] in LASTING):
+                ask.keep(answer, case)
+        recording.cases[number] = case
     except Exception as error:
         if not _is_ours(error.__traceback__):
             raise
         recording.unread += 1
-    ends[number] = now
-
-
-def _key(key: Key, about: str, args: tuple[Any, ...], result: Any) -> Key:
-    """Return the key of a call now that its result is known; `QUIET` if it was no op."""
-    source = args[0] if args else None
-    if about == VIEW:
-        return QUIET if is_view(result, args) else key
-    if about == CASTS:
-        return QUIET if is_view(result, (source,)) else (key[0], copied_dtypes(source, result), "", None, None)
-    if issubclass(type(source), np.ndarray):
-        is_moved = issubclass(type(result), np.ndarray) and not is_view(result, (source,))
-        return (key[0], copied_dtypes(source, result), "", None, None) if is_moved else QUIET
-    if type(source) not in (list, tuple):
-        return QUIET
-    return (key[0], (), "Concat" if source and issubclass(type(source[0]), np.ndarray) else key[0], None, None)
-
-
-def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return what `numpy.ufunc.resolve_dtypes` is to be told of the arguments; None where one is no array or number."""
-    kinds: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind is int or kind is float or kind is complex:
-            kinds.append(kind)
-        elif found := tensors_in((value,)):
-            if len(found) != 2 or not issubclass(kind, (np.ndarray, np.generic)):
-                return None
-            kinds.append(found[0])
-        elif kind is bool:
-            kinds.append("?")
-        else:
-            return None
-    return tuple(kinds)
-
-
-def _dtype(value: object) -> Any:
-    """Return the dtype that is meant; None for none, and for an object whose own code would have to tell."""
-    kind = type(value)
-    if issubclass(kind, np.dtype):
-        return letter_of(value)
-    if kind is str or value in _DTYPES or (kind is type and issubclass(value, np.generic)):  # type: ignore[arg-type]
-        return letter_of(np.dtype(value))  # type: ignore[call-overload]
-    return None
+    recording.ends[number] = now
 
 
 def _is_ours(trace: TracebackType | None) -> bool:
@@ -205,21 +184,11 @@ def of_one(op: Op, takes_self: bool = True) -> Callable[..., Any]:
     return observe
 
 
-def of_copyto(op: Op) -> Callable[..., Any]:
-    """Return an observer of `numpy.copyto`."""
-
-    def observe(*args: Any, **kwargs: Any) -> Row | None:
-        dtypes = copied_dtypes(args[1], args[0]) if len(args) > 1 and issubclass(type(args[0]), np.ndarray) else ()
-        return _asked(op, _getframe(1), args, kwargs, dtypes)
-
-    return observe
-
-
 def of_ufunc_method(method: str, name_of: Callable[[Any, str], str]) -> Callable[..., Any]:
     """Return an observer of a method of ufuncs, such as ``reduce``."""
 
     def observe(self: Any, /, *args: Any, **kwargs: Any) -> Row | None:
-        return _asked(Op(name_of(self, method), protocol=UFUNCS), _getframe(1), args, kwargs)
+        return _asked(_method(name_of, self, method), _getframe(1), args, kwargs)
 
     return observe
 
@@ -228,9 +197,14 @@ def of_packed_ufunc_method(method: str, name_of: Callable[[Any, str], str]) -> C
     """Return an observer of a method of ufuncs that is given a tuple: ``at``."""
 
     def observe(self: Any, args: Any, kwargs: Any) -> Row | None:
-        return _asked(Op(name_of(self, method), protocol=UFUNCS), _getframe(1), args, kwargs or _NONE)
+        return _asked(_method(name_of, self, method), _getframe(1), args, kwargs or _NONE)
 
     return observe
+
+
+@lru_cache(maxsize=1024)
+def _method(name_of: Callable[[Any, str], str], ufunc: Any, method: str) -> Op:
+    return Op(name_of(ufunc, method), protocol=UFUNCS)
 
 
 def of_scalars(ops: Sequence[Op]) -> Callable[..., Any]:
@@ -241,7 +215,7 @@ def of_scalars(ops: Sequence[Op]) -> Callable[..., Any]:
         # With an array beside it NumPy calls a ufunc, which is observed itself; another class decides itself.
         for value in (left, right):
             kind = type(value)
-            if id(kind) not in _NUMBERS and not issubclass(kind, np.generic):
+            if id(kind) not in NUMBERS and not issubclass(kind, np.generic):
                 return None
         args = (left,) if right is None else (left, right)
         return _asked(single or ops[third], _getframe(1), args, _NONE)
@@ -249,8 +223,7 @@ def of_scalars(ops: Sequence[Op]) -> Callable[..., Any]:
     return observe
 
 
-_NUMBERS = frozenset(map(id, (int, float, complex, bool, type(None))))
-_BY_INDEX, _ASSIGN = Op("ndarray.__getitem__"), Op("ndarray.__setitem__")
+_BY_INDEX, _ASSIGN = Op("ndarray.__getitem__"), Op("ndarray.__setitem__", moves=(2, 0))
 
 
 def by_index(self: Any, key: Any, _: None) -> Row | None:
@@ -267,4 +240,4 @@ def assign(self: Any, key: Any, value: Any) -> Row | None:
     dtype = np.ndarray.dtype.__get__(self)
     if dtype.hasobject:
         return None
-    return _asked(_ASSIGN, _getframe(1), (self, key, value), _NONE, copied_dtypes(value, self))
+    return _asked(_ASSIGN, _getframe(1), (self, key, value), _NONE)

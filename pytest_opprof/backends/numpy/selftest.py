@@ -135,7 +135,7 @@ def _work() -> None:
 
 def main() -> None:
     """Observe known work; say so if all of it was seen, and nothing was changed."""
-    from . import hook
+    from . import hook, memory
     from .recording import Recording
 
     layout.check()
@@ -147,12 +147,15 @@ def main() -> None:
         for _ in range(100):
             program()
     recording.fill()
+    recording.stop()
     seen = {*log.freeze().raw_names}
     wanted = {"numpy.add", "ndarray.astype", "ndarray.__setitem__", "numpy.concatenate", "numpy.add.reduce"}
     wanted |= {"ndarray.__getitem__", "numpy.multiply", "numpy.greater", "numpy.random.normal", "numpy.add.at"}
     assert wanted <= seen, f"not seen: {', '.join(sorted(wanted - seen))}"
     assert not hook.changed(), "a pointer was not put back"
     _work()
+    if (counted := hook._hook().counted) is not None:
+        memory.check(counted)
     print(OK)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.random  # not at its first use: that may be in a window
 
 from . import layout
+from .cases import CASTS, CONVERTS, FUNCTIONS, UFUNCS, VIEW, Op
 from .function_names import (
     BIT_GENERATORS,
     COMPARISONS,
@@ -24,16 +25,9 @@ from .function_names import (
     ufunc_name,
 )
 from .observers import (
-    CASTS,
-    CONVERTS,
-    FUNCTIONS,
-    UFUNCS,
-    VIEW,
-    Op,
     assign,
     by_index,
     of_call,
-    of_copyto,
     of_function,
     of_one,
     of_packed,
@@ -112,7 +106,7 @@ def _dispatched(function: Any) -> Callable[..., Any]:
     name = function.__name__
     raw = f"{function.__module__}.{name}"
     if name == "copyto":
-        return of_copyto(Op(raw, protocol=FUNCTIONS))
+        return of_call(Op(raw, protocol=FUNCTIONS, moves=(1, 0)))
     if name == "astype":
         return of_call(Op("ndarray.astype", CASTS, FUNCTIONS))
     return of_call(Op(raw, VIEW if name in FUNCTIONS_OF_VIEWS else "", FUNCTIONS, name in QUERIES))

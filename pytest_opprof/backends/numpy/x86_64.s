@@ -254,3 +254,67 @@ write:                                 # rows of address, old, new: where the ad
     dec rsi
     jnz 1b
 2:  ret
+
+# Functions of NumPy's handler of memory, which may be called without the GIL. Block: 0 the original, 8 the counters:
+# 0 bytes in use, 8 the most of it, 16 allocations, 24 `malloc_usable_size`. rbx keeps the counters, r12 the size.
+    .macro COUNT                       # r12 more bytes in use
+    lock inc qword ptr [rbx+16]
+    mov rcx, r12
+    lock xadd [rbx], rcx
+    add rcx, r12
+    mov rdx, rax
+    mov rax, [rbx+8]
+2:  cmp rcx, rax
+    jle 3f
+    lock cmpxchg [rbx+8], rcx
+    jne 2b
+3:  mov rax, rdx
+    .endm
+    .macro COUNTED                     # the original, with all arguments where they were
+    call [r10]
+    test rax, rax
+    jz 1f
+    COUNT
+1:  add rsp, 8
+    pop r12
+    pop rbx
+    ret
+    .endm
+    .macro ALLOCATES name
+    .globl \name
+    .balign 16
+\name:
+    push rbx
+    push r12
+    sub rsp, 8
+    mov rbx, [r10+8]
+    .endm
+    ALLOCATES malloc                   # context, size
+    mov r12, rsi
+    COUNTED
+    ALLOCATES calloc                   # context, number, size
+    mov r12, rsi
+    imul r12, rdx
+    COUNTED
+    ALLOCATES realloc                  # context, block, size
+    push rdi
+    push rsi
+    push rdx
+    push r10
+    mov rdi, rsi
+    call [rbx+24]
+    pop r10
+    pop rdx
+    pop rsi
+    pop rdi
+    mov r12, rdx
+    sub r12, rax
+    COUNTED
+    .globl free
+    .balign 16
+free:                                  # context, block, size
+    test rsi, rsi
+    jz 1f
+    mov rax, [r10+8]
+    lock sub [rax], rdx
+1:  jmp [r10]

@@ -71,6 +71,7 @@ class TorchBackend(Backend):
     """
 
     name = "torch"
+    memory_by_default = True
     tells_sites = True
     hint = "torch must be imported at the top of the module"
 
