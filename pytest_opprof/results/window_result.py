@@ -17,6 +17,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
+from ..verdict.coarse import Coarse
 from ..verdict.facts import (
     ALLOCATIONS,
     BYTES,
@@ -136,6 +137,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     recompilations: Annotated[
         PerRound | None, Meta(description="How many functions were compiled again that the test had compiled before.")
     ] = None
+    coarse: Annotated[
+        Coarse | None, Meta(description="CPU and wall time of a round, coarsely; null where not measured.")
+    ] = None
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -161,6 +165,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
+            coarse=_coarse_of(profile),
             remarks=tuple(_of_rounds(profile)),
             sites=sites or {},
         )
@@ -296,6 +301,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     times_judged: Annotated[
         bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")
     ]
+    coarsely: Annotated[bool, Meta(description="Whether its coarse time was compared with the baseline's.")] = False
     untimed: Annotated[str, Meta(description="Why times were not compared; empty where they were.")] = ""
     no_baseline: Annotated[str, Meta(description="Why there is no baseline to compare with.")] = ""
     vary: Annotated[
@@ -338,6 +344,12 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield f"{what} has not a number for each of {self.rounds} rounds"
             elif column is not None and min(column) < 0:
                 yield f"{what} has a negative number"
+
+
+def _coarse_of(profile: OpProfile) -> Coarse | None:
+    waited = profile.wait_ns or (0,) * profile.steps
+    wall = [max(host - wait, 0) for host, wait in zip(profile.host_ns, waited)]
+    return Coarse.of([cpu for cpu, _ in profile.cpu_ns], [thread for _, thread in profile.cpu_ns], wall)
 
 
 def open_trace(path: str) -> str:

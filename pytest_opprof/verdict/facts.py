@@ -14,6 +14,7 @@ GRAD_NODES, PEAK_MEMORY, HELD_MEMORY, ALLOCATIONS = "grad_nodes", "peak_memory",
 RECOMPILATIONS, HELD_EACH_ROUND = "recompilations", "held_each_round"
 HOST_MEMORY = "host_memory"
 CALLS, BYTES, FLOPS = "calls", "bytes", "flops"
+CPU_TIME, WALL_TIME = "cpu_time", "wall_time"
 
 
 def _number(value: float, digits: int = 3) -> str:
@@ -51,8 +52,19 @@ SUMS = (CALLS, BYTES, FLOPS)
 """The facts that are sums over all ops."""
 
 
+COARSE: Mapping[str, str] = {CPU_TIME: "CPU time", WALL_TIME: "wall time"}
+"""Times of the window as a whole, which have a rule of their own (`verdict.coarse`)."""
+
+
+def is_fact(op: str) -> bool:
+    """Tell whether a row is of the window as a whole, not of an op."""
+    return op in FACTS or op in COARSE
+
+
 def named(op: str) -> str:
     """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
+    if op in COARSE:
+        return f"({COARSE[op]})"
     return f"({FACTS[op].text})" if op in FACTS else op
 
 
