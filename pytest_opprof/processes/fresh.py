@@ -55,7 +55,7 @@ class Fresh:
         answers: dict[str, Measured] = {}
         while True:
             asked = self._parent.ask("ready", plain(answers))
-            self._config.stash[ONE_THREAD] = asked["one_thread"]
+            self._config.stash[ONE_THREAD] = asked.get("one_thread", False)
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}

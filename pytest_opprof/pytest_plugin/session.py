@@ -82,7 +82,7 @@ def register(config: pytest.Config) -> None:
         manager.register(side, "opprof-side")
         config.stash[TURN] = side.turn
         config.stash[SITES] = parent.told["sites"]
-        config.stash[ONE_THREAD] = parent.told["one_thread"]
+        config.stash[ONE_THREAD] = parent.told.get("one_thread", False)
     elif parent:
         manager.register(Fresh(config, parent), "opprof-fresh")
     elif base:
