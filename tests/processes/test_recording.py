@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
@@ -20,6 +21,7 @@ from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import BODY, Varies, WindowNumbers
+from pytest_opprof.verdict.coarse import Coarse
 
 from ..conftest import profile_of
 
@@ -60,6 +62,7 @@ class Others:
         """How many were started at once."""
         self.asked: list[list[str]] = []
         self.patience_s: list[float] = []
+        self.in_one_thread: list[bool] = []
         self.with_lines: list[list[str]] = []
         """Of which tests each was asked for the lines, too."""
 
@@ -73,7 +76,8 @@ class Others:
         self, tests: list[str], patience_s: float, sites: Sequence[str] = (), one_thread: bool = False
     ) -> dict[str, Answer]:
         self.asked.append(tests)
-        self.with_lines.append(sites)
+        self.in_one_thread.append(one_thread)
+        self.with_lines.append(list(sites))
         self.patience_s.append(patience_s)
         # This run's process is number 1.
         found = {test: self._does(len(self.asked) + 1, test) for test in tests}
@@ -371,3 +375,62 @@ def test_an_update_waits_for_a_busy_machine_and_measures_times_again(record: Rec
     found.times([test], 3)
     assert len(asked) == 1
     assert len(found.others.asked) > len(asked[0])  # all three again: this run's own time was disturbed, too
+
+
+# --- coarse times
+
+
+def coarse(cpu_ms: int, threaded: bool = False, **calls: int) -> WindowBaseline:
+    """Return what a process measured, with the CPU time that it took."""
+    took = Coarse((cpu_ms * 10**6,) * 2, (cpu_ms * 10**6,) * 2, threaded=threaded)
+    return replace(timed(**calls), coarse={HERE: took})
+
+
+def one_round(cpu_ms: int, parallel: bool = False) -> TestRecord:
+    test = ran(rounds=1)
+    took = Coarse((cpu_ms * 10**6,) * 2, (cpu_ms * 10**6,) * 2)
+    test.windows[0] = structs.replace(test.windows[0], coarse=took, parallel=parallel)
+    return test
+
+
+def cpu_ms(test: TestRecord) -> list[float]:
+    found = test.windows[0].coarse
+    assert found is not None
+    return [ns / 10**6 for ns in found.cpu_ns]
+
+
+def test_coarse_time_is_from_the_least_to_the_most_of_the_processes(record: Record) -> None:
+    test = one_round(30)
+    found = record(lambda number, _: coarse(28 + number))
+    found.calls([test], 3)
+    assert (cpu_ms(test), found.others.asked) == ([30, 31], [["t.py::a"]] * 2)  # no process for it alone
+    assert found.lines == []
+
+
+def test_what_differs_from_process_to_process_is_said(record: Record) -> None:
+    test = one_round(30)
+    found = record(lambda number, _: coarse(100))
+    found.calls([test], 3)
+    said = "CPU time differs from process to process: 30 ms to 100 ms"
+    assert found.lines == [f"judged by the most that a process took: t.py::a ({said})"]
+
+
+def test_where_several_threads_took_cpu_time_it_is_measured_again_in_one_in_the_same_process(record: Record) -> None:
+    test = one_round(47)
+    found = record(lambda number, _: coarse(number, threaded=True))
+    found.calls([test], 3)
+    # Processes 2 and 3 are asked twice each; what they took in several threads is left out, as is this run's.
+    assert cpu_ms(test) == [3, 5]
+    assert found.others.in_one_thread == [False, True, False, True]
+
+
+def test_what_ran_beside_other_tests_is_left_out_where_others_are_known(record: Record) -> None:
+    test = one_round(500, parallel=True)
+    record(lambda number, _: coarse(12)).calls([test], 3)
+    assert cpu_ms(test) == [12, 12]
+
+
+def test_processes_that_know_no_coarse_time_change_nothing(record: Record) -> None:
+    test = one_round(12)
+    record(lambda number, _: timed()).calls([test], 3)
+    assert cpu_ms(test) == [12, 12]

@@ -19,7 +19,7 @@ from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.verdict.coarse import Coarse
 
-from ..conftest import IN_ONE_THREAD, in_one_thread, looks
+from ..conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
 
 Suite = Callable[..., pytest.RunResult]
 HERE = with_python(machine())
@@ -35,6 +35,12 @@ def test_a():
     recorder.process_time_ns.spend({cpu})
     recorder.perf_counter_ns.spend({wall})
 """
+
+
+@pytest.fixture
+def suite(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    coarsely(monkeypatch)
+    return suite
 
 
 class Clock:
