@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # some tests have sessions of their own: see backends.torch
 
@@ -22,7 +23,7 @@ import pytest
 
 from pytest_opprof.backends import fake
 from pytest_opprof.errors import BackendError
-from pytest_opprof.processes import child
+from pytest_opprof.processes import child, recording
 from pytest_opprof.processes.pool import Pool
 from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.assembly import assemble
@@ -30,6 +31,7 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.pytest_plugin import closing, judging
+from pytest_opprof.results import window_result
 from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
 from pytest_opprof.verdict.stored_rule import Rule
@@ -168,7 +170,7 @@ def _the_fake_device_is_itself_again() -> Iterator[None]:
     fake.pretend()
 
 
-def _seen_in_the_run(recording: Recording, tests: Sequence[TestRecord]) -> dict[str, dict[str, SitesByOp]]:
+def _seen_in_the_run(of: Recording, tests: Sequence[TestRecord]) -> dict[str, dict[str, SitesByOp]]:
     return {test.id: {window.name: window.sites for window in test.windows} for test in tests}
 
 
@@ -178,10 +180,13 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
     How busy the machine is does not matter, and neither are baselines and call sites recorded nor calls confirmed in
     other processes: a fresh one takes 0.5 s, and other plugins would add as much. `thrice` makes times of the baselines
-    that are judged, `looks` gives what confirms calls.
+    that are judged, `looks` gives what confirms calls. Coarse times are measured where a test says `coarsely`.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
+    in_one_thread(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
+    monkeypatch.setattr(window_result, "_coarse_of", lambda profile: None)
+    monkeypatch.setattr(recording._Window, "keep_coarse", lambda window: None)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"
@@ -217,6 +222,35 @@ def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
 
     monkeypatch.setattr(Pool, "alone", alone)
     return asked
+
+
+IN_ONE_THREAD = Pool.in_one_thread
+"""The real one: `suite` puts another in its place."""
+
+
+def in_one_thread(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[int]:
+    """Stand for the fresh processes that confirm coarse times: what each finds, or raises. Return those asked."""
+    asked: list[int] = []
+
+    def measured(pool: Pool, test: str, number: int, stays: bool, is_enough: Callable[[Any], bool]) -> list[Any]:
+        asked.append(number)
+        look = found[min(number, len(found) - 1)]
+        if isinstance(look, BaseException):
+            raise look
+        answers = look if isinstance(look, list) else [look, look]
+        return answers[:1] if is_enough(answers[0]) else answers
+
+    monkeypatch.setattr(Pool, "in_one_thread", measured)
+    return asked
+
+
+COARSE = window_result._coarse_of, recording._Window.keep_coarse
+
+
+def coarsely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the runs of `suite` measure coarse times."""
+    monkeypatch.setattr(window_result, "_coarse_of", COARSE[0])
+    monkeypatch.setattr(recording._Window, "keep_coarse", COARSE[1])
 
 
 def thrice(pytester: pytest.Pytester) -> None:

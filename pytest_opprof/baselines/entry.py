@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ..machine.identity import with_python
 from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes, run_of
+from ..verdict import coarse
+from ..verdict.coarse import Coarse
 from ..verdict.facts import compared, derived
 from ..verdict.quantities import SUMS
 from ..verdict.stored_rule import STORED_RULE
@@ -34,6 +37,8 @@ class WindowBaseline:
     """What is known of the window as a whole (`verdict.facts`), unless it follows from its calls."""
     ranks: Mapping[str, WindowBaseline] = field(default_factory=dict)
     """Where ranks differ, the entry of each (`by_rank`); all else here is then that of the first of them."""
+    coarse: Mapping[str, Coarse] = field(default_factory=dict)
+    """By machine and Python (`identity.with_python`): what a round takes, coarsely."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -76,14 +81,24 @@ class WindowBaseline:
         """
         if not self._allows_calls(now):
             return now
+        here = {key: each for key, each in now.coarse.items() if self.lacks_coarse(key, each)}
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
         calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
         facts = {**now.all_facts, **self.facts}
         facts |= {name: now.all_facts[name] for name in self._changed_facts(now)}
         facts = _that_do_not_follow(facts, calls)
         return replace(
-            self, calls=calls, facts=facts, times={**self.times, **now.times} if fresh else self.times, mismatched={}
+            self,
+            calls=calls,
+            facts=facts,
+            times={**self.times, **now.times} if fresh else self.times,
+            coarse={**self.coarse, **here},
+            mismatched={},
         )
+
+    def lacks_coarse(self, machine: str, now: Coarse) -> bool:
+        """Tell whether what a round takes on *machine* is to be recorded: it is not known, or no longer so."""
+        return machine not in self.coarse or coarse.differs(self.coarse[machine], now)
 
     def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
@@ -107,7 +122,11 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     calls |= {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
     facts = window.fact_ranges | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
     facts = _that_do_not_follow(facts, calls)
-    return WindowBaseline(calls, {window.machine: window.processes} if window.processes else {}, facts=facts)
+    times = {window.machine: window.processes} if window.processes else {}
+    # Ranks wait for each other, in the CPU time of some libraries.
+    is_kept = window.coarse is not None and window.environment.ranks == 1
+    coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_kept else {}
+    return WindowBaseline(calls, times, facts=facts, coarse=coarse)
 
 
 def _that_do_not_follow(facts: Mapping[str, Range], calls: Mapping[str, CallRange]) -> dict[str, Range]:

@@ -21,6 +21,7 @@ from ..machine.atomic_write import write_atomically
 from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
+from ..verdict.coarse import Coarse
 from ..verdict.quantities import FACTS
 from .by_rank import numbers, problem
 from .entry import Baselines, WindowBaseline
@@ -28,7 +29,7 @@ from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
 from .paths import times_of
 
 if TYPE_CHECKING:
-    from .file_types import CallsFile, KeptCalls, KeptTimes, KeptWindow, TimesFile
+    from .file_types import CallsFile, KeptCalls, KeptCoarse, KeptTimes, KeptWindow, TimesFile
 
 _Kind = TypeVar("_Kind")
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
@@ -137,6 +138,10 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
             tests.setdefault(test, {})[window] = replace(
                 by_rank[first] if by_rank else _entry(kept),
                 times={machine: tuple(_runs(each)) for machine, each in of_these.items()},
+                coarse={
+                    machine: _coarse(each)
+                    for machine, each in (times.coarse.get(test, {}).get(window, {}) if times else {}).items()
+                },
                 mismatched={machine: each for machine, each in machines.items() if machine not in of_these},
                 ranks=by_rank,
             )
@@ -175,7 +180,8 @@ def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[
     changed = []
     # Times first: an interruption leaves times of calls that are not there yet, which nothing is judged by. An older
     # file, which has both in one, keeps its own until it is replaced.
-    for at, document, has_any in ((times_of(path), times, times.times), (path, calls, calls.tests)):
+    has_times = bool(times.times or times.coarse)
+    for at, document, has_any in ((times_of(path), times, has_times), (path, calls, bool(calls.tests))):
         plain = to_builtins(document)
         try:
             if has_any and not _holds(at, plain):
@@ -206,6 +212,7 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
     environment = EnvironmentJson.of(baselines.environment)
     calls: dict[str, dict[str, KeptWindow]] = {}
     times: dict[str, dict[str, dict[str, KeptTimes]]] = {}
+    coarse: dict[str, dict[str, dict[str, KeptCoarse]]] = {}
     for test, windows in baselines.tests.items():
         for window, entry in windows.items():
             by_rank = {ranks: _kept_window(each) for ranks, each in entry.ranks.items()}
@@ -215,7 +222,26 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
             machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
             if machines := {**entry.mismatched, **machines}:
                 times.setdefault(test, {})[window] = machines
-    return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times)
+            if entry.coarse:
+                kept_coarse = {machine: _kept_coarse(each) for machine, each in entry.coarse.items()}
+                coarse.setdefault(test, {})[window] = kept_coarse
+    return CallsFile(environment, SCHEMA, calls), TimesFile(environment, TIMES_SCHEMA, times, coarse)
+
+
+def _kept_coarse(each: Coarse) -> KeptCoarse:
+    from .file_types import KeptCoarse
+
+    return KeptCoarse(_milliseconds(each.cpu_ns), each.processes, _milliseconds(each.wall_ns))
+
+
+def _milliseconds(times_ns: Iterable[int]) -> list[float]:
+    rounded = (ns / 1e6 for ns in times_ns)
+    return [int(ms) if ms.is_integer() else ms for ms in rounded]
+
+
+def _coarse(kept: KeptCoarse) -> Coarse:
+    cpu, wall = ([round(ms * 1e6) for ms in span] for span in (kept.cpu_ms, kept.wall_ms))
+    return Coarse((cpu[0], cpu[1]), (wall[0], wall[1]), kept.processes)
 
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:

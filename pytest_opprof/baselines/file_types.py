@@ -103,7 +103,18 @@ class KeptTimes(Struct, frozen=True, forbid_unknown_fields=True):
     ] = UNSET
 
 
-class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
+_Span = Annotated[list[Annotated[float, Meta(ge=0, le=1e12)]], Meta(min_length=2, max_length=2)]
+
+
+class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a round of a window takes on one machine, from the least to the most of some processes, rounded."""
+
+    cpu_ms: Annotated[_Span, Meta(description="CPU time of the process, in milliseconds.")]
+    processes: Annotated[int, Meta(ge=1, le=10**6)]
+    wall_ms: Annotated[_Span, Meta(description="Wall time less what threads waited for a CPU.")]
+
+
+class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``test_x.py.times.json``: the samples that times are judged by."""
 
     environment: EnvironmentJson
@@ -112,6 +123,10 @@ class TimesFile(Struct, frozen=True, forbid_unknown_fields=True):
         dict[str, dict[str, dict[str, KeptTimes]]],
         Meta(description="By test id (without the module), then by window, then by machine."),
     ]
+    coarse: Annotated[
+        dict[str, dict[str, dict[str, KeptCoarse]]],
+        Meta(description="By test id, then by window, then by machine and Python: what each round takes, coarsely."),
+    ] = {}
 
 
 class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -45,6 +45,16 @@ class Updates:
         """Tell whether `write` would change the calls that are kept of *test*."""
         return any(self._changes_calls(_where(test.id, window), window) for window in _compared(test))
 
+    def changes_coarse(self, test: TestRecord) -> bool:
+        """Tell whether `write` would record what a round of *test* takes here, coarsely."""
+        return any(self._changes_coarse(_where(test.id, window), window) for window in _compared(test))
+
+    def _changes_coarse(self, where: _Where, window: WindowResult) -> bool:
+        base, now = self._store.entry(*where), entry_of(window).coarse
+        if base is None or self._settings.update != "all":
+            return False
+        return any(base.lacks_coarse(machine, each) for machine, each in now.items())
+
     def _changes_calls(self, where: _Where, window: WindowResult) -> bool:
         base = self._store.entry(*where)
         return base is None or (self._settings.update == "all" and not base.allows(entry_of(window)))

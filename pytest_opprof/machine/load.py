@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 _PROC = Path("/proc")
 _TASKS = _PROC / "self" / "task"
@@ -17,6 +17,9 @@ workers and sides below it hold contexts on the same GPU, and take turns."""
 BUSY = 0.25
 """Share of a machine's cores in use by others from which times recorded on it are no baseline: a busy loop on one of
 two cores made unchanged code up to 14 % slower."""
+
+QUIET_PATIENCE_S = 60
+"""How long an update waits for a machine that others use: a build beside it is often over by then."""
 
 
 def waited_ns(tasks: Path = _TASKS) -> int | None:
@@ -84,8 +87,15 @@ def _others() -> Iterator[tuple[tuple[int, str], float]]:
 class Watch:
     """Looks who else uses the machine, from when it is made on."""
 
-    def __init__(self, look: Callable[[], Usage | None] = usage, cores: int | None = None) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Usage | None] = usage,
+        cores: int | None = None,
+        is_ours: Callable[[int], bool] | None = None,
+    ) -> None:
+        """*is_ours* tells of a process whether it belongs to this run."""
         self._look = look
+        self._is_ours = is_ours or is_of_this_run
         self._cores = cores or os.cpu_count() or 1
         self._begin = look()
 
@@ -101,9 +111,47 @@ class Watch:
         # By its number alone: a thread of the kernel changes its name with its work.
         before = {pid: s for (pid, _), s in begin.by_process.items()}
         used = {who: (s - before.get(who[0], 0.0)) / passed for who, s in end.by_process.items()}
-        worst = sorted(used.items(), key=lambda item: -item[1])[:3]
-        named = [f"{name} (process {pid}) {share:.1f}" for (pid, name), share in worst if share > 0.05]
+        # Processes of this run that still live are in nobody's sum of ended children.
+        ours = {who for who, share in used.items() if share > _SHOWN and self._is_ours(who[0])}
+        others -= sum(used[who] for who in ours)
+        if others <= BUSY * self._cores:
+            return ""
+        named = _named({who: share for who, share in used.items() if who not in ours})
         return f"other processes used {others:.1f} of {self._cores} cores" + (f": {', '.join(named)}" if named else "")
+
+
+def quiet_again(patience_s: float = QUIET_PATIENCE_S, watch: Callable[[], Watch] = Watch) -> bool:
+    """Wait until nobody else uses the machine; return whether that came to be before patience was at an end."""
+    began_s = monotonic()
+    while True:
+        look = watch()
+        sleep(min(_LOOK_S, patience_s))
+        if not look.busy():
+            return True
+        if monotonic() - began_s >= patience_s:
+            return False
+
+
+_LOOK_S = 1.0
+_SHOWN = 0.05
+"""Who used less of a core is not named."""
+
+
+def _named(used: Mapping[tuple[int, str], float]) -> list[str]:
+    """Return who used most, those of one name together: seven of 0.1 cores are one disturbance."""
+    by_name: dict[str, list[tuple[float, int]]] = {}
+    for (pid, name), share in used.items():
+        if share > 0:
+            by_name.setdefault(name, []).append((share, pid))
+    worst = sorted(((sum(share for share, _ in each), name) for name, each in by_name.items()), reverse=True)[:3]
+    found = []
+    for cores, name in worst:
+        if cores <= _SHOWN:
+            continue
+        pids = [pid for _, pid in sorted(by_name[name], reverse=True)]
+        more = f" and {len(pids) - 1} more" if len(pids) > 1 else ""
+        found.append(f"{name} (pid {pids[0]}{more}) {cores:.1f} cores")
+    return found
 
 
 def is_of_this_run(pid: int) -> bool:

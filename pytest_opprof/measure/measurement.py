@@ -79,6 +79,16 @@ class Measurement:
         finally:
             self.threads, self.recorder.core, self.recorder.memory = threads, core, memory
 
+    @contextmanager
+    def in_one_thread(self) -> Iterator[None]:
+        """Limit all that runs inside to one thread: threads that wait for each other take CPU time, too."""
+        before, self.threads = self.threads, 1
+        try:
+            with threads_limited([*filter(is_in_use, self.backends)], 1):
+                yield
+        finally:
+            self.threads = before
+
     def opened(self, window: Window) -> None:
         """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""
         __tracebackhide__ = True

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns, thread_time_ns
 
 from ..backends.contract import Backend, Options
 from ..backends.failures import entered, failure, failures_of, noted_on
@@ -42,10 +42,12 @@ class Recorder:
         explicit: bool = False,
         clock_ns: Callable[[], int] = perf_counter_ns,
         waited_ns: Callable[[], int | None] = waited_ns,
+        cpu_ns: Callable[[], tuple[int, int]] = lambda: (process_time_ns(), thread_time_ns()),
     ) -> None:
         """Collect from *backends*: all of them if *explicit*, else those whose framework this process uses.
 
-        Steps are timed by *clock_ns*, and by *waited_ns* what threads of this process waited for a CPU in them.
+        Steps are timed by *clock_ns*, and by *waited_ns* what threads of this process waited for a CPU in them;
+        *cpu_ns* gives the CPU time of this process and of this thread.
         """
         self._backends = backends
         self._options = options
@@ -53,6 +55,7 @@ class Recorder:
         self._explicit = explicit
         self._clock_ns = clock_ns
         self._waited_ns = waited_ns
+        self._cpu_ns = cpu_ns
         self._started: list[Backend] = []
         self._unsettled: list[Backend] = []
         """Those of them that have something to wait for: the others cost a step nothing."""
@@ -70,6 +73,8 @@ class Recorder:
         self._marked_ns = 0
         self._marked_paused_ns = 0
         self._paused_ns = 0
+        self._paused_cpu_ns = 0
+        """CPU time of starting and stopping backends, which a window around others holds."""
         self._yardstick_ns = 0
         self.turn: Callable[[], None] | None = None
         """Called before each outermost step, where this process has to wait for its turn."""
@@ -108,7 +113,7 @@ class Recorder:
         if self._open:
             self._start()
         window._profile = assemble(
-            window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns
+            window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns, window._cpu_ns
         )
         if were_started(before, children()):
             window._profile = replace(window._profile, remarks=(*window._profile.remarks, (ALWAYS, NOT_SEEN)))
@@ -129,11 +134,16 @@ class Recorder:
         began_ns = self._marks_ns[-1:]
         waited = self._waited_ns()
         begin, paused = self._clock_ns(), self._paused()
+        (cpu, thread), paused_cpu = self._cpu_ns(), self._paused_cpu_ns
         try:
             yield
             self._check_no_range_is_open(window, "ends")
             self._settle()
+            cpu_end, thread_end = self._cpu_ns()
             end = self._clock_ns()
+            paused_cpu = self._paused_cpu_ns - paused_cpu
+            if self.chains is None and not _is_traced():  # which takes CPU time of its own
+                window._cpu_ns.append((max(cpu_end - cpu - paused_cpu, 0), max(thread_end - thread - paused_cpu, 0)))
             window._host_ns.append(end - begin - (self._paused() - paused))
             window._ran_ns += [(ns, end) for ns in began_ns]
             if waited is not None:
@@ -206,7 +216,7 @@ class Recorder:
         self._marked_ns, self._marked_paused_ns = self._clock_ns(), self._paused()
 
     def _start(self) -> None:
-        begin = self._clock_ns()
+        begin, cpu = self._clock_ns(), self._cpu_ns()[0]
         with ExitStack() as stack:
             self._started = [backend for backend in self._backends if self._explicit or is_in_use(backend)]
             self._unsettled = [backend for backend in self._started if type(backend).settle is not Backend.settle]
@@ -220,9 +230,10 @@ class Recorder:
         self._around, user_ops.recording = user_ops.recording, self
         self._mark()
         self._paused_ns += self._clock_ns() - begin
+        self._paused_cpu_ns += self._cpu_ns()[0] - cpu
 
     def _stop(self) -> None:
-        begin = self._clock_ns()
+        begin, cpu = self._clock_ns(), self._cpu_ns()[0]
         live, self._live = self._live, None
         if live is None:
             raise BackendError("the profiler failed where an inner window began or ended, and recorded no more")
@@ -235,6 +246,7 @@ class Recorder:
                 steps = {index: active[window] for index, active in enumerate(self._intervals) if window in active}
                 window._parts.append((profile, steps))
         self._paused_ns, self._recording = self._paused() + self._clock_ns() - begin, []
+        self._paused_cpu_ns += self._cpu_ns()[0] - cpu
 
     def _profiles(self) -> list[OpProfile]:
         profiles = []
@@ -289,6 +301,18 @@ def is_in_use(backend: Backend) -> bool:
     """Tell whether this process uses what *backend* records."""
     with failures_of(backend):
         return backend.in_use()
+
+
+def _is_traced() -> bool:
+    """Tell whether a debugger or coverage watches each line of the program."""
+    if sys.gettrace() is not None:
+        return True
+    monitoring = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(map(monitoring.get_tool, _TRACERS))
+
+
+_TRACERS = (0, 1)
+"""The ids of `sys.monitoring` for debuggers and coverage."""
 
 
 def _blind(backend: Backend) -> str | None:

@@ -27,6 +27,8 @@ class Window:
         self._wait_ns: list[int] = []
         self._yardstick_ns: list[int] = []
         self._ran_ns: list[tuple[int, int]] = []
+        self._cpu_ns: list[tuple[int, int]] = []
+        """CPU time of the process and of the thread, in each step."""
         self._profile: OpProfile | None = None
         self.unfinished = OPEN
         """Why it has no numbers; empty once it has."""

@@ -6,7 +6,7 @@ Two processes of the same code differ more than two rounds of one process do, so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -55,16 +55,23 @@ class Process:
         self._core = core
 
     def measure(
-        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: Sequence[str] = ()
+        self,
+        tests: Sequence[str],
+        patience_s: float | None = None,
+        stays: bool = False,
+        sites: Sequence[str] = (),
+        one_thread: bool = False,
     ) -> dict[str, Answer]:
         """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
 
-        *sites*: the tests to measure with the lines that ask for ops, which takes time.
+        *sites*: the tests to measure with the lines that ask for ops, which takes time; *one_thread*: all of them in
+        one thread, for their CPU time.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
-        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites)})
+        asked = {"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites)}
+        self._child.answer({**asked, "one_thread": one_thread})
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -119,16 +126,31 @@ class Pool:
 
     def measure(self, test: str, number: int, stays: bool) -> Answer:
         """Measure *test* in a process of its own for each *number* from 0 on; it ends afterwards unless it *stays*."""
+        with self._one(number, stays) as process:
+            return process.measure([test])[test]
+
+    def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
+        """Measure *test* as `measure` does, in one thread; once more there unless the first answer is enough.
+
+        What the first use in a process takes, as an import does, depends on what ran before.
+        """
+        with self._one(number, stays) as process:
+            first = process.measure([test], one_thread=True)[test]
+            return [first] if is_enough(first) else [first, process.measure([test], one_thread=True)[test]]
+
+    @contextmanager
+    def _one(self, number: int, stays: bool) -> Iterator[Process]:
         if not stays or number >= _STAYING:
             with self.started(self.files) as processes:
-                return processes[0].measure([test])[test]
+                yield processes[0]
+            return
         if number >= len(self._staying):
             # The first process clears up most of what looks slower; if it does not, all others will be needed.
             wanted = 1 if number == 0 else _STAYING - len(self._staying)
             self._staying += self._stack.enter_context(self.started(self.files, wanted))
         process = self._staying[number]
         try:
-            return process.measure([test])[test]
+            yield process
         except BackendError:
             self._staying.remove(process)
             process.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import monotonic
 
 import pytest
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
-from ..machine.load import Watch
+from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
 from ..profile.calls import facts_in_all, in_all
 from ..profile.timings import ProcessTimes, disturbances
@@ -18,10 +18,11 @@ from ..report.summary import Summary
 from ..results.run_result import TestRecord
 from ..results.window_result import SitesByOp, Varies, WindowResult, titled
 from ..units import plural
+from ..verdict.coarse import Coarse, together
 from ..verdict.noise import clean_processes, is_steady
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
-from .pool import Answer, Pool
+from .pool import Answer, Pool, Process
 from .this_run import say
 
 CALL_PROCESSES = 3
@@ -32,7 +33,11 @@ time in 40 runs, as does a second draw that is to confirm it, that of eight 0.2;
 _PATIENCE = 10
 """A process that takes so many times as long as the tests took before hangs."""
 _LEAST_PATIENCE_S = 300
-_AGAIN = "Their calls were kept, their times were not: record them again when it is quiet, or say --opprof-noise=ignore"
+_SHOWN = 3
+_AGAIN = (
+    "Counts and coarse times were recorded; times to be judged by were left out. Record them when it is quiet, or say"
+    " --opprof-noise=ignore"
+)
 ADAPTS = {
     "Hypothesis": "each run draws other examples (@settings(derandomize=True, database=None) draws the same)",
     "pytest-benchmark": "it runs the function as often as time allows (--benchmark-disable: once)",
@@ -49,9 +54,19 @@ class Recording:
     """Measures tests again, one further process after the other, and adds what each did to their records."""
 
     def __init__(
-        self, config: pytest.Config, settings: Settings, pool: Pool, watch: Watch, summary: Summary, took_s: float
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        pool: Pool,
+        watch: Watch,
+        summary: Summary,
+        took_s: float,
+        quiet_again: Callable[[], bool] = quiet_again,
     ) -> None:
-        """*watch* was made before the first time was measured, *summary* gets what to say; this run *took_s*."""
+        """*watch* was made before the first time was measured, *summary* gets what to say; this run *took_s*.
+
+        *quiet_again* waits for a machine that others use, and returns whether it is quiet.
+        """
         self._config = config
         self._settings = settings
         self._pool = pool
@@ -60,6 +75,7 @@ class Recording:
         self._errors = summary.errors
         self._windows: dict[tuple[str, str], _Window] = {}
         self._took_s = took_s
+        self._quiet_again = quiet_again
         self._sites: dict[str, Mapping[str, SitesByOp]] = {}
         """Which lines ask for ops, of tests whose calls were measured with them."""
         self._is_broken = False
@@ -81,11 +97,15 @@ class Recording:
         for test in tests:
             vary: dict[str, Varies] = {}
             for window in (window for window in windows if window.test is test):
+                window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
+        if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
+            more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+            self._lines.append(f"judged by the most that a process took: {', '.join(said[:_SHOWN])}{more}")
 
     def sites(self, tests: Sequence[TestRecord]) -> dict[str, Mapping[str, SitesByOp]]:
         """Return which lines ask for the ops of *tests*, by test and window: seen in one more process."""
@@ -115,6 +135,26 @@ class Recording:
         """
         windows = [window for test in tests for window in self._of(test) if is_timed(window.result)]
         judged = bool(self._settings.update) and self._settings.noise != "ignore"
+        self._measure_times(windows, processes, judged)
+        if judged and any(not window.lost for window in windows) and (busy := self._watch.busy()):
+            say(self._config, f"opprof: {busy}; waiting up to {QUIET_PATIENCE_S} s to record times again")
+            if self._quiet_again():
+                self._watch = Watch()
+                for window in windows:
+                    window.keep(())
+                self._measure_times(windows, processes, judged)
+        for window in windows:
+            window.keep_coarse()
+            if window.lost:
+                window.keep(())
+                if not self._is_broken and not window.result.vary:
+                    self._errors.append(f"{window.title}: its times were not recorded: {window.lost}")
+        if judged:
+            refused = _refused([window for window in windows if not window.lost], self._watch.busy())
+            (self._errors if self._settings.noise == "fail" else self._lines).extend(refused)
+
+    def _measure_times(self, windows: Sequence[_Window], processes: int, judged: bool) -> None:
+        """Measure *windows* in so many *processes* each; *judged*: in more where these were disturbed."""
         said = False
         while lacking := [window for window in windows if not window.lost and window.lacks(processes, judged)]:
             if self._settings.update and not said:
@@ -125,13 +165,6 @@ class Recording:
                 break  # what more processes measure would be refused with the rest
             # One beyond *processes* makes up for another, and may be enough.
             self._measure(lacking, range(first, max(processes, first) + 1), processes)
-        for window in windows:
-            if window.lost:
-                window.keep(())
-                if not self._is_broken and not window.result.vary:
-                    self._errors.append(f"{window.title}: its times were not recorded: {window.lost}")
-        if judged:
-            self._errors += _refused([window for window in windows if not window.lost], self._watch.busy())
 
     def _of(self, test: TestRecord) -> list[_Window]:
         for index, window in enumerate(test.windows):
@@ -162,14 +195,22 @@ class Recording:
                     answers = process.measure(tests, patience_s, sites=lines)
                     self._sites |= {test: answers[test].sites for test in lines if answers[test].windows}
                     self._took_s = monotonic() - begin
-                    process.end()  # its memory is free for the next, and its time is known to be ours
                     for window in lacking:
                         window.add(number, answers[window.test.id])
+                    self._in_one_thread(process, [window for window in lacking if window.is_threaded], patience_s)
+                    process.end()  # its memory is free for the next, and its time is known to be ours
         except BackendError as error:
             self._is_broken = True
             for window in windows:
                 window.lost = "no further process could measure it"
             self._errors.append(f"no further process could measure, so only the calls of this one are kept: {error}")
+
+    def _in_one_thread(self, process: Process, windows: Sequence[_Window], patience_s: float) -> None:
+        """Take coarse times of *windows* again in one thread, where threads that wait for others took CPU time."""
+        tests = list(dict.fromkeys(window.test.id for window in windows))
+        answers = process.measure(tests, patience_s, one_thread=True) if tests else {}
+        for window in windows:
+            window.add_in_one_thread(answers[window.test.id])
 
 
 class _Window:
@@ -181,6 +222,9 @@ class _Window:
         self.lost = ""
         """Why what other processes did is of no use."""
         self._seen = [entry_of(self.result)]
+        # Beside other tests it takes longer, and the first test of each worker finds nothing imported.
+        self._coarse = [] if self.result.parallel or self.result.coarse is None else [self.result.coarse]
+        self._in_one_thread: list[Coarse] = []
 
     @property
     def result(self) -> WindowResult:
@@ -211,8 +255,29 @@ class _Window:
             self.lost = self.lost or f"it was not measured in process {number} ({answer.why or 'nothing was recorded'})"
             return
         self._seen.append(entry)
+        self._coarse += entry.coarse.values()
         if is_timed(self.result) and not self.lost:
             self._add_times(number, entry)
+
+    def add_in_one_thread(self, answer: Answer) -> None:
+        """Add the coarse time that a process took in one thread."""
+        entry = answer.windows.get(self.result.name)
+        self._in_one_thread += entry.coarse.values() if entry else ()
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether several threads took CPU time, so that its coarse time is to be taken again in one."""
+        return not is_timed(self.result) and any(each.threaded for each in self._coarse)
+
+    @property
+    def split(self) -> str:
+        """That its CPU time differs from process to process; empty where it does not."""
+        return self.result.coarse.split if self.result.coarse else ""
+
+    def keep_coarse(self) -> None:
+        """Keep the coarse time of all processes: in one thread, where several took CPU time."""
+        if seen := self._in_one_thread or self._coarse:
+            self.test.windows[self._index] = replace(self.result, coarse=together(seen))
 
     def _add_times(self, number: int, entry: WindowBaseline) -> None:
         before, after = self._seen[0].processes, entry.processes

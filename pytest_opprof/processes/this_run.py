@@ -15,6 +15,8 @@ CORE = pytest.StashKey[Core]()
 """Where a run keeps the core that its rounds wait for."""
 SITES = pytest.StashKey[bool]()
 """Whether another run asks this one which lines ask for ops."""
+ONE_THREAD = pytest.StashKey[bool]()
+"""Whether another run asks this one for CPU time in one thread."""
 _FILES = {
     "xmlpath": "--junit-xml=",
     "log_file": "--log-file=",

@@ -53,14 +53,17 @@ class Running:
 
 
 def run_at_once(
-    pairs: Sequence[tuple[Sequence[Command], Sequence[str]]], swapped: bool, sites: bool = False
+    pairs: Sequence[tuple[Sequence[Command], Sequence[str]]],
+    swapped: bool,
+    sites: bool = False,
+    one_thread: bool = False,
 ) -> list[SideRun]:
     """Run several pairs of sides at the same time, each with its own tests, and return what both sides did.
 
     Raises BackendError as `run` does, for the first pair that cannot be run.
     """
     if len(pairs) == 1:
-        return run(*pairs[0], swapped, sites)
+        return run(*pairs[0], swapped, sites, one_thread=one_thread)
     running = Running()
     with ThreadPoolExecutor(len(pairs)) as executor:
         try:
@@ -88,15 +91,17 @@ def run(
     swapped: bool,
     sites: bool = False,
     running: Running | None = None,
+    one_thread: bool = False,
 ) -> list[SideRun]:
     """Run the *wanted* tests on the *sides* that have them, in turns; *swapped*: the second one goes first.
 
-    *sites*: to see which lines ask for ops; *running*: what else runs at the same time.
+    *sites*: to see which lines ask for ops; *running*: what else runs at the same time; *one_thread*: all of it in one
+    thread, for its CPU time.
 
     Raises BackendError, with the reason, when a side ends early, hangs, or took its packages from elsewhere. Both
     processes are gone when this returns.
     """
-    sides = [replace(side, told={**side.told, "sites": sites}) for side in sides]
+    sides = [replace(side, told={**side.told, "sites": sites, "one_thread": one_thread}) for side in sides]
     with started(sides[::-1] if swapped else sides) as children:
         if running is not None:
             running.add(children)

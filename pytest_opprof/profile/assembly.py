@@ -51,13 +51,15 @@ def assemble(
     wait_ns: Sequence[int] = (),
     yardstick_ns: Sequence[int] = (),
     ran_ns: Sequence[tuple[int, int]] = (),
+    cpu_ns: Sequence[tuple[int, int]] = (),
 ) -> OpProfile:
     """Put a window together from what was recorded while it was open.
 
     Each part is a profile whose steps are intervals and a map from interval to the window's step; intervals that the
     map lacks are not the window's. *host_ns* is the wall time of each of its steps; a step beyond it was cut short.
     *wait_ns* is how long each of them waited for a CPU, *yardstick_ns* how long a fixed piece of work took before it,
-    where that is known; *ran_ns* is when each began and ended, where it was asked when events ran.
+    where that is known; *cpu_ns* its CPU time; *ran_ns* is when each began and ended, where it was asked when events
+    ran.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
     by_frameworks = [profile for profile in kept if profile.environment.frameworks] or kept
@@ -85,6 +87,7 @@ def assemble(
         ),
         wait_ns=tuple(wait_ns) if len(wait_ns) == len(host_ns) else (),
         yardstick_ns=tuple(yardstick_ns) if len(yardstick_ns) == len(host_ns) else (),
+        cpu_ns=tuple(cpu_ns) if len(cpu_ns) == len(host_ns) else (),
         ran_ns=tuple(ran_ns),
         untold=_untold(kept) if ran_ns else (),
         remarks=tuple(dict.fromkeys(remark for profile in kept for remark in profile.remarks)),
@@ -128,14 +131,15 @@ def joined(profiles: Sequence[OpProfile]) -> OpProfile:
     if len(profiles) == 1:
         return profiles[0]
     parts, host_ns, wait_ns, yardstick_ns = [], list[int](), list[int](), list[int]()
-    ran_ns: list[tuple[int, int]] = []
+    ran_ns, cpu_ns = list[tuple[int, int]](), list[tuple[int, int]]()
     for profile in profiles:
         parts.append((profile, {step: step + len(host_ns) for step in range(profile.steps)}))
         host_ns.extend(profile.host_ns)
         wait_ns.extend(profile.wait_ns)
         yardstick_ns.extend(profile.yardstick_ns)
         ran_ns.extend(profile.ran_ns)
-    return assemble(parts, host_ns, wait_ns, yardstick_ns, ran_ns)
+        cpu_ns.extend(profile.cpu_ns)
+    return assemble(parts, host_ns, wait_ns, yardstick_ns, ran_ns, cpu_ns)
 
 
 def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) -> OpProfile:

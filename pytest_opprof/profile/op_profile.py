@@ -127,6 +127,8 @@ class OpProfile:
     """How long threads were ready to run in each step without getting a CPU; empty where not known."""
     yardstick_ns: tuple[int, ...] = ()
     """How long a fixed piece of work took before each step; empty where not measured."""
+    cpu_ns: tuple[tuple[int, int], ...] = ()
+    """CPU time of the process, and of the thread of the test, in each step; empty where not measured."""
     remarks: tuple[tuple[int, str], ...] = ()
     """What the backend has to say of a step, or of the whole: `ALWAYS`."""
     disturbed: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
 from ..escaping import terminal
 from ..machine.git import git
+from ..machine.load import Watch
 from ..machine.scratch import scratch
 from ..measure.plan import TestPlan
 from ..processes import turns
@@ -42,11 +43,14 @@ from ..results.test_id import split_id
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
 from ..verdict.acceptance import TRAILER, Acceptance, accepted, lines_of, parsed, proposed
+from ..verdict.coarse import PROCESSES
 from ..verdict.compare import Diff, Row, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
-from ..verdict.verdicts import TimingVerdict
+from ..verdict.verdicts import DOES_MORE, TimingVerdict
+from .coarse import is_judged
+from .coarse_pairs import CoarsePairs, slower_than
 from .marks import measure_all, plan_of
 from .options import settings_of
 from .outcome import concluded
@@ -174,12 +178,32 @@ class Against:
             else:
                 found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
+        self._confirm_coarse(sides[0], [item for item in items if found.suspects(item)], found)
         found.check_complete([item.nodeid for item in items])
         if failing := [item for item in items if found.asks_for_lines(item)]:
             say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to see which lines ask for ops")
             shards = _shards(failing, len(sides))
             found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
         return found
+
+    def _confirm_coarse(self, sides: Sequence[Command], items: Sequence[pytest.Item], found: Found) -> None:
+        """Let pairs of processes measure *items* alone, in one thread, while they still take longer."""
+        for number in range(PROCESSES):
+            if not items:
+                return
+            what = (
+                f"takes longer than in {self._base.name}"
+                if len(items) == 1
+                else f"take longer than in {self._base.name}"
+            )
+            say(
+                self._config,
+                f"opprof: {plural(len(items), 'test')} {what}; pair {number + 1} of {PROCESSES} to confirm",
+            )
+            watch = Watch()
+            pair = turns.run_at_once([(sides, [item.nodeid for item in items])], bool(number % 2), one_thread=True)
+            found.add_coarse(pair, watch.busy())
+            items = [item for item in items if found.coarse.still_slower(item.nodeid)]
 
     def _pair(
         self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], swapped: bool
@@ -358,6 +382,7 @@ class Found:
         """The first pair, which ran every test."""
         self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
         """By test: the windows of both sides, for each pair that ran it."""
+        self.coarse = CoarsePairs()
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: which lines asked for ops, on both sides."""
 
@@ -368,6 +393,21 @@ class Found:
         for test, reports in after.reports.items():
             both = _windows(before.reports.get(test, [])), _windows(reports)
             self._windows.setdefault(test, []).append(both)
+
+    def suspects(self, item: pytest.Item) -> bool:
+        """Tell whether a test takes longer than at the base, by the first pair, and does not do more."""
+        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
+        before, after = pairs[0] if pairs else ({}, {})
+        diffs = {name: self._diff(item.nodeid, name, plan) for name in before.keys() & after.keys()}
+        if any(diff.verdict in DOES_MORE for diff in diffs.values()):
+            return False
+        return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
+
+    def add_coarse(self, pair: Sequence[SideRun], busy: str) -> None:
+        """Add the coarse times of a pair in one thread; *busy*: who else used the machine."""
+        before, after = pair
+        for test, reports in after.reports.items():
+            self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
 
     def locate(self, pair: Sequence[SideRun]) -> None:
         """Add which lines asked for ops on both sides."""
@@ -440,10 +480,11 @@ class Found:
             window = replace(
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
-        diff = self._diff(test, name, plan)
         lines = self._changed.get(test, 0)
         looked = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
-        return replace(window, diff=diff, allowed=accepted(self._acceptances, test, diff), looked=looked)
+        window = self.coarse.judged(test, replace(window, looked=looked), self._diff(test, name, plan))
+        assert window.diff is not None  # it was given one
+        return replace(window, allowed=accepted(self._acceptances, test, window.diff))
 
     def acceptances(self) -> Iterator[str]:
         """Yield what each acceptance let pass, or that it let nothing pass."""

@@ -107,7 +107,9 @@ class Closing:
             if settings.update:
                 self._move_renamed()
                 changed = [test for test in tests if self._updates.changes_calls(test)]
-                recording.calls(changed, min(processes, CALL_PROCESSES))
+                ids = {test.id for test in changed}
+                others = [test for test in tests if test.id not in ids and self._updates.changes_coarse(test)]
+                recording.calls([*changed, *others], min(processes, CALL_PROCESSES))
                 self._write_calls(tests, times=processes == 1)
                 self._write_sites(recording, tests, changed)
             if timed and processes > 1:

@@ -38,6 +38,7 @@ from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
 from .body import keep_unmeasured
+from .coarse import Coarsely
 from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .marks import plan_of
 from .ranks import of_this_rank, why_untimed
@@ -54,6 +55,11 @@ def _nothing_recorded(measurement: Measurement) -> str:
         f"nothing was recorded: no op ran, or none that a backend sees{f' ({hint})' if hint else ''}."
         " If no op is meant to run, say op_budget(calls=0)"
     )
+
+
+def _only_timed(measurement: Measurement) -> str:
+    hint = hints(measurement.backends)
+    return f"no op ran, or none that a backend sees, so only its time is compared{f' ({hint})' if hint else ''}"
 
 
 class Judging:
@@ -83,6 +89,7 @@ class Judging:
         self.looking_left_s: float = LOOKING_S
         """How long this run may still measure again what looks slower."""
         self.looks = Looks(config, settings, pool)
+        self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
 
     def first(self, item: pytest.Item, measurement: Measurement) -> list[JudgedWindow]:
         """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
@@ -121,10 +128,12 @@ class Judging:
             if name == BODY and profile.is_empty and not report.findings:
                 if not plan.marked:
                     continue
-                # With rounds its time is what the test asks for, whatever runs.
-                asks_for_time = plan.rounds >= LEAST_ROUNDS and not plan.budget.ops
+                # With rounds its time is what the test asks for, whatever runs; coarsely without any limit, too.
+                asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
                 if not plan.budget.allows_nothing and not asks_for_time and not plan.leaks:
                     raise NothingMeasured(_nothing_recorded(measurement))
+                if plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None:
+                    report = report.with_remark(_only_timed(measurement))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(item):
                 excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"

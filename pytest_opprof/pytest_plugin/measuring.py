@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
-from ..processes.this_run import CORE
+from ..processes.this_run import CORE, ONE_THREAD
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.run_result import plain
@@ -166,13 +166,14 @@ class Measuring:
             with told_plainly(item):
                 measurement = measurement_of(item)
             try:
-                if plan.measured:
-                    with measurement.threads_for(plan.rounds):
-                        result = yield from body.measure(call, measurement)
-                        windows = self._judged(item, measurement, call)
-                else:
-                    result = yield from call.by_pytest()
-                    windows = self._judged(item, measurement)
+                with measurement.in_one_thread() if item.config.stash.get(ONE_THREAD, False) else nullcontext():
+                    if plan.measured:
+                        with measurement.threads_for(plan.rounds):
+                            result = yield from body.measure(call, measurement)
+                            windows = self._judged(item, measurement, call)
+                    else:
+                        result = yield from call.by_pytest()
+                        windows = self._judged(item, measurement)
             finally:
                 measurement.is_over = True
                 measurement.recorder.abandon()
@@ -195,6 +196,7 @@ class Measuring:
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)
+            windows = self._judging.coarsely.settled(item, windows)
             no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)

@@ -97,7 +97,7 @@ def _is_too_narrow(window: JudgedWindow, plan: TestPlan, settings: Settings) -> 
 
 def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str:
     """Return what to do about times without a verdict; empty where they pass with a warning."""
-    noisy = window.diff is not None and window.diff.timing.verdict is Verdict.NOISY
+    noisy = window.verdict is Verdict.NOISY
     if noisy and settings.noise == "fail":
         return "measure when it is quiet, or let it pass with --opprof-noise=warn"
     if noisy or not settings.strict:

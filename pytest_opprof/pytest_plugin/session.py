@@ -20,7 +20,7 @@ from ..processes.parent import Parent
 from ..processes.pool import Pool
 from ..processes.ranks import Ranks
 from ..processes.side import Side
-from ..processes.this_run import CORE, SITES
+from ..processes.this_run import CORE, ONE_THREAD, SITES
 from ..report.summary import Summary
 from ..sites.code import kinds
 from ..sites.shown import package_of
@@ -82,6 +82,7 @@ def register(config: pytest.Config) -> None:
         manager.register(side, "opprof-side")
         config.stash[TURN] = side.turn
         config.stash[SITES] = parent.told["sites"]
+        config.stash[ONE_THREAD] = parent.told.get("one_thread", False)
     elif parent:
         manager.register(Fresh(config, parent), "opprof-fresh")
     elif base:

@@ -123,7 +123,8 @@ def _counted(records: Sequence[TestRecord]) -> str:
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}
     if False in judged and True not in judged:
-        parts.append("no times judged")
+        coarsely = any(window.coarsely for record in records for window in record.windows)
+        parts.append("times judged coarsely" if coarsely else "no times judged")
     return f"opprof: {', '.join(parts)}"
 
 

@@ -52,6 +52,12 @@ class JudgedWindow:
     """The ops (`acceptance.TIME`: the whole window) that a commit accepts to be worse than before."""
     first_uses: Sequence[str] = ()
     """What it does more only the first time in a process, and is no finding: beside what each repeat does more."""
+    coarsely: bool = False
+    """Whether its coarse time was compared with the baseline's."""
+    undecided: str = ""
+    """What of its coarse time is over its limit, and why that has no verdict; empty where nothing is."""
+    said: Sequence[str] = ()
+    """What is to be said of its coarse time, and fails nothing."""
     limits: Sequence[LimitResult] = ()
     """Those of its budget, whether they were kept or not."""
     ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -86,6 +92,8 @@ class JudgedWindow:
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
         if self.unseen and not self.accepted and not self.does_more:  # what was seen to do more is certain
             return Verdict.UNSEEN
+        if self.undecided and not self.diff.verdict.is_regression:
+            return Verdict.NOISY
         passes = self.accepted or self.excused or few or (self.allowed and not self.regressions)
         return Verdict.OK if passes else self.diff.verdict
 
@@ -142,7 +150,7 @@ class JudgedWindow:
     @property
     def remarks(self) -> list[str]:
         """What to say of a test that passes: the backend's words, improvements, and changes that were accepted."""
-        said_by_backend = self.numbers.remarks
+        said_by_backend = (*self.numbers.remarks, *self.said)
         if self.diff is None:
             # What every call leaves behind is worth a line, though nothing says that it may not.
             return [*said_by_backend, *dict.fromkeys(self.numbers.explained.values())]
@@ -159,6 +167,8 @@ class JudgedWindow:
     @property
     def untimed(self) -> str:
         """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
+        if self.undecided:
+            return self.undecided
         if self.diff is None or self.numbers.rounds < LEAST_ROUNDS:
             return ""
         if self.excused:
@@ -230,6 +240,7 @@ class JudgedWindow:
             limits=tuple(self.limits),
             times_changed=self.diff is not None and self.diff.times_changed,
             times_judged=self.times_judged if self.diff else None,
+            coarsely=self.coarsely,
             untimed=self.diff.times if self.diff else "",
             no_baseline=self.no_baseline,
             processes=() if parallel else self.processes,

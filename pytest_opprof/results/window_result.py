@@ -17,6 +17,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
+from ..verdict.coarse import Coarse
 from ..verdict.quantities import FACTS, SUMS, word
 from ..verdict.verdicts import Verdict
 
@@ -123,6 +124,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     explained: Annotated[
         dict[str, str], Meta(description="Where some of the facts come from, in words: what holds what is left behind.")
     ] = {}
+    coarse: Annotated[
+        Coarse | None, Meta(description="CPU and wall time of a round, coarsely; null where not measured.")
+    ] = None
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -148,6 +152,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
+            coarse=_coarse_of(profile),
             remarks=tuple(_of_rounds(profile)),
             sites=sites or {},
         )
@@ -277,6 +282,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     times_judged: Annotated[
         bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")
     ]
+    coarsely: Annotated[bool, Meta(description="Whether its coarse time was compared with the baseline's.")] = False
     untimed: Annotated[str, Meta(description="Why times were not compared; empty where they were.")] = ""
     no_baseline: Annotated[str, Meta(description="Why there is no baseline to compare with.")] = ""
     vary: Annotated[
@@ -316,6 +322,12 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield f"{what} has not a number for each of {self.rounds} rounds"
             elif column is not None and min(column) < 0:
                 yield f"{what} has a negative number"
+
+
+def _coarse_of(profile: OpProfile) -> Coarse | None:
+    waited = profile.wait_ns or (0,) * profile.steps
+    wall = [max(host - wait, 0) for host, wait in zip(profile.host_ns, waited)]
+    return Coarse.of([cpu for cpu, _ in profile.cpu_ns], [thread for _, thread in profile.cpu_ns], wall)
 
 
 def open_trace(path: str) -> str:

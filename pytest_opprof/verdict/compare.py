@@ -12,7 +12,7 @@ from ..units import format_change, format_interval, format_ns, format_range, for
 from .facts import amount, follows
 from .facts import compared as changed_facts
 from .findings import Finding
-from .quantities import FACTS, SUMS, word
+from .quantities import COARSE, FACTS, SUMS, is_fact, word
 from .tolerances import Tolerances, is_vague
 from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
@@ -46,7 +46,7 @@ class Row:
     @property
     def is_op(self) -> bool:
         """Whether it is of an op: not of the time outside ops, nor of a fact of the window."""
-        return self.op != OUTSIDE and self.op not in FACTS
+        return self.op != OUTSIDE and not is_fact(self.op)
 
     @property
     def times(self) -> str:
@@ -132,6 +132,13 @@ class Diff:
         calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
         return any(each.least != each.most for each in calls)
 
+    def with_slower(self, name: str, work: Work) -> Diff:
+        """Return it with what became of a coarse time, before all that is no regression."""
+        worse = [row for row in self.rows if row.verdict.is_regression]
+        others = [row for row in self.rows if not row.verdict.is_regression]
+        found = Row(name, None, None, None, None, work.verdict, work=work)
+        return replace(self, rows=(*worse, found, *others))
+
     @property
     def top_change(self) -> str:
         """The most expensive ops now and before; empty where they are the same, or times were not judged."""
@@ -176,7 +183,7 @@ class Diff:
 
     def _line(self, row: Row) -> str:
         of = f" of {row.op}" if row is not self.total else ""
-        if row.op in FACTS:
+        if is_fact(row.op):
             return row.work.line
         match row.verdict:
             case Verdict.NEW:
@@ -201,9 +208,11 @@ class Diff:
         return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
 
     def _cause(self, row: Row) -> str:
-        if row.verdict is Verdict.SLOWER:
+        if row.verdict is Verdict.SLOWER and row.op not in COARSE:
             what = row.op if row is not self.total else "time"
             return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
+        if row.op in COARSE:
+            return f"{COARSE[row.op]} {row.work.text}"
         if row.verdict is row.work.verdict:
             return f"{row.op.replace('_', ' ')} {row.work.text}"
         return f"{row.op} {row.base_calls or 0} -> {row.now_calls}"
@@ -240,7 +249,7 @@ def compare(
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
-    *facts* are those of `FACTS` that each side knows; *then* says when the base was.
+    *facts* are those of `verdict.facts` that each side knows; *then* says when the base was.
 
     Calls are compared exactly, at the worst round where rounds differ.
     """

@@ -232,8 +232,20 @@ WITH_LINES = tuple(name for name, each in QUANTITIES.items() if each.lines_of ==
 """Those of which the program's lines are known that asked for them."""
 
 
+CPU_TIME, WALL_TIME = "cpu_time", "wall_time"
+COARSE: Mapping[str, str] = {CPU_TIME: "CPU time", WALL_TIME: "wall time"}
+"""Times of the window as a whole, which have a rule of their own (`verdict.coarse`)."""
+
+
+def is_fact(op: str) -> bool:
+    """Tell whether a row is of the window as a whole, not of an op."""
+    return op in FACTS or op in COARSE
+
+
 def named(op: str) -> str:
     """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
+    if op in COARSE:
+        return f"({COARSE[op]})"
     return f"({FACTS[op].called})" if op in FACTS else op
 
 

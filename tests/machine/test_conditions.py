@@ -181,7 +181,7 @@ class Machine:
         return Usage(self.at_s, busy, self.own_s, dict(self.by_process))
 
     def watch(self) -> Watch:
-        return Watch(self.usage, cores=2)
+        return Watch(self.usage, cores=2, is_ours=lambda pid: pid == 99)
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_machine_is_busy_when_others_use_a_quarter_of_its_cores(machine: Machi
     machine.at_s, machine.own_s, machine.by_process = 10.0, 20.0, {(7, "make"): 105.0}
     assert watch.busy() == ""
     machine.by_process = {(7, "make"): 105.1}
-    assert watch.busy() == "other processes used 0.5 of 2 cores: make (process 7) 0.5"
+    assert watch.busy() == "other processes used 0.5 of 2 cores: make (pid 7) 0.5 cores"
 
 
 def test_those_that_used_most_are_named_the_first_three_of_them(machine: Machine) -> None:
@@ -203,14 +203,28 @@ def test_those_that_used_most_are_named_the_first_three_of_them(machine: Machine
     watch = machine.watch()
     machine.at_s = 10.0
     machine.by_process |= {(2, "a b"): 4.0, (3, "cc"): 6.0, (4, "idle"): 0.1, (5, "ld"): 2.0, (6, "sh"): 1.0}
-    said = "cc (process 3) 0.6, a b (process 2) 0.4, ld (process 5) 0.2"
+    said = "cc (pid 3) 0.6 cores, a b (pid 2) 0.4 cores, ld (pid 5) 0.2 cores"
     assert watch.busy() == f"other processes used 1.3 of 2 cores: {said}"
 
 
-def test_who_cannot_be_seen_is_not_named(machine: Machine) -> None:
+def test_many_processes_of_one_name_are_one_disturbance(machine: Machine) -> None:
     watch = machine.watch()
     machine.at_s, machine.by_process = 10.0, {(number, "cc"): 0.4 for number in range(50)}
+    assert watch.busy() == "other processes used 2.0 of 2 cores: cc (pid 49 and 49 more) 2.0 cores"
+
+
+def test_who_used_little_each_is_not_named(machine: Machine) -> None:
+    watch = machine.watch()
+    machine.at_s, machine.by_process = 10.0, {(number, f"cc{number}"): 0.4 for number in range(50)}
     assert watch.busy() == "other processes used 2.0 of 2 cores"
+
+
+def test_processes_of_this_run_that_still_live_are_not_others(machine: Machine) -> None:
+    watch = machine.watch()
+    machine.at_s, machine.by_process = 10.0, {(99, "python"): 9.0, (7, "make"): 1.0}
+    assert watch.busy() == ""
+    machine.by_process[7, "make"] = 9.0
+    assert watch.busy() == "other processes used 0.9 of 2 cores: make (pid 7) 0.9 cores"
 
 
 def test_a_machine_that_tells_nothing_is_not_busy(machine: Machine) -> None:

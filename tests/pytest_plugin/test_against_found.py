@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import convert
+from msgspec import convert, structs
 
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.base import Base
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against import Against, Found
+from pytest_opprof.pytest_plugin.coarse import is_judged
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord, plain
 from pytest_opprof.results.window_result import BODY, WindowNumbers
+from pytest_opprof.verdict.acceptance import parsed
+from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.pair_rule import judge_pairs
+from pytest_opprof.verdict.tolerances import PAIRS
 
 from ..conftest import profile_of
 
@@ -254,3 +261,92 @@ def test_tests_that_measure_nothing_are_left_out_and_those_with_wrong_marks_are_
     Against(run.config, base, "", Summary()).pytest_collection_modifyitems(run.items)
     assert [item.name for item in run.items] == ["test_marked", "test_budget", "test_fixture", "test_wrong"]
     assert [item.name for item in left_out] == ["test_off", "test_idle"]
+
+
+# --- coarse times
+
+
+MS = 1_000_000
+
+
+def took(run: Pairs, cpu_ms: int, wall_ms: int = 0, rounds: int = 1, calls: int = 1) -> SideRun:
+    """Return a side whose body took so long."""
+    made = window(NS, rounds=rounds, calls=calls)
+    wall = max(wall_ms, cpu_ms) * MS
+    coarse = Coarse((cpu_ms * MS,) * 2, (wall, wall))
+    made = replace(made, numbers=structs.replace(made.numbers, coarse=coarse))
+    return SideRun([run.test], {run.test: run.reports(made)})
+
+
+ONE = "import pytest\n@pytest.mark.opprof\ndef test_a(): pass\n"
+
+
+def confirmed(run: Pairs, *after_ms: int, busy: str = "", wall_ms: int = 0) -> None:
+    """Add pairs that measured a test of 12 ms again in one thread, until one finds it fast enough."""
+    for cpu_ms in after_ms:
+        run.found.add_coarse([took(run, 12), took(run, cpu_ms, wall_ms)], busy)
+
+
+def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900))
+    assert run.found.suspects(run.item)
+    confirmed(run, 3900, 3900, 3900)
+    assert run.found.coarse.still_slower(run.test)
+    report = run.report()
+    assert (report.outcome, run.record().status) == ("failed", "slower")
+    assert "CPU time: 3.9 s (main: 12 ms), x325; ops unchanged" in report.longreprtext
+    assert "(confirmed in 3 pairs of processes, in one thread)" in report.longreprtext
+    assert [row.op for row in run.found.worse[run.test]] == ["cpu_time"]
+
+
+def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.found = Found("main", run.config, [parsed("cpu_time (a loop over tokens)", "a" * 40)])
+    run.add(took(run, 12), took(run, 3900))
+    confirmed(run, 3900, 3900, 3900)
+    assert run.report().outcome == "passed"
+    assert "cpu_time in 1 test" in next(run.found.acceptances())
+
+
+@pytest.mark.parametrize("now_ms", [12, 26])
+def test_what_takes_no_longer_needs_no_more_pairs(pairs: Run, now_ms: int) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, now_ms))
+    assert not run.found.suspects(run.item)
+    assert (run.report().outcome, run.record().status) == ("passed", "ok")
+
+
+def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900))
+    confirmed(run, 3900, 13)
+    assert not run.found.coarse.still_slower(run.test)
+    assert run.report().outcome == "passed"
+
+
+def test_what_does_more_is_not_measured_again_for_its_time(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900, calls=2))
+    assert not run.found.suspects(run.item)
+
+
+def test_wall_time_that_is_judged_round_by_round_is_not_judged_coarsely(pairs: Run) -> None:
+    run = pairs()
+    run.add(took(run, 12, rounds=10), took(run, 3900, rounds=10))
+    assert run.found.suspects(run.item)  # the fake device's time is of its ops alone
+    made = window(NS)
+    judged = compare({}, {}, judge_pairs([(made.processes[0],) * 2] * 5), PAIRS)
+    assert is_judged(judged)
+    assert not is_judged(replace(judged, wall=True))
+
+
+def test_a_wait_is_seen_where_nobody_else_uses_the_machine(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 12, 300))
+    confirmed(run, 12, 12, 12, wall_ms=300)
+    assert "wall time: 300 ms (main: 12 ms), x25" in run.report().longreprtext
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 12, 300))
+    confirmed(run, 12, 12, 12, wall_ms=300, busy="other processes used 1.9 of 2 cores")
+    assert (run.report().outcome, run.record().status) == ("passed", "too noisy")

@@ -12,7 +12,7 @@ from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
 from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
-from ...verdict.quantities import FACTS, SUMS, as_a_whole, named
+from ...verdict.quantities import SUMS, as_a_whole, is_fact, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from .. import ranks
 from ..causes import VERDICTS, accepting_all, by_op, rank_of
@@ -125,7 +125,7 @@ class _Window:
     @property
     def split(self) -> list[tuple[int, str]]:
         """What the whole changed by: ns, and from what. Nothing where calls vary: none belongs to a fastest round."""
-        rows = [row for row in self.result.rows if row.op not in FACTS]
+        rows = [row for row in self.result.rows if not is_fact(row.op)]
         seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
         if any(least != most for least, most in seen) or not self.has_base:
             return []
@@ -162,7 +162,7 @@ class _Test:
         self.base_ns = whole.base_ns if whole else None
         self.now_ns = whole.now_ns if whole and whole.now_ns is not None else _cost(self._main)
         self.time_kind: marks.Kind = marks.of_verdict(whole.verdict) if whole and whole.verdict.is_change else "mute"
-        ops = [row for row in self._main.rows if row.op != OUTSIDE and row.op not in FACTS] if self._main else []
+        ops = [row for row in self._main.rows if row.op != OUTSIDE and not is_fact(row.op)] if self._main else []
         self.now_calls = max(self._main.total.calls, default=0) if self._main else 0
         self.more = sum(row.more_calls for row in ops)
         self.damage_ns = self.now_ns - self.base_ns if self.now_ns is not None and self.base_ns is not None else 0
@@ -252,7 +252,7 @@ def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str])
     is_over = row.op in over and over[row.op] not in VERDICTS
     kind: marks.Kind = "bad" if is_over else marks.of_verdict(row.verdict)
     word = row.word if row.verdict.is_change else "over budget" if is_over else ""
-    calls = "" if row.op == OUTSIDE or row.op in FACTS else arrow(_range(row.base_calls), _range(row.now_calls))
+    calls = "" if row.op == OUTSIDE or is_fact(row.op) else arrow(_range(row.base_calls), _range(row.now_calls))
     work = row.work or (window.ops[row.op].calls_range.told if row.op in window.ops else "")
     is_timed = row.verdict.value in ("slower", "faster")
     return _Row(named(row.op), calls, (row.now_calls or (0, 0))[1], kind, word, row.base_ns, row.now_ns, is_timed, work)

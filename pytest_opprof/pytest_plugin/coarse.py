@@ -1,0 +1,176 @@
+"""The coarse time of a test against its baseline: what exceeds it here has to exceed it in fresh processes, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+import pytest
+
+from ..baselines.store import Store
+from ..errors import BackendError, BaselineError
+from ..machine.identity import machine, with_python
+from ..machine.load import Watch
+from ..measure.plan import Settings
+from ..processes.pool import Answer, Pool
+from ..processes.this_run import say
+from ..profile.timings import works_on_host
+from ..results.judged_window import JudgedWindow
+from ..results.test_id import id_of, split_id
+from ..results.window_result import WindowNumbers
+from ..units import format_ns
+from ..verdict.coarse import PROCESSES, Coarse, Slower, base_for, is_split_only, slower, together, where
+from ..verdict.compare import Diff
+from ..verdict.quantities import WALL_TIME
+
+LOOKING_S = 300
+"""What one run spends on measuring coarse times again, at most: what is slower after that has no verdict."""
+
+
+@dataclass
+class _Suspect:
+    """A window that exceeds its limit here, and what fresh processes say of it."""
+
+    base: Coarse
+    elsewhere: bool
+    here: Slower
+    seen: list[Coarse] = field(default_factory=list)
+    """What each fresh process took at least."""
+    first: list[Coarse] = field(default_factory=list)
+    """What each took the first time."""
+    lost: str = ""
+
+    def slower(self, seen: Sequence[Coarse], wall: bool = True) -> Slower | None:
+        return slower(self.base, together(seen), wall=wall, elsewhere=self.elsewhere) if seen else None
+
+
+class Coarsely:
+    """Judges coarse times of the windows whose wall time no other rule judges."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, is_parallel: bool) -> None:
+        """*is_parallel*: whether other tests run at the same time."""
+        self._config = config
+        self._settings = settings
+        self._store = store
+        self._pool = pool
+        self._is_parallel = is_parallel
+        self._machine = with_python(machine())
+        self._is_first = True
+        """Whether no test ran here before, which finds a framework imported and its profiler started."""
+        self.left_s: float = LOOKING_S
+
+    def settled(self, item: pytest.Item, windows: Sequence[JudgedWindow]) -> list[JudgedWindow]:
+        """Return the reports, with the time of what is slower in this process and in fresh ones."""
+        was_first, self._is_first = self._is_first, False
+        found, suspects = list[JudgedWindow](), dict[str, _Suspect]()
+        for window in windows:
+            now, known = window.numbers.coarse, self._base(item, window)
+            if now is None or known is None:
+                found.append(window)
+                continue
+            base, elsewhere = known
+            if over := slower(base, now, wall=not self._is_parallel, elsewhere=elsewhere):
+                suspects[window.name] = _Suspect(base, elsewhere, over)
+            said = [f"{base.split}; judged by the most"] if is_split_only(base, now, elsewhere) else []
+            found.append(replace(window, coarsely=True, said=(*window.said, *said)))
+        if not suspects or any(window.budget or window.does_more for window in windows):
+            return found
+        why, busy = self._look(item, windows, suspects)
+        return [
+            self._concluded(window, suspects[window.name], why, busy, was_first) if window.name in suspects else window
+            for window in found
+        ]
+
+    def _base(self, item: pytest.Item, window: JudgedWindow) -> tuple[Coarse, bool] | None:
+        """Return what to compare a window with, and whether that is of another machine; None where nothing is."""
+        diff = window.diff
+        if diff is None or window.accepted or window.excused or window.unseen or not self._settings.rank.is_alone:
+            return None
+        if not is_judged(diff):
+            return None
+        try:
+            base = self._store.entry(window.environment, *split_id(id_of(item)), window.name)
+        except BaselineError:
+            return None  # said where its calls were to be compared
+        return base_for(base.coarse, self._machine) if base else None
+
+    def _look(
+        self, item: pytest.Item, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
+    ) -> tuple[str, str]:
+        """Let fresh processes measure *suspects*; return why they could not, and who else used the machine."""
+        test, busy = id_of(item), ""
+        stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
+
+        def is_enough(answer: Answer) -> bool:
+            return not any(each.slower(self._of(answer, name)) for name, each in suspects.items())
+
+        for number in range(PROCESSES):
+            if self.left_s < 0:
+                return f"this run has spent {LOOKING_S} s on that; run this test by itself", busy
+            if not number:
+                what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
+                say(self._config, f"opprof: {test} {what}")
+            begin, watch = monotonic(), Watch()
+            try:
+                answers = self._pool.in_one_thread(test, number, stays, is_enough)
+            except BackendError as error:
+                return str(error), busy
+            finally:
+                self.left_s -= monotonic() - begin
+            busy = busy or ("" if self._settings.noise == "ignore" else watch.busy())
+            for name, suspect in suspects.items():
+                times = [time for answer in answers for time in self._of(answer, name)]
+                if not times:
+                    return answers[-1].why or "the window was not opened there", busy
+                suspect.seen.append(together(times))
+                suspect.first += times[:1]
+            if not any(each.slower(each.seen) for each in suspects.values()):
+                break
+        return "", busy
+
+    def _of(self, answer: Answer, window: str) -> list[Coarse]:
+        entry = answer.windows.get(window)
+        return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
+
+    def _concluded(self, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool) -> JudgedWindow:
+        assert window.diff is not None  # or it would be no suspect
+        found = suspect.slower(suspect.seen, wall=not busy)
+        if why and (found or not suspect.seen):
+            return replace(window, undecided=f"{suspect.here.line()}, and could not be measured again: {why}")
+        if found:
+            work = found.work(window.diff.then, *explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
+            looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
+            return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
+        if waits := suspect.slower(suspect.seen):
+            return replace(window, undecided=f"{waits.line()}, which says little while {busy}")
+        if not was_first and (first := suspect.slower(suspect.first, wall=False)):
+            again = f"the first time in a process; {format_ns(together(suspect.seen).cpu_ns[0])} the second time"
+            return replace(window, said=(*window.said, f"{first.line()}, {again}: an import, a cache or a compilation"))
+        return window
+
+
+def is_judged(diff: Diff) -> bool:
+    """Tell whether coarse time adds anything: not where wall time is judged, by a sharper rule."""
+    return not diff.wall or bool(diff.times)
+
+
+_ELSEWHERE = "the baseline is of another machine or Python"
+
+
+def explained(window: JudgedWindow, found: Slower) -> Iterator[str]:
+    """Yield what is known of the cause why a window takes longer. Whoever looks for more of it adds it here."""
+    assert window.diff is not None
+    if not window.numbers.ops:
+        yield "no op ran in it"
+    elif not any(row.verdict.is_change for row in window.diff.rows):
+        yield "ops unchanged"
+    if found.name == WALL_TIME and window.numbers.coarse:
+        yield f"it waits: CPU time is {format_ns(window.numbers.coarse.cpu_ns[0])}"
+    elif window.numbers.ops:
+        yield _where(window.numbers)
+
+
+def _where(numbers: WindowNumbers) -> str:
+    in_ops = numbers.total.device_ns
+    return where(None if in_ops is None else sum(in_ops), sum(numbers.host_ns))

@@ -1,0 +1,358 @@
+"""Coarse times of tests with one cold round: recorded, compared, and confirmed in fresh processes in one thread."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.errors import BackendError
+from pytest_opprof.machine.identity import machine, with_python
+from pytest_opprof.machine.load import Watch
+from pytest_opprof.measure import recorder
+from pytest_opprof.processes.pool import Answer, Pool
+from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.verdict.coarse import Coarse
+
+from ..conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
+
+Suite = Callable[..., pytest.RunResult]
+HERE = with_python(machine())
+MS = 1_000_000
+MODEL = """
+import pytest
+from pytest_opprof.backends import fake
+from pytest_opprof.measure import recorder
+@pytest.mark.opprof{mark}
+def test_a():
+    fake.launch("Add")
+    {more}
+    recorder.process_time_ns.spend({cpu})
+    recorder.perf_counter_ns.spend({wall})
+"""
+
+
+@pytest.fixture
+def suite(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    coarsely(monkeypatch)
+    return suite
+
+
+class Clock:
+    """A clock that stands still, but for the time that a test spends."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+    def spend(self, ms: float) -> None:
+        self.ns += int(ms * MS)
+
+
+@pytest.fixture(autouse=True)
+def _clocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("processes"):
+        return
+    cpu, wall = Clock(), Clock()
+    monkeypatch.setattr(recorder, "process_time_ns", cpu)
+    monkeypatch.setattr(recorder, "thread_time_ns", cpu)
+    monkeypatch.setattr(recorder, "perf_counter_ns", wall)
+    monkeypatch.setattr(
+        recorder.Recorder.__init__, "__defaults__", (None, False, wall, lambda: 0, lambda: (cpu(), cpu()))
+    )
+
+
+def model(pytester: pytest.Pytester, cpu: float, wall: float | None = None, mark: str = "", more: str = "pass") -> None:
+    text = MODEL.format(cpu=cpu, wall=cpu if wall is None else wall, mark=mark, more=more)
+    pytester.makepyfile(test_m=text)
+
+
+def look(cpu: float, wall: float | None = None, why: str = "") -> Answer:
+    """Return what a fresh process measured: one call of Add that took so many ms."""
+    cpu_ns, wall_ns = int(cpu * MS), int((cpu if wall is None else wall) * MS)
+    took = Coarse((cpu_ns, cpu_ns), (wall_ns, wall_ns))
+    return Answer({"body": WindowBaseline({"Add": CallRange(1, 1)}, coarse={HERE: took})}, why)
+
+
+def kept(pytester: pytest.Pytester) -> dict[str, Any]:
+    (path,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def change(pytester: pytest.Pytester, **fields: object) -> None:
+    """Change what the file has of the only window."""
+    (path,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    document = json.loads(path.read_text())
+    ((name, entry),) = document["coarse"]["test_a"]["body"].items()
+    document["coarse"]["test_a"]["body"] = {str(fields.pop("machine", name)): {**entry, **fields}}
+    path.write_text(json.dumps(document))
+
+
+@pytest.fixture
+def slower(pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Run a test that took 12 ms when its baseline was recorded and takes 3.9 s; give what fresh processes find."""
+    model(pytester, 12)
+    assert suite("--opprof-update").ret == 0
+
+    def run(
+        *found: object, flags: tuple[str, ...] = (), cpu: float = 3900, wall: float | None = None
+    ) -> pytest.RunResult:
+        model(pytester, cpu, wall)
+        run.asked = in_one_thread(monkeypatch, *(found or [look(cpu, wall)]))  # type: ignore[attr-defined]
+        return suite("--opprof", *flags)
+
+    return run
+
+
+# --- recorded
+
+
+def test_a_baseline_keeps_what_a_round_takes_by_machine_and_python(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, 12.3, 45.6)
+    suite("--opprof-update")
+    took = {"cpu_ms": [12, 12], "wall_ms": [46, 46], "processes": 1}
+    assert kept(pytester)["coarse"] == {"test_a": {"body": {HERE: took}}}
+
+
+def test_an_update_keeps_a_time_that_is_no_other_and_records_one_that_is(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    for cpu, expected in ((12, 12), (15, 12), (300, 300), (290, 300), (13, 13)):
+        model(pytester, cpu)
+        assert suite("--opprof-update").ret == 0
+        assert kept(pytester)["coarse"]["test_a"]["body"][HERE]["cpu_ms"] == [expected, expected]
+
+
+def test_a_file_of_times_without_coarse_ones_is_read_and_compares_nothing(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(pytester, 12)
+    suite("--opprof-update")
+    (path,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    path.unlink()
+    asked = in_one_thread(monkeypatch, look(3900))
+    model(pytester, 3900)
+    result = suite("--opprof")
+    assert (result.ret, asked) == (0, [])
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, no times judged"])
+
+
+# --- compared
+
+
+def test_an_unchanged_body_passes_without_a_further_process(slower: Callable[..., pytest.RunResult]) -> None:
+    result = slower(cpu=13)
+    result.assert_outcomes(passed=1)
+    assert slower.asked == []  # type: ignore[attr-defined]
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok, times judged coarsely"])
+
+
+def test_what_takes_longer_in_three_fresh_processes_fails(slower: Callable[..., pytest.RunResult]) -> None:
+    result = slower()
+    result.assert_outcomes(failed=1)
+    assert slower.asked == [0, 1, 2]  # type: ignore[attr-defined]
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: test_m.py::test_a takes longer than its baseline; re-running it in up to 3 fresh processes*",
+            "  CPU time: 3.9 s (baseline: 12 ms), x325; ops unchanged; the time is between ops",
+            "  (confirmed in 3 fresh processes, in one thread)",
+            "(CPU time)*12 ms -> 3.9 s*slower",
+            "if this is meant: pytest test_m.py::test_a --opprof-update",
+            "opprof: 1 test measured, 0 ok, 1 slower, times judged coarsely",
+            "FAILED test_m.py::test_a - CPU time 12 ms -> 3.9 s",
+        ]
+    )
+
+
+def test_time_in_ops_is_said_to_be_there(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(pytester, 12)
+    suite("--opprof-update")
+    in_one_thread(monkeypatch, look(900))
+    model(pytester, 900, more="fake.launch('Add', device_ns=800_000_000); fake.launch('Add')")
+    pytester.makepyfile(test_m=(pytester.path / "test_m.py").read_text().replace('    fake.launch("Add")\n', "", 1))
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    path.write_text(path.read_text().replace('"Add": 1', '"Add": 2').replace('"calls": 1', '"calls": 2'))
+    suite("--opprof").stdout.fnmatch_lines(
+        ["  CPU time: 900 ms (baseline: 12 ms), x75; ops unchanged; 89% of it is in ops"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "asked"),
+    [
+        ([look(14)], [0]),
+        ([look(900), look(14)], [0, 1]),
+        ([look(900), look(900), [look(900), look(14)]], [0, 1, 2]),  # the second time: an import came first
+    ],
+)
+def test_one_process_that_is_fast_enough_lets_it_pass(
+    slower: Callable[..., pytest.RunResult], found: list[Any], asked: list[int]
+) -> None:
+    slower(*found).assert_outcomes(passed=1)
+    assert slower.asked == asked  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("by_strict", [False, True])
+def test_what_cannot_be_measured_again_is_no_ok(slower: Callable[..., pytest.RunResult], by_strict: bool) -> None:
+    result = slower(BackendError("it broke"), flags=("--opprof-noise=fail",) if by_strict else ())
+    result.assert_outcomes(passed=not by_strict, failed=by_strict)
+    why = "CPU time: 3.9 s (baseline: 12 ms), x325, and could not be measured again: it broke"
+    result.stdout.fnmatch_lines([f"times not judged, {why}: test_m.py::test_a", "*0 ok, 1 too noisy to judge*"])
+
+
+def test_a_wait_is_seen_by_wall_time_where_the_machine_is_quiet(slower: Callable[..., pytest.RunResult]) -> None:
+    result = slower(look(12, 220), cpu=12, wall=220)
+    result.assert_outcomes(failed=1)
+    line = "  wall time: 220 ms (baseline: 12 ms), x18.3; ops unchanged; it waits: CPU time is 12 ms"
+    result.stdout.fnmatch_lines([line])
+
+
+def test_wall_time_on_a_busy_machine_has_no_verdict_and_cpu_time_has(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = "other processes used 1.9 of 2 cores: make (pid 7) 1.0 cores"
+    monkeypatch.setattr(Watch, "busy", lambda watch: busy)
+    result = slower(look(12, 220), cpu=12, wall=220, flags=("--opprof-noise=warn",))
+    result.assert_outcomes(passed=1)
+    said = f"times not judged, wall time: 220 ms (baseline: 12 ms), x18.3, which says little while {busy}: *"
+    result.stdout.fnmatch_lines([said, "*1 too noisy to judge*"])
+    slower(flags=("--opprof-noise=warn",)).assert_outcomes(failed=1)
+
+
+def test_on_another_machine_the_limit_is_x5(pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult]) -> None:
+    change(pytester, machine="Another CPU, 4 cores, Python 3.9")
+    slower(cpu=55).assert_outcomes(passed=1)
+    assert slower.asked == []  # type: ignore[attr-defined]
+    result = slower(cpu=70)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*CPU time: 70 ms*; the baseline is of another machine or Python"])
+
+
+def test_a_test_that_differs_from_process_to_process_is_judged_by_the_most_and_says_so(
+    pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult]
+) -> None:
+    change(pytester, cpu_ms=[30, 100])
+    result = slower(cpu=100)
+    result.assert_outcomes(passed=1)
+    said = "test_m.py::test_a: CPU time differs from process to process: 30 ms to 100 ms; judged by the most"
+    result.stdout.fnmatch_lines([said])
+    slower(cpu=300).assert_outcomes(failed=1)
+
+
+def test_what_does_more_is_not_blamed_for_its_time_as_well(
+    pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult], suite: Suite
+) -> None:
+    model(pytester, 3900, more="fake.launch('Cast')")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*CPU time*")
+
+
+def test_the_time_is_a_finding_like_others_in_files(
+    pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult]
+) -> None:
+    slower(flags=("--opprof-json=run.json", "--opprof-summary=run.md", "--opprof-html=run.html"))
+    document = json.loads((pytester.path / "run.json").read_text())
+    (window,) = document["tests"][0]["windows"]
+    assert document["summary"] == {"slower": 1}
+    assert window["causes"] == [{"rule": "slower", "op": "cpu_time"}]
+    assert window["rows"][0] == {"op": "cpu_time", "verdict": "slower", "work": "12 ms -> 3.9 s"}
+    assert (window["coarse"]["cpu_ns"], window["coarsely"]) == ([3900 * MS] * 2, True)
+    for name in ("run.md", "run.html"):
+        text = (pytester.path / name).read_text()
+        assert "CPU time: 3.9 s (baseline: 12 ms), x325" in text
+        assert "(CPU time)" in text
+
+
+def test_judged_times_stay_as_they_are(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake device's time is of its ops: what the host does between them no other rule judges."""
+    asked = in_one_thread(monkeypatch, look(900))
+    model(pytester, 12, mark="(rounds=10)")
+    suite("--opprof-update")
+    model(pytester, 900, mark="(rounds=10)")
+    suite("--opprof").assert_outcomes(failed=1)
+    assert asked == [0, 1, 2]
+
+
+# --- a body without an op
+
+PLAIN = """
+import pytest
+from pytest_opprof.measure import recorder
+@pytest.mark.opprof
+def test_a(): recorder.process_time_ns.spend({cpu})
+"""
+
+
+def test_a_body_without_an_op_has_a_time(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=PLAIN.format(cpu=12))
+    result = suite("--opprof-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["test_m.py::test_a: no op ran, or none that a backend sees, so only its time is compared*"]
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*no op ran*")
+    no_op = Answer({"body": WindowBaseline({}, coarse=look(3900).windows["body"].coarse)}, "")
+    in_one_thread(monkeypatch, no_op)
+    pytester.makepyfile(test_m=PLAIN.format(cpu=3900))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  CPU time: 3.9 s (baseline: 12 ms), x325; no op ran in it"])
+
+
+def test_a_budget_over_a_body_without_an_op_is_still_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=PLAIN.format(cpu=12).replace("mark.opprof", "mark.op_budget(Cast=3)"))
+    suite("--opprof-update").stdout.fnmatch_lines(["*nothing was recorded: no op ran*"])
+
+
+# --- with real clocks and processes
+
+REAL = """
+import pytest, time
+import numpy as np
+@pytest.mark.opprof
+def test_a():
+    np.add(np.ones(3), 1)
+    {more}
+"""
+BUSY = "end = time.process_time() + 0.3\n    while time.process_time() < end: pass"
+
+
+@pytest.fixture
+def other() -> Iterator[None]:
+    """Keep a core busy beside the test."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.processes
+def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, other: None
+) -> None:
+    monkeypatch.setattr(Pool, "in_one_thread", IN_ONE_THREAD)
+    looks(monkeypatch)
+    pytester.makepyfile(test_m=REAL.format(more="pass"))
+    suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=REAL.format(more=BUSY))
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  CPU time: 3?0 ms (baseline: *), x*; ops unchanged; the time is between ops"])

@@ -1,0 +1,163 @@
+"""Coarse times: the rule is pure, over times that are made up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.verdict.coarse import (
+    CPU,
+    WALL,
+    Coarse,
+    base_for,
+    differs,
+    is_split_only,
+    rounded,
+    slower,
+    together,
+    where,
+)
+from pytest_opprof.verdict.facts import CPU_TIME, WALL_TIME
+
+MS = 1_000_000
+
+
+def took(cpu: float, wall: float | None = None, most: float | None = None, most_wall: float | None = None) -> Coarse:
+    """Return what processes took, from least to most, in ms."""
+    wall = cpu if wall is None else wall
+    return Coarse(
+        (int(cpu * MS), int((cpu if most is None else most) * MS)),
+        (int(wall * MS), int((wall if most_wall is None else most_wall) * MS)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "found"),
+    [
+        (took(12), took(3900), "CPU time: 3.9 s (baseline: 12 ms), x325"),
+        (took(20), took(40), "CPU time: 40 ms (baseline: 20 ms), x2"),
+        (took(0.3), took(580), "CPU time: 580 ms (baseline: 300 us), x1933"),
+        (took(0), took(21), "CPU time: 21 ms (baseline: below 100 us)"),
+        (took(1, 1), took(1, 201), "wall time: 201 ms (baseline: 1 ms), x201"),
+        (took(1), took(15), None),  # 14 ms are noise
+        (took(1000), took(1600), None),  # a core that another hardware thread shares
+        (took(1, 1), took(1, 50), None),
+        (took(40, 40), took(40, 110), None),
+    ],
+)
+def test_what_is_slower_is_told_with_its_factor(base: Coarse, now: Coarse, found: str | None) -> None:
+    over = slower(base, now, wall=True)
+    assert (over and over.line()) == found
+
+
+def test_wall_time_says_nothing_where_the_machine_is_busy_and_cpu_time_does() -> None:
+    assert slower(took(1, 1), took(1, 900), wall=False) is None
+    over = slower(took(1, 1), took(300, 900), wall=True)
+    assert over is not None
+    assert over.name == CPU_TIME
+    waits = slower(took(1, 1), took(1, 900), wall=True)
+    assert waits is not None
+    assert waits.name == WALL_TIME
+
+
+def test_wall_time_that_cpu_time_explains_is_no_wait() -> None:
+    """A baseline in 16 threads took 30 ms of wall time for 480 ms of CPU time, which one thread takes one by one."""
+    assert slower(took(480, 30), took(480, 490), wall=True) is None
+    assert slower(took(480, 30), took(480, 700), wall=True) is not None
+
+
+def test_the_least_of_the_processes_counts_on_both_sides() -> None:
+    base = together([took(100), took(110), took(150)])
+    assert base == Coarse((100 * MS, 150 * MS), (100 * MS, 150 * MS), 3)
+    assert slower(base, together([took(900), took(900), took(120)]), wall=True) is None
+    assert slower(base, together([took(900), took(900), took(180)]), wall=True) is not None
+
+
+def test_a_test_that_does_other_work_in_some_processes_is_judged_by_the_most_and_that_is_said() -> None:
+    base = took(30, most=100)
+    assert base.split == "CPU time differs from process to process: 30 ms to 100 ms"
+    assert slower(base, took(100), wall=False) is None
+    assert is_split_only(base, took(100))
+    assert not is_split_only(base, took(40))
+    assert slower(base, took(171), wall=False) is not None
+    assert took(30, most=40).split == ""
+
+
+def test_another_machine_has_a_looser_limit_and_the_slowest_of_them_counts() -> None:
+    times = {"A": took(10), "B": took(40)}
+    assert base_for(times, "A") == (took(10), False)
+    assert base_for(times, "C") == (took(40), True)
+    assert base_for({}, "C") is None
+    assert slower(took(40), took(200), wall=False, elsewhere=True) is None
+    assert slower(took(40), took(201), wall=False, elsewhere=True) is not None
+    assert slower(took(40, 40), took(40, 290), wall=True, elsewhere=True) is None
+
+
+def test_the_finding_names_the_revision_that_it_is_compared_with() -> None:
+    over = slower(took(12), took(3900), wall=False)
+    assert over is not None
+    work = over.work("in HEAD~1", "ops unchanged", "", "the time is between ops")
+    assert work.line == "CPU time: 3.9 s (HEAD~1: 12 ms), x325; ops unchanged; the time is between ops"
+    assert work.text == "12 ms -> 3.9 s"
+
+
+@pytest.mark.parametrize(
+    ("in_ops", "wall", "said"),
+    [
+        (40, 100, "the time is between ops"),
+        (83, 100, "83% of it is in ops"),
+        (120, 100, "100% of it is in ops"),
+        (None, 100, ""),
+        (1, 0, ""),
+    ],
+)
+def test_where_the_time_is(in_ops: int | None, wall: int, said: str) -> None:
+    assert where(in_ops, wall) == said
+
+
+def test_one_process_takes_the_mean_of_its_rounds_and_says_if_other_threads_took_part() -> None:
+    found = Coarse.of([10 * MS, 30 * MS], [10 * MS, 30 * MS], [11 * MS, 33 * MS])
+    assert found == took(20, 22)
+    assert not found.threaded
+    in_threads = Coarse.of([47 * MS], [24 * MS], [30 * MS])
+    assert in_threads is not None
+    assert in_threads.threaded
+    assert Coarse.of([], [], [MS]) is None  # where a tracer watches each line nothing is timed
+
+
+def test_wall_time_is_at_least_what_the_thread_worked() -> None:
+    """The wait of several threads is taken off the wall time, and is more than the test itself waited."""
+    found = Coarse.of([20 * MS], [20 * MS], [0])
+    assert found is not None
+    assert found.wall_ns == (20 * MS, 20 * MS)
+
+
+@given(st.integers(0, 10**15))
+def test_rounding_changes_a_time_by_five_percent_or_50_us_at_most(ns: int) -> None:
+    assert abs(rounded(ns) - ns) <= max(0.051 * ns, 50_001)
+    assert rounded(rounded(ns)) == rounded(ns)
+
+
+spans = st.tuples(st.integers(0, 10**12), st.integers(0, 10**12)).map(lambda each: (min(each), max(each)))
+times = st.builds(Coarse, spans, spans)
+
+
+@given(times, times, st.booleans())
+def test_what_a_process_of_the_baseline_took_is_never_slower(base: Coarse, now: Coarse, elsewhere: bool) -> None:
+    most = Coarse((base.cpu_ns[1],) * 2, (base.wall_ns[1],) * 2)
+    for each in (most, base):
+        assert slower(base, each, wall=True, elsewhere=elsewhere) is None
+    if over := slower(base, now, wall=True, elsewhere=elsewhere):
+        limit = CPU if over.name == CPU_TIME else WALL
+        assert over.now_ns > over.base_ns + limit.floor_ns
+        assert over.now_ns > over.base_ns * limit.factor
+        # One more process that is fast enough lets it pass.
+        seen = together([now, base])
+        assert slower(base, seen, wall=True, elsewhere=elsewhere) is None
+
+
+def test_an_update_records_what_became_slower_or_faster() -> None:
+    assert differs(took(10), took(100))
+    assert differs(took(100), took(10))
+    assert not differs(took(10), took(12))
