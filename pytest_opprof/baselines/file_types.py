@@ -67,6 +67,13 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             " all ops that do not follow from these: calls, bytes, flops."
         ),
     ] = {}
+    python: Annotated[
+        dict[str, str],
+        Meta(
+            description="The versions of Python and of the packages called that python_calls, loop_iterations and"
+            " collections of `facts` are of."
+        ),
+    ] = {}
     ranks: Annotated[
         dict[str, KeptWindow], Meta(description="Where ranks differ, what each did: by rank, as 0 or 1-3.")
     ] = {}
@@ -173,6 +180,30 @@ class SitesFile(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+_ByName = dict[str, Annotated[int, Meta(ge=0, le=10**15)]]
+
+
+class KeptFunctions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How often one window called each Python function in one round."""
+
+    functions: Annotated[dict[str, _ByName], Meta(description="By module or class, then by name: calls.")] = {}
+    loops: Annotated[
+        dict[str, _ByName], Meta(description="By function, in the same way: how often its loops went round.")
+    ] = {}
+    above: Annotated[int, Meta(ge=0, le=10**15, description="Functions called no more often are left out.")] = 0
+    loops_above: Annotated[int, Meta(ge=0, le=10**15, description="As above, of loops.")] = 0
+
+
+class PythonFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """``test_x.py.python.json``: which functions were called, to tell which of them grew. Nothing is judged by it."""
+
+    schema: Literal[1]
+    tests: Annotated[
+        dict[str, dict[str, KeptFunctions]],
+        Meta(description="By test id (without the module), then by window."),
+    ]
+
+
 def schemas() -> dict[str, str]:
     """Return the text of each published JSON Schema, by the name of its file."""
     # Imported here: no baseline needs it.
@@ -183,6 +214,9 @@ def schemas() -> dict[str, str]:
         "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
         "profile-1.json": published(ProfileFile, "profile:1", "pytest-opprof profile"),
         "run-3.json": published(RunResult, "run:3", "pytest-opprof: everything that one pytest run measured"),
+        "baseline-python-1.json": published(
+            PythonFile, "baseline-python:1", f"pytest-opprof: calls of Python functions {of}"
+        ),
         "baseline-sites-1.json": published(SitesFile, "baseline-sites:1", f"pytest-opprof: call sites of ops {of}"),
         "baseline-times-1.json": published(TimesFile, "baseline-times:1", f"pytest-opprof: times {of}"),
     }

@@ -20,6 +20,7 @@ from ..results.window_result import SitesByOp, Varies, WindowResult, titled
 from ..units import plural
 from ..verdict.coarse import Coarse, together
 from ..verdict.noise import clean_processes, is_steady
+from ..verdict.quantities import FACTS, OF_PYTHON
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 from .pool import Answer, Pool, Process
@@ -103,6 +104,13 @@ class Recording:
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
+            self._lines += [
+                f"{window.title}: {FACTS[name].text} vary from run to run: {least:,}..{most:,}. The range is kept"
+                for window in windows
+                if window.test is test
+                for name, (least, most) in window.result.facts_vary.items()
+                if name in OF_PYTHON
+            ]
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
             more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
             self._lines.append(f"judged by the most that a process took: {', '.join(said[:_SHOWN])}{more}")
@@ -291,7 +299,10 @@ class _Window:
     @property
     def varies(self) -> bool:
         """Whether an op did more in one process than in another: with random sizes, numbers of calls may vary, too."""
-        return any(calls.some_vary for calls in in_all([entry.calls for entry in self._seen]).values())
+        if any(calls.some_vary for calls in in_all([entry.calls for entry in self._seen]).values()):
+            return True
+        facts = facts_in_all([entry.all_facts for entry in self._seen])
+        return any(name in facts and facts[name].varies for name in OF_PYTHON)
 
     def keep_calls_that_vary(self) -> dict[str, Varies]:
         """Keep, and return, what differs between processes of the calls of each op, and of their work."""

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from inspect import isasyncgenfunction, iscoroutinefunction
+from types import CodeType, FunctionType
 
 import pytest
+from msgspec.structs import replace
 
 from ..errors import NothingMeasured, OpprofError, UsageError
+from ..measure.counting import Counting
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.window import LEFT, OPEN, Window
+from ..processes.this_run import COUNTED
+from ..python_calls.counted import PythonCalls
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of
 from ..results.window_result import BODY
 
 RECORD = pytest.StashKey[TestRecord]()
 """What is kept of a test, until its report has it."""
+
+
+NO_SECOND_RUN = "the body cannot run twice"
+"""How the reason begins why a body was not counted warm."""
 
 
 class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
@@ -115,6 +125,61 @@ def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> 
         except (Exception, pytest.skip.Exception, pytest.fail.Exception):
             _forget_excinfo(call)
             return []
+
+
+def count(
+    call: Call, measurement: Measurement, only: Collection[str] | None = None, lines: bool = False
+) -> Mapping[str, PythonCalls]:
+    """Run the body once more, and return the calls of Python functions by window.
+
+    With *lines* it finds those that call, of the functions *only* or of all.
+
+    A body that does not bear to run again is no failure: what comes of the test was decided before.
+    """
+    assert measurement.shown is not None  # a run that judges has it
+    counting = Counting(measurement.shown, measurement.windows, lines, only, _code_of(call.item))
+    measurement.begin_round()
+    measurement.counting, raised, why = counting, call.raised, ""
+    try:
+        with counting.counter:
+            call.by_us()
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+        why = f"{NO_SECOND_RUN}: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        if hasattr(call.item, "_excinfo"):
+            call.item._excinfo = None  # of a unittest.TestCase, for the report
+    finally:
+        measurement.counting, call.raised = None, raised
+    names = {BODY, *(window.name for window in measurement.windows)}
+    return (
+        {name: PythonCalls(uncounted=why) for name in names}
+        if why
+        else {BODY: counting.counter.result(), **counting.results()}
+    )
+
+
+def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, object]:
+    """Let pytest run the body, count calls of Python functions in it, and leave them to the run that asked."""
+    assert measurement.shown is not None  # a run that judges has it
+    counting = Counting(measurement.shown, (), target=_code_of(call.item))
+    measurement.counting = counting
+    try:
+        with counting.counter:
+            result = yield from call.by_pytest()
+    finally:
+        measurement.counting = None
+    counted = {BODY: counting.counter.result(), **counting.results()}
+    call.item.config.stash[COUNTED] = {name: replace(each, cold=True) for name, each in counted.items()}
+    return result
+
+
+def _code_of(item: pytest.Item) -> CodeType | None:
+    """Return the code of a test function, None where it is not known or runs in an event loop."""
+    function = getattr(item, "obj", None)
+    function = getattr(function, "__func__", function)
+    is_awaited = iscoroutinefunction(function) or isasyncgenfunction(function)
+    return function.__code__ if isinstance(function, FunctionType) and not is_awaited else None
 
 
 def _measure_rounds(

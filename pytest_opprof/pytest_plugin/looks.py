@@ -16,6 +16,7 @@ from ..measure.plan import Settings
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
 from ..profile.op_profile import OpProfile
+from ..python_calls.counted import PythonCalls
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
 from ..units import plural
@@ -56,6 +57,22 @@ class Looks:
             self._found = self._measured(item, why, times)
         return self._found
 
+    def counted_cold(self, item: pytest.Item, why: str) -> Mapping[str, PythonCalls]:
+        """Return what a fresh process counts of Python functions in the one run of a body that has no second, *why*.
+
+        Empty where it does not: there is no time left, or no process.
+        """
+        if not self._settings.rank.is_alone or self.left_s < 0:
+            return {}
+        say(self._config, f"opprof: {id_of(item)}: {why}; counting its Python calls in a fresh process")
+        begin = monotonic()
+        try:
+            return self._pool.counted_cold(str(item.path), id_of(item)).python
+        except BackendError:
+            return {}
+        finally:
+            self.left_s -= monotonic() - begin
+
     def _measured(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
         if not self._settings.rank.is_alone:
             return [], f"{NO_FRESH} of {self._settings.rank.size}"
@@ -81,6 +98,7 @@ def with_looks(
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
+    base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = (base.calls, base.all_facts), (window.numbers.calls, window.numbers.fact_ranges)
     if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)
@@ -92,7 +110,7 @@ def with_looks(
     calls = seen[0][0]
     # The first use in a process may do more than the change: it imports, or fills a cache, with the same ops.
     varied = [
-        f"{named(op)} {calls.get(op, 0) if first[op] in _OF_CALLS else first[op].value}"
+        f"{named(op)} {calls.get(op, seen[0][1].get(op, 0)) if first[op] in _OF_CALLS else first[op].value}"
         for op in worse
         if op in first and op in last
     ]

@@ -87,6 +87,9 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
     leaks = given.get("leaks", settings.leaks)
     if not isinstance(leaks, bool):
         raise UsageError(f"opprof(leaks={leaks!r}): write True or False")
+    python = given.get("python", settings.python)
+    if not isinstance(python, bool):
+        raise UsageError(f"opprof(python={python!r}): write True or False")
     timing = checked_timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
@@ -108,6 +111,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
         leaks=budget.needs("leaks") or leaks,
+        python=(python or budget.needs("python")) and not left_out,
     )
 
 
@@ -126,6 +130,7 @@ _OPPROF_KEYS = (
     *LIMITS,
     "memory",
     "leaks",
+    "python",
     "threads",
     "baseline",
     "ranks",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import unittest
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -20,11 +21,14 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
-from ..processes.this_run import CORE, ONE_THREAD
+from ..processes.recording import ADAPTS
+from ..processes.this_run import COLD, CORE, ONE_THREAD, SITES
+from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.run_result import plain
 from ..results.test_id import id_of, split_id
+from ..results.window_result import BODY
 from ..units import plural
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
@@ -161,6 +165,13 @@ class Measuring:
             plan = plan_of(item)
         if not plan.measured and MEASUREMENT not in item.stash:
             return (yield from call.by_pytest())
+        if plan.python and item.config.stash.get(COLD, False):
+            with told_plainly(item):
+                measurement = measurement_of(item)
+            try:
+                return (yield from body.count_cold(call, measurement))
+            finally:
+                del item.stash[MEASUREMENT]
         with xdist.taking_turns(self._config, self._settings):
             self._know_core(split_id(id_of(item))[0])
             with told_plainly(item):
@@ -170,10 +181,10 @@ class Measuring:
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
                             result = yield from body.measure(call, measurement)
-                            windows = self._judged(item, measurement, call)
+                            windows = self._judged_with_python(item, measurement, call, call)
                     else:
                         result = yield from call.by_pytest()
-                        windows = self._judged(item, measurement)
+                        windows = self._judged_with_python(item, measurement, call, None)
             finally:
                 measurement.is_over = True
                 measurement.recorder.abandon()
@@ -182,6 +193,37 @@ class Measuring:
                 windows = [window.with_remark(_PROFILED) for window in windows]
             self._conclude(item, measurement, windows)
             return result
+
+    def _judged_with_python(
+        self, item: pytest.Item, measurement: Measurement, call: Call, repeated: Call | None
+    ) -> list[JudgedWindow]:
+        """Return the windows as they are judged in the end, with calls of Python functions if they are counted."""
+        with told_plainly(item):
+            if plan_of(item).python:
+                body.check_finished(measurement)
+                measurement.python = dict(self._counted(item, measurement, call))
+            windows = self._judged(item, measurement, repeated)
+            return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
+
+    def _counted(self, item: pytest.Item, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
+        """Return the calls of Python functions by window: of one more run, warm, or else of the one of a fresh process.
+
+        There an update counts in several processes, and keeps the range.
+        """
+        names = [BODY, *(window.name for window in measurement.windows)]
+        if why := _why_uncountable(item, self._settings):
+            return dict.fromkeys(names, PythonCalls(uncounted=why))
+        if why := _why_not_again(item):
+            counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
+        else:
+            counted = body.count(call, measurement)
+            why = reason if (reason := counted[BODY].uncounted).startswith(body.NO_SECOND_RUN) else ""
+        if why:
+            return self._judging.looks.counted_cold(item, why) or counted
+        if not item.config.stash.get(SITES, False):
+            return counted
+        found = body.count(call, measurement, lines=True)
+        return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
 
     def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""
@@ -253,6 +295,23 @@ class Measuring:
             if call.excinfo is None or isinstance(call.excinfo.value, Failed):
                 report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
         return report
+
+
+def _why_uncountable(item: pytest.Item, settings: Settings) -> str:
+    """Return why calls of Python functions of a test cannot be counted at all; empty if they can."""
+    if not settings.rank.is_alone:
+        return f"this is one of {settings.rank.size} ranks, and the others would have to count, too"
+    adapts = _adapts(item)
+    return f"{adapts}: {ADAPTS[adapts]}" if adapts else ""
+
+
+def _why_not_again(item: pytest.Item) -> str:
+    """Return why the body of a test cannot run once more in this process, so far as it is known before."""
+    if "subtests" in getattr(item, "fixturenames", ()):
+        return "its subtests would be reported twice"
+    if issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
+        return "an IsolatedAsyncioTestCase cannot run again"
+    return ""
 
 
 def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:

@@ -13,13 +13,17 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
+from ..python_calls import causes
+from ..python_calls.counted import PythonCalls
+from ..python_calls.names import PREFIX
 from ..sites.match import Grown, grown
 from ..sites.places import Amount, Place, WindowSites
 from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import Finding
-from ..verdict.quantities import FACTS, WITH_LINES
+from ..verdict.python_limits import counted_as
+from ..verdict.quantities import FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
 from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
@@ -68,6 +72,10 @@ class JudgedWindow:
     """Why it is not, where that was looked for."""
     sites_lost: str = ""
     """Why it is not known which lines asked for ops, where that was to be found out."""
+    base_functions: causes.Before | None = None
+    """How often each Python function was called in what it is compared with; None where that is not known."""
+    base_loops: causes.Before | None = None
+    """How often loops went round there, by function."""
     trace: str = ""
     """The file with a trace of one of its rounds; empty where none was written."""
     trace_lacks: str = ""
@@ -132,19 +140,47 @@ class JudgedWindow:
         """Return the *findings*, each with where it comes from, as far as that is known; the same is told once."""
         found, told = [], set[str]()
         for each in findings:
-            found.append(each)
-            why = self.numbers.explained.get(each.op or each.rule, "")
-            if why and why not in told:
-                told.add(why)
-                found.append(Finding(each.rule, each.op, f"  {why}"))
+            explained = self.numbers.explained.get(each.op or each.rule)
+            why = [text for text in (*self._python_causes(each), explained) if text and text not in told]
+            told.update(why)
+            found += [each, *(Finding(each.rule, each.op, f"  {text}") for text in why)]
         return found
+
+    def _python_causes(self, finding: Finding) -> list[str]:
+        python, of = self.numbers.python, finding.op or finding.rule
+        if python is None or not finding.cause:
+            return []
+        if of == PYTHON_CALLS:
+            return causes.of_calls(self.base_functions, python)
+        if of == LOOP_ITERATIONS:
+            return causes.of_loops(self.base_loops, python)
+        names = {"gc.collect"} if of in OF_PYTHON else counted_as(of.removeprefix(PREFIX), python)
+        return list(causes.lines_of(names, python)) if of in OF_PYTHON or of.startswith(PREFIX) else []
+
+    @property
+    def wanted_functions(self) -> set[str]:
+        """The Python functions of which the user will ask which lines call them."""
+        python, wanted = self.numbers.python, set[str]()
+        if python is None or self.accepted:
+            return wanted
+        for each in [*self.budget, *self._found[0]]:
+            of = each.op or each.rule
+            if of in (PYTHON_CALLS, LOOP_ITERATIONS):
+                wanted |= causes.grown(self.base_functions or causes.NOTHING, python.functions).keys()
+            elif of in OF_PYTHON:
+                wanted.add("gc.collect")
+            elif of.startswith(PREFIX):
+                wanted |= counted_as(of.removeprefix(PREFIX), python)
+        return wanted
 
     @property
     def asked(self) -> list[str]:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
-        asked = [(FACTS[name].lines_of if name in FACTS else "") or name for name in asked]
+        asked = [
+            (FACTS[name].lines_of if name in FACTS else "") or name for name in asked if not name.startswith(PREFIX)
+        ]
         return [name for name in dict.fromkeys(asked) if name in WITH_LINES or name not in (*WINDOW_KEYS, *FACTS)]
 
     @property
@@ -264,14 +300,18 @@ def _amounts_of(row: Row | None) -> Iterator[Amount]:
 
 
 def limits_of(
-    budget: Budget, profile: OpProfile, aliases: Mapping[str, str], known: Collection[str]
+    budget: Budget,
+    profile: OpProfile,
+    aliases: Mapping[str, str],
+    known: Collection[str],
+    python: PythonCalls | None = None,
 ) -> Iterator[LimitResult]:
-    """Yield the limits of a *budget* with what *profile* uses of them; *known* as in `Budget.check`."""
-    for use in budget.uses(profile, aliases, known):
+    """Yield the limits of a *budget* with what *profile* uses of them; *known* and *python* as in `Budget.check`."""
+    for use in budget.uses(profile, aliases, known, python):
         most = use.limit.most
         share = use.high / most if most else None
         yield LimitResult(use.limit.what.name, use.limit.written(use.digits), use.op, use.used, share, use.is_broken)
-    broken = {finding.rule for finding in budget.check(profile, aliases, known)}
+    broken = {finding.rule for finding in budget.check(profile, aliases, known, python)}
     for rule, names in (("only", budget.only), ("top", budget.top)):
         if names is not None:
             yield LimitResult(rule, ", ".join(names) or "no op", is_broken=rule in broken)

@@ -15,6 +15,7 @@ from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
+from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
@@ -127,6 +128,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     coarse: Annotated[
         Coarse | None, Meta(description="CPU and wall time of a round, coarsely; null where not measured.")
     ] = None
+    python: Annotated[
+        PythonCalls | None, Meta(description="Calls of Python functions in a round of its own; null if not asked for.")
+    ] = None
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -134,8 +138,10 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = {}
 
     @classmethod
-    def of(cls, name: str, profile: OpProfile, sites: SitesByOp | None = None) -> WindowNumbers:
-        """Return the numbers of *profile*."""
+    def of(
+        cls, name: str, profile: OpProfile, sites: SitesByOp | None = None, python: PythonCalls | None = None
+    ) -> WindowNumbers:
+        """Return the numbers of *profile*, and the calls of Python functions."""
         return cls(
             name=str(name),
             environment=EnvironmentJson.of(profile.environment),
@@ -145,7 +151,8 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 name: tuple(found)
                 for name, each in FACTS.items()
                 if each.of_window and (found := each.of_window(profile)) is not None
-            },
+            }
+            | (python.facts(profile.steps) if python else {}),
             explained=dict(profile.explained),
             busy_ns=profile.busy_ns,
             communication_ns=profile.communication_ns,
@@ -153,6 +160,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
             coarse=_coarse_of(profile),
+            python=python,
             remarks=tuple(_of_rounds(profile)),
             sites=sites or {},
         )

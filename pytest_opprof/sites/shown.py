@@ -58,6 +58,19 @@ class Shown:
                     " that tests call, such as transformers"
                 )
 
+    @property
+    def root(self) -> str:
+        """The root directory."""
+        return self._root
+
+    def is_shown(self, file: str) -> bool:
+        """Tell whether lines of a file, by `CodeType.co_filename`, are chosen."""
+        return not file.startswith("<") and self._file(file).is_shown
+
+    def shows(self, package: str) -> bool:
+        """Tell whether the user wished to see lines of a whole package, by its name."""
+        return package in self._show
+
     def site(self, frames: Sequence[Frame]) -> Site:
         """Return what to show of the chain *frames*, the innermost first.
 

@@ -6,13 +6,19 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
+from ..python_calls.names import PREFIX
+from . import python_limits
 from .findings import Finding
-from .quantities import QUANTITIES, SHARE_OF_TIME, Needs, Quantity
+from .quantities import OF_PYTHON, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
+
+if TYPE_CHECKING:
+    from ..python_calls.counted import PythonCalls
 
 _OP_LIMITS: Mapping[str, Quantity] = {
     each.unit.dimensions[0]: each for each in (*QUANTITIES.values(), SHARE_OF_TIME) if each.of_window is None
@@ -22,6 +28,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
     name: dict.fromkeys(each.unit.dimensions, each) for name, each in QUANTITIES.items() if each.in_budgets
 }
 """The same, where the key is a lower-case keyword, which limits the whole window."""
+_COUNTS: Mapping[str, Quantity] = {"count": QUANTITIES["calls"]}
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
 _EXAMPLES = {
     "count": "a number of calls (10 or '3..5')",
@@ -32,6 +39,7 @@ _EXAMPLES = {
 }
 _RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?", re.ASCII)
 _COUNT = re.compile(r"\d{1,18}", re.ASCII)
+_THOUSANDS = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kM])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,8 @@ class Budget:
     """Limits by op: canonical, raw name or glob."""
     window: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """Limits of the whole window by keyword."""
+    python: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """Limits by Python function, or a glob of some, without the prefix ``python:``."""
     only: tuple[str, ...] | None = None
     top: tuple[str, ...] | None = None
 
@@ -134,8 +144,20 @@ class Budget:
         for op in limits:
             if not isinstance(op, str) or not op:
                 raise UsageError(f"op_budget: an op name is a non-empty string, not {op!r}")
+        given = {str(op): value for op, value in limits.items()}
+        python = {name: value for name, value in given.items() if name.startswith(PREFIX)}
+        if PREFIX in python:
+            raise UsageError(f"op_budget({PREFIX!r}): name a function, such as {PREFIX}json.loads")
         return replace(
-            self, ops={**self.ops, **{str(op): _limits(str(op), value, _OP_LIMITS) for op, value in limits.items()}}
+            self,
+            ops={**self.ops, **{op: _limits(op, given[op], _OP_LIMITS) for op in given if op not in python}},
+            python={
+                **self.python,
+                **{
+                    name.removeprefix(PREFIX): _limits(name, python[name], {"count": QUANTITIES["calls"]})
+                    for name in python
+                },
+            },
         )
 
     def _with_keywords(self, keywords: Mapping[str, object]) -> Budget:
@@ -161,6 +183,7 @@ class Budget:
         return Budget(
             ops={**farther.ops, **self.ops},
             window={**farther.window, **self.window},
+            python={**farther.python, **self.python},
             only=farther.only if self.only is None else self.only,
             top=farther.top if self.top is None else self.top,
         )
@@ -170,7 +193,9 @@ class Budget:
 
     def needs(self, what: Needs) -> bool:
         """Tell whether *what* must be recorded to judge this budget."""
-        return any(limit.what.needs == what for limit in self._every_limit())
+        return any(limit.what.needs == what for limit in self._every_limit()) or (
+            what == "python" and bool(self.python)
+        )
 
     @property
     def limits_time(self) -> bool:
@@ -187,16 +212,20 @@ class Budget:
             yield from limits
 
     def check(
-        self, profile: OpProfile, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+        self,
+        profile: OpProfile,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        python: PythonCalls | None = None,
     ) -> list[Finding]:
-        """Return each limit that *profile* breaks; nothing when it keeps them all.
+        """Return each limit that *profile*, or the calls of *python* functions, break; nothing when all are kept.
 
         Counts, bytes, FLOPs and memory are judged at the worst step, times at the fastest. *known* holds the names in
         the baseline: an op that is gone is no spelling mistake.
 
         Raises UsageError for an op name that means nothing, and for a limit on what the backend cannot measure.
         """
-        findings = [use.finding for use in self.uses(profile, aliases, known)]
+        findings = [use.finding for use in self.uses(profile, aliases, known, python)]
         if self.only is not None:
             findings += _check_only(profile, self.only, aliases, known)
         if self.top is not None:
@@ -204,11 +233,21 @@ class Budget:
         return [finding for finding in findings if finding]
 
     def uses(
-        self, profile: OpProfile, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+        self,
+        profile: OpProfile,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        python: PythonCalls | None = None,
     ) -> Iterator[Use]:
         """Yield each limit in numbers with what *profile* uses of it. Raises UsageError as `check` does."""
-        for limits in self.window.values():
-            yield from (Use.of(limit, None, _of_window(profile, limit)) for limit in limits)
+        for key, limits in self.window.items():
+            for limit in limits:
+                of_python = key in OF_PYTHON
+                used = python_limits.of_window(key, limit, python) if of_python else _of_window(profile, limit)
+                yield Use.of(limit, None, used)
+        for name, limits in self.python.items():
+            for limit in limits:
+                yield Use.of(limit, PREFIX + name, python_limits.of_function(name, limit, python, limit.most))
         for op, limits in self.ops.items():
             stats, why = profile.stats(op, aliases, known), ""
             if stats.bytes is None and any(limit.what.name == "bytes" for limit in limits):
@@ -253,6 +292,8 @@ def _parse(value: object) -> tuple[str, float | None, float | None]:
     text = value.strip()
     if _COUNT.fullmatch(text):
         return "count", None, int(text)
+    if match := _THOUSANDS.fullmatch(text):
+        return "count", None, round(float(match[1]) * (1000 if match[2] == "k" else 1_000_000))
     if (match := _RANGE.fullmatch(text)) and (match[1] or match[2]):
         return "count", int(match[1] or 0), int(match[2]) if match[2] else None
     try:

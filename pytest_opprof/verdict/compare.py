@@ -9,10 +9,10 @@ from ..ops import names
 from ..profile.calls import CallRange, Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
-from .facts import amount, follows
+from .facts import amount, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Finding
-from .quantities import COARSE, FACTS, SUMS, is_fact, word
+from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, word
 from .tolerances import Tolerances, is_vague
 from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
@@ -297,6 +297,8 @@ def _of_facts(
             verdict, why = (Verdict.OK, "by its ops") if _is_of_ops(ops, name, work, base, now) else (verdict, "")
         elif does_more and verdict is Verdict.ABOVE and (gate := FACTS[name].gate) and gate.follows:
             verdict, why = Verdict.OK, "by its ops"
+        elif name == LOOP_ITERATIONS and verdict is Verdict.ABOVE and loops_follow(base, now):
+            verdict, why = Verdict.OK, "by its calls"
         yield Row(name, None, None, None, None, verdict, why, work=work)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..profile.calls import CallRange, Range
-from .quantities import COUNT, FACTS, MORE_WORK, SUMS, WORK_TOLERANCE
+from .quantities import COUNT, FACTS, LOOP_ITERATIONS, MORE_WORK, PYTHON_CALLS, SUMS, WORK_TOLERANCE
 from .verdicts import Verdict
 from .work import Work
 
@@ -53,6 +53,17 @@ def compared(
         old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))
         line = f"{quantity.called}: {new}, {'none' if not before.most else old} {then}"
         yield name, Work(verdict, f"{old} -> {new}", line)
+
+
+def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
+    """Tell whether more rounds of loops are no more work: there are as many calls in them, or were before.
+
+    A comprehension in place of a `map` has a round for each call; a loop in place of calls has fewer of these.
+    """
+    if PYTHON_CALLS not in base or PYTHON_CALLS not in now:
+        return False
+    more = now[LOOP_ITERATIONS].most - base[LOOP_ITERATIONS].most
+    return more <= max(base[PYTHON_CALLS].most, now[PYTHON_CALLS].most)
 
 
 def follows(

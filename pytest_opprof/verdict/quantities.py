@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PerRound = Sequence[int] | None
 """A number for each round; None where the source does not know."""
-Needs = Literal["", "memory", "leaks"]
+Needs = Literal["", "memory", "leaks", "python"]
 WORK_TOLERANCE, WORK_FLOOR = 0.01, 1024
 """Bytes and FLOPs have no noise: shapes may be padded a little differently. A smaller change is none."""
 
@@ -32,6 +32,7 @@ class Unit:
 
 
 COUNT = Unit(("count",), lambda count, digits: f"{count:.0f}")
+THOUSANDS = Unit(("count",), lambda count, digits: f"{count:,.0f}")
 TIME = Unit(("time",), units.format_ns)
 SHARE = Unit(("share",), units.format_share)
 BYTES = Unit(("bytes", "count"), units.format_bytes)
@@ -115,6 +116,13 @@ _MORE_BYTES = Gate(
 """In 30 processes PyTorch's were the same to the byte; allocators of other versions round sizes in other ways."""
 MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=WORK_FLOOR)
 
+PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
+OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
+"""What a round of its own counts; it depends on the versions of Python and of the packages called."""
+_MORE_CALLS = Gate(more="more calls", less="fewer calls", status="more calls", tolerance=0.01, floor=10)
+"""In 1,939 tests of pandas, scikit-learn and SciPy calls of Python functions are equal in three processes; on a change
+of other code they move by a few calls, a cache that holds more or less."""
+
 _TABLE = (
     Quantity(
         name="calls",
@@ -139,6 +147,29 @@ _TABLE = (
         text="launches",
         of_window=lambda window: window.launches,
         gate=Gate(more="more launches", less="fewer launches", status="more work", follows=True),
+    ),
+    Quantity(
+        name=PYTHON_CALLS,
+        text="calls of Python functions",
+        unit=THOUSANDS,
+        of_window=lambda window: window.counted(PYTHON_CALLS),
+        gate=_MORE_CALLS,
+        needs="python",
+    ),
+    Quantity(
+        name=LOOP_ITERATIONS,
+        text="rounds of loops",
+        unit=THOUSANDS,
+        of_window=lambda window: window.counted(LOOP_ITERATIONS),
+        gate=_MORE_CALLS,
+        needs="python",
+    ),
+    Quantity(
+        name=COLLECTIONS,
+        text="full garbage collections",
+        of_window=lambda window: window.counted(COLLECTIONS),
+        gate=Gate(more="more calls", less="fewer calls", status="more calls"),
+        needs="python",
     ),
     Quantity(
         name="recompilations",

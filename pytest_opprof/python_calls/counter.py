@@ -1,0 +1,112 @@
+"""Count the calls of Python functions in a stretch of code: exactly, and without a trace afterwards."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Collection, Mapping
+from types import CodeType, TracebackType
+from typing import final
+
+from ..sites.shown import Shown
+from .counted import PythonCalls
+from .functions import is_left_out
+from .tally import Snapshot, Tally
+
+if sys.version_info >= (3, 12):
+    from .monitored import TELLS_LOOPS, Observer
+else:
+    from .profiled import TELLS_LOOPS, Observer
+
+_OLDEST = 2
+"""The generation that a full collection is of."""
+
+
+@final
+class Counter:
+    """A context that counts: ``with Counter(shown) as counter: ...; counter.result()``.
+
+    Garbage is collected only where the code asks for it. The calls of this plugin, of pytest and of other test tools
+    do not count, nor do threads that one of these runs. Whatever the code raises, all is as before afterwards.
+    """
+
+    def __init__(
+        self,
+        shown: Shown,
+        lines: bool = False,
+        only: Collection[str] | None = None,
+        target: CodeType | None = None,
+    ) -> None:
+        """*lines*: whether to find the lines that call, of the functions *only* or of all: 1 to 3 us more a call.
+
+        *target* is the code of the test function: what pytest and plugins do before it begins and after it returns
+        does not count. None: everything does.
+        """
+        self._tally = Tally(shown, lines, only, target)
+        self._observer: Observer | None = None
+        self._collects = False
+        self._began: Snapshot | None = None
+        self._ended: Snapshot | None = None
+        self.uncounted = ""
+        """Why nothing was counted."""
+
+    def __enter__(self) -> Counter:
+        self.uncounted = Observer.conflict()
+        if not self.uncounted:
+            # What nobody holds any more would be freed inside, by whichever call the collector runs in.
+            gc.collect(1)
+            self._collects = gc.isenabled()
+            self._began = self._tally.snapshot()
+            self._observer = Observer(self._tally, _tools_threads())
+            gc.disable()
+            gc.callbacks.append(self._collected)
+            try:
+                self._observer.on()
+            except BaseException:
+                self._end()
+                raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if self._observer:
+                self.uncounted = self._observer.off()
+        finally:
+            if self._observer:
+                self._end()
+
+    def _end(self) -> None:
+        self._ended = self._tally.ended or self._tally.snapshot()
+        gc.callbacks.remove(self._collected)
+        if self._collects:
+            gc.enable()
+
+    def _collected(self, phase: str, told: Mapping[str, int]) -> None:
+        # With the collector on, as the code may turn it, it is no one's wish.
+        if phase == "start" and told.get("generation") == _OLDEST and not gc.isenabled():
+            self._tally.collections += 1
+
+    def snapshot(self) -> Snapshot:
+        """Return what was counted so far, for `result`."""
+        return self._tally.snapshot()
+
+    def result(self, before: Snapshot | None = None, after: Snapshot | None = None) -> PythonCalls:
+        """Return what was counted, or what was between two snapshots."""
+        before, after = before or self._began, after or self._ended
+        if not self._tally.has_begun:
+            return PythonCalls(uncounted=self.uncounted or "the test function was not seen to run")
+        if self.uncounted or before is None or after is None:
+            return PythonCalls(uncounted=self.uncounted or "counting did not begin")
+        return self._tally.counted(before, after, TELLS_LOOPS)
+
+
+def _tools_threads() -> set[int]:
+    """Return the threads that a test tool, or this plugin, runs: pytest-xdist's, that of a time-out."""
+    found = set()
+    for thread, frame in sys._current_frames().items():
+        while frame is not None and not is_left_out(frame.f_code.co_filename):
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None and thread != threading.get_ident():
+            found.add(thread)
+    return found

@@ -1,0 +1,174 @@
+"""Names of functions, and the packages that they are of: what a baseline keeps, and what its numbers depend on."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+from ..sites.code import Kind, first_part, in_package, kinds
+from .names import PYTHON
+
+_HERE = str(Path(__file__).parents[1])
+_NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+"""Of an object, in a name that a program made: it differs in each process."""
+_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
+_BOUND = (BuiltinFunctionType, MethodWrapperType)
+_HEAP = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: a class that may be written in Python."""
+
+
+def is_left_out(file: str) -> bool:
+    """Tell whether the functions of a file are no work of the test: ours, pytest's and other test tools'."""
+    return kinds[file] is Kind.TEST_TOOL or file.startswith(_HERE)
+
+
+def name_of_code(code: CodeType, module: str) -> str:
+    """Return the name of a Python function: its module and qualified name. Python 3.10 tells no classes."""
+    return _ADDRESS.sub("0x", f"{module}.{getattr(code, 'co_qualname', code.co_name)}")
+
+
+def name_of_frame(frame: FrameType) -> str:
+    """Return the name of the function that runs in *frame*."""
+    return name_of_code(frame.f_code, str(frame.f_globals.get("__name__", "?")))
+
+
+def name_of_callable(called: Any) -> str:
+    """Return the name of a builtin function, method or type that is called; of any other object, of its type.
+
+    Attributes of an object whose class is written in Python are not asked for: that would run code of the program.
+    """
+    kind = type(called)
+    if isinstance(called, type):
+        module, name = str(type.__getattribute__(called, "__module__")), called.__qualname__
+    elif kind in _DESCRIPTORS:  # list.index
+        module, name = called.__objclass__.__module__, f"{called.__objclass__.__qualname__}.{called.__name__}"
+    elif issubclass(kind, _BOUND) and not isinstance(called.__self__, ModuleType):
+        return name_of_bound(*key_of_bound(called))
+    elif issubclass(kind, _BOUND):
+        module, name = called.__module__ or called.__self__.__name__, called.__qualname__
+    elif kind.__flags__ & _HEAP and isinstance(kind.__dict__.get("__call__"), FunctionType):
+        module, name = kind.__module__, kind.__qualname__
+    else:  # a ufunc, a function of Cython
+        name = str(getattr(called, "__qualname__", None) or getattr(called, "__name__", kind.__qualname__))
+        module = str(getattr(called, "__module__", None) or kind.__module__)
+    return _named(module, name)
+
+
+def key_of_bound(called: Any) -> tuple[type, str]:
+    """Return what tells a builtin method from others, without the object that it is of."""
+    owner = called.__self__
+    return owner if isinstance(owner, type) else type(owner), called.__name__
+
+
+def name_of_bound(owner: type, method: str) -> str:
+    """Return the name of a builtin *method* of a type."""
+    return _named(owner.__module__, f"{owner.__qualname__}.{method}")
+
+
+def _named(module: str, name: str) -> str:
+    # list.index reads better than builtins.list.index, and isinstance needs a module.
+    return _ADDRESS.sub("0x", name if module == "builtins" and "." in name else f"{module}.{name}")
+
+
+def resolved(name: str) -> str | None:
+    """Return what the function that a program calls *name* counts as: ``numpy.sum`` is ``numpy._core.fromnumeric.sum``.
+
+    None where no module that is imported has it.
+    """
+    parts = name.split(".")
+    for length in range(len(parts) - 1, -1, -1):
+        found: Any = sys.modules.get(".".join(parts[:length]) or "builtins")
+        for part in parts[length:] if found is not None else ():
+            # Nothing of the program is to run: no property, no __getattr__ of a module.
+            found = inspect.getattr_static(found, part, None)
+            found = getattr(found, "__func__", found) if isinstance(found, (staticmethod, classmethod)) else found
+        if found is not None and not isinstance(found, ModuleType):
+            return _counts_as(found)
+    return None
+
+
+def _counts_as(found: Any) -> str:
+    while isinstance(found, property) and found.fget:
+        found = found.fget
+    with suppress(ValueError):  # a wrapper that wraps itself
+        found = inspect.unwrap(found) if callable(found) else found
+    if isinstance(found, FunctionType):
+        return name_of_code(found.__code__, str(found.__globals__.get("__name__", "?")))
+    return name_of_callable(found)
+
+
+def is_installed(name: str) -> bool:
+    """Tell whether Python could import the package that a function is of."""
+    try:
+        return find_spec(first_part(name)) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def versions(names: Iterable[str], own: Callable[[str], bool]) -> dict[str, str]:
+    """Return the version of Python, and of the packages that functions with these *names* are of.
+
+    *own* tells whether a package is what is tested here: its version says nothing about the environment.
+    """
+    found = {PYTHON: f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    for package in {first_part(name) for name in names}:
+        if package in sys.stdlib_module_names or own(package):
+            continue
+        for distribution in _distributions().get(package, ()):
+            if not own(distribution):
+                found[distribution.lower()] = _version(distribution)
+    return dict(sorted(found.items()))
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    # Imported here: 20 ms, which only a run that counts pays.
+    from importlib.metadata import packages_distributions
+
+    return {package: sorted({*names}) for package, names in packages_distributions().items()}
+
+
+@cache
+def _version(distribution: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution).partition("+")[0]
+    except PackageNotFoundError:
+        return "?"
+
+
+@cache
+def tested_distribution(root: str) -> str:
+    """Return the name of the distribution that the folder *root* is the source of; empty where none says so."""
+    try:
+        text = Path(root, "pyproject.toml").read_text(encoding="utf-8", errors="replace")[:1_000_000]
+    except OSError:
+        return ""
+    _, _, project = text.partition("[project]")
+    found = _NAME.search(re.split(r"^\[", project, maxsplit=1, flags=re.MULTILINE)[0])
+    return found[1] if found else ""
+
+
+def package_at(file: str) -> str:
+    """Return the name of the installed package that a file is in; empty where it is in none."""
+    return first_part(path) if (path := in_package(file)) else ""

@@ -1,0 +1,136 @@
+"""Counts by `sys.setprofile`, before Python 3.12: in this thread, and in those that begin meanwhile."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections.abc import Collection
+from types import CodeType, FrameType
+from typing import Any
+
+from .functions import is_left_out
+from .tally import Tally
+
+TELLS_LOOPS = False
+_RESUMED = 0x20 | 0x80 | 0x200
+"""CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR: where they go on the event is that of a call, too."""
+
+
+class Observer:
+    """Fills a `Tally` while it is on."""
+
+    def __init__(self, tally: Tally, others: Collection[int]) -> None:
+        """*others* are the threads that do not count: they began before, and this sees only what begins later."""
+        self._tally = tally
+        self._is_on = False
+        self._left_out: dict[int, CodeType] = {}
+        self._starts: dict[int, int] = {}
+        """The instruction at which a generator begins, by the id of its code."""
+        self._around: Any = None
+        self._counts = self._with_line if tally.lines else self._count
+        self._profile = self._counts if tally.target is None else self._of_target
+        self.error: Exception | None = None
+
+    @classmethod
+    def conflict(cls) -> str:
+        """Return who holds what this needs; empty where it is free."""
+        if (found := sys.getprofile()) is None:
+            return ""
+        of = found if hasattr(found, "__qualname__") else type(found)
+        return f"sys.setprofile is in use, by {of.__module__}.{of.__qualname__}"
+
+    def on(self) -> None:
+        """Begin to count."""
+        self._is_on, self._around = True, getattr(threading, "_profile_hook", None)
+        threading.setprofile(self._profile)
+        sys.setprofile(self._profile)
+
+    def off(self) -> str:
+        """Stop; return why not all was counted, empty if it was."""
+        is_ours = sys.getprofile() == self._profile
+        if is_ours:
+            sys.setprofile(None)
+        self._is_on = False
+        threading.setprofile(self._around)
+        if not is_ours:
+            return "the test set another function by sys.setprofile"
+        return f"counting failed: {type(self.error).__name__}: {self.error}" if self.error else ""
+
+    def _of_target(self, frame: FrameType, event: str, called: Any) -> None:
+        """Count from where the target begins to where it returns."""
+        tally = self._tally
+        if not tally.has_begun:
+            tally.has_begun = event == "call" and frame.f_code is tally.target
+        if tally.has_begun:
+            if event == "return" and frame.f_code is tally.target:
+                tally.returns()
+            self._counts(frame, event, called)
+
+    # Called for each call and return of the program: it asks for nothing that is known already.
+
+    def _count(self, frame: FrameType, event: str, called: Any) -> None:
+        try:
+            if event == "call":
+                code = frame.f_code
+                if code.co_flags & _RESUMED and not self._starts_here(frame):
+                    return
+                try:
+                    self._tally.calls[id(code)] += 1
+                except KeyError:
+                    if id(code) not in self._left_out:
+                        self._first(frame)
+            elif event == "c_call":
+                if id(frame.f_code) in self._left_out or self._is_tool(frame):
+                    return
+                key = self._tally.key(called)
+                if key is not None:
+                    self._tally.add_builtin(key, 1)
+            elif not self._is_on:
+                sys.setprofile(None)  # a thread that goes on when counting is over
+        except Exception as error:
+            self.error = error
+
+    def _first(self, frame: FrameType) -> None:
+        if self._is_on and self._tally.begin(frame):
+            self._tally.calls[id(frame.f_code)] += 1
+        else:
+            self._left_out[id(frame.f_code)] = frame.f_code
+
+    def _is_tool(self, frame: FrameType) -> bool:
+        code = frame.f_code
+        if id(code) in self._tally.calls or not is_left_out(code.co_filename):
+            return False
+        self._left_out[id(code)] = code
+        return True
+
+    def _starts_here(self, frame: FrameType) -> bool:
+        """Tell whether a generator begins, and does not go on."""
+        start = self._starts.get(id(frame.f_code))
+        if start is None:
+            self._tally.know(frame)
+            resumes = (each.offset for each in dis.get_instructions(frame.f_code) if each.opname == "RESUME")
+            start = self._starts[id(frame.f_code)] = next(resumes, -1)  # -1: Python 3.10 has no such instruction
+        return frame.f_lasti == start
+
+    def _with_line(self, frame: FrameType, event: str, called: Any) -> None:
+        try:
+            code = frame.f_code
+            if event == "call":
+                if id(code) in self._left_out or (code.co_flags & _RESUMED and not self._starts_here(frame)):
+                    return
+                if id(code) not in self._tally.calls:
+                    self._first(frame)
+                else:
+                    self._tally.calls[id(code)] += 1
+                if id(code) in self._tally.calls:
+                    self._tally.walk(frame.f_back, id(code))
+            elif event == "c_call" and not is_left_out(code.co_filename):
+                key = self._tally.key(called)
+                if key is not None and self._tally.wants(key):
+                    self._tally.add_builtin(key, 1)
+                    self._tally.walk(frame, key)
+            elif not self._is_on:
+                sys.setprofile(None)
+        except Exception as error:
+            self.error = error
