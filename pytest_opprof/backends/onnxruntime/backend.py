@@ -24,8 +24,6 @@ from .runs import Runs
 
 _UNSEEN = "onnxruntime_genai"
 """A package that runs sessions of its own, in C++."""
-
-
 _INSTALL = 'onnxruntime is not installed: pip install "pytest-opprof[onnx]"'
 
 
