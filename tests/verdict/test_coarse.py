@@ -18,7 +18,7 @@ from pytest_opprof.verdict.coarse import (
     together,
     where,
 )
-from pytest_opprof.verdict.facts import CPU_TIME, WALL_TIME
+from pytest_opprof.verdict.quantities import CPU_TIME, WALL_TIME
 
 MS = 1_000_000
 
