@@ -26,6 +26,7 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
+from ..python_calls import causes
 from ..python_calls.counted import PythonCalls
 from ..python_calls.names import other_versions
 from ..report import failure
@@ -34,9 +35,10 @@ from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
 from ..sites.shown import Shown
+from ..units import plural
 from ..verdict.budgets import Budget
 from ..verdict.compare import compare_counts_first, unseen
-from ..verdict.quantities import WITH_LINES
+from ..verdict.quantities import COARSE, WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
@@ -48,6 +50,8 @@ from .ranks import of_this_rank, why_untimed
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
+_MANY_CALLS = 1_000
+"""Of Python functions: fewer take less time than a coarse limit has."""
 _LOOK = "; --opprof-sites records the lines in the first place"
 
 
@@ -310,6 +314,33 @@ class Judging:
             return windows
         lines = again(wanted)
         return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
+
+    def slower_explained(
+        self, item: pytest.Item, windows: list[JudgedWindow], count: Callable[[], Mapping[str, PythonCalls]]
+    ) -> list[JudgedWindow]:
+        """Return the reports: of windows whose coarse time fails them, with the Python functions that are called most.
+
+        *count* runs the body once more in this process.
+        """
+        slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
+        if not slow or self._apart:
+            return windows
+        counted = count()
+        return [self._with_functions(item, each, counted) if each.name in slow else each for each in windows]
+
+    def _with_functions(
+        self, item: pytest.Item, window: JudgedWindow, counted: Mapping[str, PythonCalls]
+    ) -> JudgedWindow:
+        python = counted.get(window.name)
+        if python is None or python.uncounted:
+            return window
+        kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
+        before = None if isinstance(kept, str) else kept.calls
+        said = causes.of_calls(before, python)[:1] if python.total >= _MANY_CALLS else []
+        said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
+        why = "; ".join(said)
+        explained = {**window.numbers.explained, **(dict.fromkeys(COARSE, why) if why else {})}
+        return replace(window, numbers=structs.replace(window.numbers, explained=explained))
 
     def _with_base_functions(self, item: pytest.Item, window: JudgedWindow) -> JudgedWindow:
         if self._apart or window.diff is None:

@@ -203,6 +203,10 @@ class Measuring:
                 body.check_finished(measurement)
                 measurement.python = dict(self._counted(item, measurement, call))
             windows = self._judged(item, measurement, repeated)
+            if not plan_of(item).python and repeated and not _why_not_again(item):
+                windows = self._judging.slower_explained(
+                    item, windows, partial(body.count, call, measurement, lines=True)
+                )
             return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, item: pytest.Item, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
