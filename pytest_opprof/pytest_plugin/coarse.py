@@ -70,7 +70,7 @@ class Coarsely:
                 found.append(window)
                 continue
             base, elsewhere = known
-            if over := slower(base, now, wall=not self._is_parallel, elsewhere=elsewhere):
+            if over := slower(base, now, wall=True, elsewhere=elsewhere):
                 suspects[window.name] = _Suspect(base, elsewhere, over)
             said = [f"{base.split}; judged by the most"] if is_split_only(base, now, elsewhere) else []
             found.append(replace(window, coarsely=True, said=(*window.said, *said)))
@@ -99,7 +99,7 @@ class Coarsely:
         self, item: pytest.Item, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
     ) -> tuple[str, str]:
         """Let fresh processes measure *suspects*; return why they could not, and who else used the machine."""
-        test, busy = id_of(item), ""
+        test, busy = id_of(item), _IN_PARALLEL if self._is_parallel else ""
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
 
         def is_enough(answer: Answer) -> bool:
@@ -155,6 +155,7 @@ def is_judged(diff: Diff) -> bool:
     return not diff.wall or bool(diff.times)
 
 
+_IN_PARALLEL = "other tests run at the same time"
 _ELSEWHERE = "the baseline is of another machine or Python"
 
 
