@@ -356,3 +356,28 @@ def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  CPU time: 3?0 ms (baseline: *), x*; ops unchanged; the time is between ops"])
+
+
+# --- explained
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("for _ in range(2000): str.upper('a')", "    `test_a` at test_m.py:7 calls `str.upper` 2,000 times"),
+        ("import gc; [gc.collect() for _ in range(3)]", "    3 full garbage collections"),
+    ],
+)
+def test_the_functions_that_are_called_most_and_collections_explain_it(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, more: str, said: str
+) -> None:
+    model(pytester, 12)
+    assert suite("--opprof-update").ret == 0
+    model(pytester, 3900, more=more)
+    in_one_thread(monkeypatch, look(3900))
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["  CPU time: 3.9 s (baseline: 12 ms), x325*", f"{said}*"])
+
+
+def test_calls_that_are_few_explain_nothing(slower: Callable[..., pytest.RunResult]) -> None:
+    slower().stdout.no_fnmatch_line("*calls `*")
