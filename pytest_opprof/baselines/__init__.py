@@ -2,5 +2,5 @@
 
 What a baseline keeps is `entry`; how that looks in the two files of a module is `file_types`; how they are read,
 matched and written is `file`, where they lie `paths`. A new fact of a window is a field in `entry` and in
-`file_types`, an older version of a file a function in `old_schemas`.
+`file_types`, their versions are in `schemas`.
 """

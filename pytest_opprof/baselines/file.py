@@ -25,8 +25,8 @@ from ..verdict.coarse import Coarse
 from ..verdict.quantities import FACTS
 from .by_rank import numbers, problem
 from .entry import Baselines, WindowBaseline
-from .old_schemas import SCHEMA, TIMES_SCHEMA, check_version, digest, upgraded
 from .paths import times_of
+from .schemas import SCHEMA, TIMES_SCHEMA, check_version, digest
 
 if TYPE_CHECKING:
     from .file_types import CallsFile, KeptCalls, KeptCoarse, KeptTimes, KeptWindow, TimesFile
@@ -37,7 +37,7 @@ _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
 
 
 def load(path: Path) -> Baselines:
-    """Read and check the file of calls at *path*, of this or an older schema version, and that of times beside it.
+    """Read and check the file of calls at *path*, and that of times beside it.
 
     Raises BaselineError, with what to do, for one that cannot be used. Returns at once for a file that is no baseline:
     size is bounded, nesting too.
@@ -45,7 +45,8 @@ def load(path: Path) -> Baselines:
     from .file_types import CallsFile
 
     beside = times_of(path)
-    document, own_times = upgraded(read_document(path, "baseline file"), path)
+    document = read_document(path, "baseline file")
+    check_version(document, path, SCHEMA)
     calls = _decoded(path, document, CallsFile)
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
@@ -56,10 +57,7 @@ def load(path: Path) -> Baselines:
                 _check_window(path, f"{where}['ranks'][{ranks!r}]" if ranks else where, each)
             if _has_calls(kept) is bool(kept.ranks):
                 raise _broken(path, f"{where}: has to have either 'calls' or 'ranks'")
-    if own_times is not None:
-        unused = [f"{path.name} is of an older schema, and has times itself; an update replaces both"]
-        return _joined(path, calls, _checked_times(path, own_times), unused if os.path.exists(beside) else [])
-    return _joined(beside, calls, load_times(beside) if os.path.exists(beside) else None, [])
+    return _joined(beside, calls, load_times(beside) if os.path.exists(beside) else None)
 
 
 def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
@@ -118,13 +116,14 @@ def _shown(*where: str) -> str:
     return f"['times']{''.join(f'[{part!r}]' for part in where)}"
 
 
-def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[str]) -> Baselines:
+def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
     """Return the baselines of a module. Raises BaselineError where *times*, read from *path*, do not fit its calls."""
     from msgspec import to_builtins
 
     if times and times.environment != calls.environment:
         raise _broken(path, "['environment']: is not that of the calls beside it")
     tests: dict[str, dict[str, WindowBaseline]] = {}
+    unused: list[str] = []
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
             machines = times.times.get(test, {}).get(window, {}) if times else {}

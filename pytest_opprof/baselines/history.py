@@ -14,8 +14,8 @@ import msgspec
 from ..profile.environment_json import EnvironmentJson
 from ..results.window_result import BODY
 from .git_log import Commit, FileChange
-from .old_schemas import SCHEMA
 from .paths import module_of
+from .schemas import SCHEMA
 
 _HERE = PurePosixPath()
 _SHORT = 9

@@ -17,8 +17,8 @@ from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
 from ..python_calls.causes import FLOOR, NOTHING, Before
 from ..results.document import read_document
-from .old_schemas import PYTHON_SCHEMA, check_version
 from .paths import python_of
+from .schemas import PYTHON_SCHEMA, check_version
 
 if TYPE_CHECKING:
     from .file_types import PythonFile

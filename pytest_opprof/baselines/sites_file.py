@@ -20,8 +20,8 @@ from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
 from ..results.document import read_document
 from ..sites.places import Calls, Place, Site, WindowSites, near
-from .old_schemas import SITES_SCHEMA, check_version
 from .paths import sites_of
+from .schemas import SITES_SCHEMA, check_version
 
 if TYPE_CHECKING:
     from .file_types import KeptSites, SitesFile

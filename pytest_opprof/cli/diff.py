@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,32 +28,31 @@ _WHAT = (
 
 
 def add(commands: Any) -> None:
-    """Add the command to the parser's *commands*, and the name that it had for runs."""
-    for name, text in (("diff", _WHAT), ("judge", "the old name of diff, for two runs")):
-        parser = commands.add_parser(name, help=text, description=_WHAT)
-        parser.add_argument("base", type=Path, help="what was before")
-        parser.add_argument("now", type=Path, nargs="?", help="what is now; left out: other steps of the same profile")
-        reading.add_source(parser)
-        add_argument = parser.add_argument
-        add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
-        add_argument("--base-rank", "--against-rank", metavar="N", help="another rank of the profile before")
-        add_argument("--base-stage", metavar="NAME", help="another stage of the graphs before")
-        add_argument("--test", metavar="ID", help="which test of a run or baseline to compare with a profile")
-        add_argument("--window", metavar="NAME", default="body", help="which of its windows (default: body)")
-        add_argument("--tolerance", metavar="PERCENT", help="how much slower is slower (default: 13%%, profiles 10%%)")
-        add_argument("--op-tolerance", metavar="PERCENT", help="the same of a single op (default: 25%%, profiles 10%%)")
-        add_argument("--floor", metavar="TIME", help="a smaller change is none (default: 2 us, profiles 20 us)")
-        add_argument("--ignore-noise", action="store_true", help="let rounds of a run that waited for a CPU count, too")
-        add_argument(
-            "--by",
-            choices=("type", "name", "dtype", "shape", "site"),
-            default="type",
-            help="what an op is (default: type)",
-        )
-        add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
-        add_argument("--format", choices=("table", "markdown", "json"), default="table")
-        add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page to read in a browser instead")
-        parser.set_defaults(run=_run, name=name)
+    """Add the command to the parser's *commands*."""
+    parser = commands.add_parser("diff", help=_WHAT, description=_WHAT)
+    parser.add_argument("base", type=Path, help="what was before")
+    parser.add_argument("now", type=Path, nargs="?", help="what is now; left out: other steps of the same profile")
+    reading.add_source(parser)
+    add_argument = parser.add_argument
+    add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
+    add_argument("--base-rank", "--against-rank", metavar="N", help="another rank of the profile before")
+    add_argument("--base-stage", metavar="NAME", help="another stage of the graphs before")
+    add_argument("--test", metavar="ID", help="which test of a run or baseline to compare with a profile")
+    add_argument("--window", metavar="NAME", default="body", help="which of its windows (default: body)")
+    add_argument("--tolerance", metavar="PERCENT", help="how much slower is slower (default: 13%%, profiles 10%%)")
+    add_argument("--op-tolerance", metavar="PERCENT", help="the same of a single op (default: 25%%, profiles 10%%)")
+    add_argument("--floor", metavar="TIME", help="a smaller change is none (default: 2 us, profiles 20 us)")
+    add_argument("--ignore-noise", action="store_true", help="let rounds of a run that waited for a CPU count, too")
+    add_argument(
+        "--by",
+        choices=("type", "name", "dtype", "shape", "site"),
+        default="type",
+        help="what an op is (default: type)",
+    )
+    add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
+    add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page to read in a browser instead")
+    parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> bool:
@@ -62,8 +60,6 @@ def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind it: to show a profile needs none of it.
     from .diff_sides import side
 
-    if arguments.name == "judge":
-        print("opprof: judge is called diff now, and compares more than runs", file=sys.stderr)
     if arguments.output:
         from ..report.html import page
 

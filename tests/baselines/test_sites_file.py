@@ -178,7 +178,7 @@ BROKEN = [
     (b"[" * 100_000, r"is not JSON"),
     (b"[1]", r"is no file of call sites: it holds a list"),
     (b"{}", r"has no schema version"),
-    (changed(schema=2), r"has schema version 2, this pytest-opprof reads up to 1. Upgrade pytest-opprof"),
+    (changed(schema=2), r"has schema version 2, this pytest-opprof reads 1. Upgrade pytest-opprof"),
     (b'{"a": 1,\n<<<<<<< HEAD\n"b": 2\n=======\n"b": 3\n>>>>>>> other\n}', r":2: has git merge conflict markers"),
     (changed(more=1), r"unknown field `more`"),
     (changed(tests=None), r"Expected `object`, got `null` - at `\$.tests`"),

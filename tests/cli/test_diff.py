@@ -191,14 +191,6 @@ def test_a_file_that_is_nothing_of_the_three_is_one_error(
     assert error.count("\n") == 1
 
 
-def test_the_old_name_does_the_same_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "run.json", a=window(100, 5))
-    assert main(["judge", str(path), str(path)]) == 0
-    out, err = capsys.readouterr()
-    assert out == "opprof: 1 window compared, 1 by time, 1 ok\n"
-    assert err == "opprof: judge is called diff now, and compares more than runs\n"
-
-
 def baseline(root: Path, us: int, calls: int = 2, module: str = "t.py") -> Path:
     """Write the baseline of one test, recorded in five processes."""
     times = (ProcessTimes((us * 1_000,) * 10, {"MatMul": (us * 1_000,) * 10}, threads=1),) * 5

@@ -157,7 +157,18 @@ def tidied(text: str, folder: Path) -> str:
 
 def _same_on_any_machine(value: Any, key: str = "") -> Any:
     """Return JSON without what the machine decides."""
-    if key in ("host_ns", "coarse", "started", "arch", "machine", "version", "python", "cpu", "wait_ns", "yardstick_ns"):
+    if key in (
+        "host_ns",
+        "coarse",
+        "started",
+        "arch",
+        "machine",
+        "version",
+        "python",
+        "cpu",
+        "wait_ns",
+        "yardstick_ns",
+    ):
         return f"({key})"
     if isinstance(value, dict):
         return {name: _same_on_any_machine(each, name) for name, each in value.items()}

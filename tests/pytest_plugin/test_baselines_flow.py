@@ -463,27 +463,20 @@ class TestTwoFiles:
             assert result.stdout.str().count("is not JSON") == 1
         assert (calls.read_text(), times.read_text()) == (before, "{")
 
-    def test_a_file_of_schema_2_is_read_as_it_is_and_split_by_the_update_that_writes_it(
+    def test_a_file_of_an_older_schema_is_an_error_with_the_command_that_records_it_anew(
         self, pytester: pytest.Pytester, suite: Suite
     ) -> None:
-        calls, times = both(pytester)
-        document, before = json.loads(calls.read_text()), times.read_text()
-        machines = json.loads(before)["times"]["test_a"]["body"]
-        document["tests"]["test_a"]["body"]["times"] = machines
-        for each in machines.values():
-            del each["calls_digest"]
-        text = json.dumps({**document, "schema": 2})
-        calls.write_text(text)
-        times.unlink()
-        nothing_new = suite("--opprof-update")
-        nothing_new.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 0 changed, 1 unchanged"])
-        suite("--opprof").stdout.fnmatch_lines(["times not judged, the baseline has the times of 1 of 3 processes: *"])
-        assert (calls.read_text(), times.exists()) == (text, False)
-        more = "@pytest.mark.opprof\ndef test_b(): fake.launch('Add')\n"
-        model(pytester, "Cast=2", mark="rounds=10", setup=more)
-        suite("--opprof-update").stdout.fnmatch_lines(["  wrote *test_m.py.json", "  wrote *test_m.py.times.json"])
-        assert kept(pytester) == {"test_a": {"Cast": 2}, "test_b": {"Add": 1}}
-        assert times.read_text() == before
+        calls, _ = both(pytester)
+        calls.write_text(json.dumps({**json.loads(calls.read_text()), "schema": 2}))
+        for flag in ("--opprof", "--opprof-update"):
+            result = suite(flag)
+            assert result.ret == pytest.ExitCode.TESTS_FAILED
+            result.stdout.fnmatch_lines(
+                ["*has schema version 2, this pytest-opprof reads 3. Delete it and record it anew: pytest *-update"]
+            )
+        calls.unlink()
+        suite("--opprof-update").assert_outcomes(passed=1)
+        assert kept(pytester) == {"test_a": {"Cast": 2}}
 
     @pytest.mark.processes
     def test_prune_removes_times_that_have_no_calls(self, pytester: pytest.Pytester) -> None:

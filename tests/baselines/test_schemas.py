@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof.baselines import file
+from pytest_opprof.errors import BaselineError
+
+from .test_file import CALLS, texts
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (1, r"a\.json: has schema version 1, this .* reads 3\. Delete it and record it anew: pytest --opprof-update"),
+        (2, r"has schema version 2, this pytest-opprof reads 3\. Delete it"),
+        (4, r"has schema version 4, this pytest-opprof reads 3\. Upgrade pytest-opprof"),
+        (0, "has no schema version; this is no baseline file"),
+        (True, "has no schema version"),
+        ("3", "has no schema version"),
+    ],
+)
+def test_a_file_of_another_schema_is_one_error_with_what_to_do(tmp_path: Path, schema: object, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**json.loads(CALLS), "schema": schema}))
+    before = texts(path)
+    with pytest.raises(BaselineError, match=message):
+        file.load(path)
+    assert texts(path) == before
