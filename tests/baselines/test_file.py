@@ -472,8 +472,6 @@ def test_any_bytes_are_a_baseline_error(tmp_path_factory: pytest.TempPathFactory
 
 TENTHS = st.integers(0, 10**9).map(lambda each: each * 100_000)
 SPANS = st.tuples(TENTHS, TENTHS).map(lambda each: (min(each), max(each)))
-    lambda each: (min(each), max(each))
-)
 COARSE = st.builds(Coarse, SPANS, SPANS, st.integers(1, 100))
 
 
