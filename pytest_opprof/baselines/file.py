@@ -90,6 +90,11 @@ def _checked_times(path: Path, document: object) -> TimesFile:
         by_round = [kept.total_us, *kept.ops_us.values(), *conditions]
         if len({tuple(map(len, processes)) for processes in by_round}) > 1:
             raise _broken(path, f"{_shown(*where)}: the numbers of processes or rounds differ")
+    for test, windows in times.coarse.items():
+        for window, machines in windows.items():
+            for machine, each in machines.items():
+                if any(least > most for least, most in (each.cpu_ms, each.wall_ms)):
+                    raise _broken(path, f"['coarse'][{test!r}][{window!r}][{machine!r}]: the range is empty")
     return times
 
 

@@ -22,6 +22,7 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.results import document as results_document
 from pytest_opprof.results.json_schema import problems
+from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.quantities import FACTS
 
 HERE = "CPU, 2 cores"
@@ -465,3 +466,31 @@ def test_any_bytes_are_a_baseline_error(tmp_path_factory: pytest.TempPathFactory
     for load in (baselines_file.load, baselines_file.load_times):
         with pytest.raises(BaselineError):
             load(path)
+
+
+# --- coarse times
+
+TENTHS = st.integers(0, 10**9).map(lambda each: each * 100_000)
+SPANS = st.tuples(TENTHS, TENTHS).map(lambda each: (min(each), max(each)))
+COARSE = st.builds(Coarse, SPANS, SPANS, st.integers(1, 100))
+
+
+@given(st.dictionaries(st.text(min_size=1), COARSE, max_size=3))
+def test_coarse_times_are_read_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, times: dict[str, Coarse]
+) -> None:
+    path = paths.path_of(tmp_path_factory.mktemp("coarse"), TORCH, "test_m.py")
+    entry = WindowBaseline({"Add": CallRange(1, 1)}, coarse=times)
+    baselines_file.save(path, Baselines(TORCH, {"test_a": {"body": entry}}))
+    assert paths.times_of(path).exists() is bool(times)
+    assert baselines_file.load(path).tests["test_a"]["body"] == entry
+
+
+def test_a_time_whose_least_is_more_than_its_most_is_one_clear_error(tmp_path: Path) -> None:
+    path = paths.path_of(tmp_path, TORCH, "test_m.py")
+    entry = WindowBaseline({"Add": CallRange(1, 1)}, coarse={HERE: Coarse((1_000_000, 2_000_000), (0, 0))})
+    baselines_file.save(path, Baselines(TORCH, {"test_a": {"body": entry}}))
+    times = paths.times_of(path)
+    times.write_text(times.read_text().replace('"cpu_ms": [1, 2]', '"cpu_ms": [3, 2]'))
+    with pytest.raises(BaselineError, match=r"\['coarse'\]\['test_a'\]\['body'\].*: the range is empty"):
+        baselines_file.load(path)

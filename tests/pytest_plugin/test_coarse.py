@@ -17,6 +17,7 @@ from pytest_opprof.machine.load import Watch
 from pytest_opprof.measure import recorder
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.pytest_plugin.coarse import Coarsely
 from pytest_opprof.verdict.coarse import Coarse
 
 from ..conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
@@ -227,6 +228,19 @@ def test_wall_time_on_a_busy_machine_has_no_verdict_and_cpu_time_has(
     said = f"times not judged, wall time: 220 ms (baseline: 12 ms), x18.3, which says little while {busy}: *"
     result.stdout.fnmatch_lines([said, "*1 too noisy to judge*"])
     slower(flags=("--opprof-noise=warn",)).assert_outcomes(failed=1)
+
+
+def test_a_wait_beside_other_tests_has_no_verdict_and_cpu_time_has(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Coarsely.__init__
+    monkeypatch.setattr(Coarsely, "__init__", lambda self, *known: made(self, *known[:4], True))
+    result = slower(look(12, 220), cpu=12, wall=220)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["times not judged, wall time: *, which says little while other tests run at the same time: *"]
+    )
+    slower().assert_outcomes(failed=1)
 
 
 def test_on_another_machine_the_limit_is_x5(pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult]) -> None:

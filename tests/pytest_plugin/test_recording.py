@@ -438,7 +438,7 @@ def test_times_of_a_busy_machine_are_refused_unless_noise_is_to_be_ignored(
         return
     # A passing test stays one: what was left out is said, and no error.
     assert result.ret == 0
-    result.stdout.fnmatch_lines([said, "opprof: 1 test measured, 1 ok"])
+    result.stdout.fnmatch_lines([said, "opprof: 2 tests measured, 2 ok"])
     assert kept(pytester)["test_a"] == COUNTS_ONLY["test_a"]
 
 

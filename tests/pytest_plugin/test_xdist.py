@@ -17,7 +17,7 @@ from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.pytest_plugin.xdist import Controller, Worker, is_worker, taking_turns
 from pytest_opprof.report.summary import Summary
 
-from ..conftest import thrice
+from ..conftest import coarsely, thrice
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed (pip install pytest-opprof[test])")
 Suite = Callable[..., pytest.RunResult]
@@ -83,7 +83,10 @@ def test_times_measured_in_parallel_are_marked_and_not_judged(pytester: pytest.P
 
 
 @pytest.mark.processes
-def test_an_update_in_parallel_keeps_the_times_there_are(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_an_update_in_parallel_keeps_the_times_there_are(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coarsely(monkeypatch)  # as workers do
     model(pytester)
     suite("--opprof-update")
     thrice(pytester)
