@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -356,3 +357,50 @@ def test_many_windows_leave_nothing_behind() -> None:
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="its assembler is for another machine")
 def test_the_machine_code_is_its_source_assembled() -> None:
     assert Path(assembled.FOLDER, "x86_64.py").read_text(encoding="utf-8") == assembled.module("x86_64", "as")
+
+
+def test_ufuncs_of_a_module_that_is_imported_in_the_window_are_seen(
+    watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import numpy as np\nlate = np.frompyfunc(abs, 1, 1)\n"
+    (tmp_path / "opprof_late.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with watch.ops():
+        import opprof_late as module  # type: ignore[import-not-found]
+
+        X.copy()  # a call after an import finds what it has brought
+        module.late(X)
+    assert watch.counts == {"Copy": 1, "ufunc.abs (vectorized)": 1}
+    ((_, remark),) = watch.profile.remarks
+    assert remark == "not seen: the first calls of ufuncs of opprof_late, first imported in the window"
+    monkeypatch.delitem(sys.modules, "opprof_late")
+
+
+def test_a_module_that_is_imported_in_the_window_without_a_call_after_it_is_said(
+    watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "opprof_later.py").write_text("import numpy as np\nlate = np.frompyfunc(abs, 1, 1)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with watch.ops():
+        import opprof_later as module  # type: ignore[import-not-found]
+
+        module.late(X)
+    ((_, remark),) = watch.profile.remarks
+    assert remark == "not seen: ufuncs of opprof_later, first imported in the window"
+    monkeypatch.delitem(sys.modules, "opprof_later")
+
+
+@pytest.mark.processes
+def test_parts_of_numpy_that_are_first_used_in_a_window_are_seen_without_a_remark(tmp_path: Path) -> None:
+    code = (
+        "import numpy as np\n"
+        "from pytest_opprof.backends.contract import Options\n"
+        "from pytest_opprof.backends.numpy.backend import NumpyBackend\n"
+        "with NumpyBackend().collect(Options()) as log:\n"
+        "    np.fft.fft(np.ones(4)); np.linalg.inv(np.eye(2))\n"
+        "profile = log.freeze()\n"
+        "print(sorted(profile.raw_names), profile.remarks)\n"
+    )
+    (tmp_path / "program.py").write_text(code)
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("['numpy.eye', 'numpy.fft.fft', 'numpy.linalg.inv', 'numpy.ones'] ()")

@@ -55,7 +55,7 @@ class NumpyBackend(Backend):
             open_.clear()  # or the log and the recording would keep each other
             recording.stop()
         if late := hook.late_modules():
-            log.unseen.extend(f"ufuncs of {name}, first imported in the window" for name in late)
+            log.unseen.extend(f"{calls}, first imported in the window" for calls in late)
             log.remark(f"not seen: {', '.join(log.unseen[:3])}{' ...' if len(late) > 3 else ''}")
 
     def selfcheck_work(self) -> KnownWork:

@@ -223,7 +223,7 @@ class Lines:
             node = HIDDEN if found < 0 else found & NODE
         return node if node == HIDDEN else node | stack.thread << SHIFT
 
-    def is_within(self, frame: FrameType | None, converts: bool) -> bool:
+    def is_within(self, frame: FrameType | None) -> bool:
         """Tell at a glance that NumPy's code that a *frame* called is inside of an op; False says nothing."""
         for _ in range(4):
             if frame is None:
@@ -232,7 +232,7 @@ class Lines:
                 table = self.tables.get(id(frame))
                 stack = table and table.stack
                 if not stack:
-                    return not converts and table is None and id(frame) in self.inside
+                    return table is None and id(frame) in self.inside
                 row = stack[-1]
                 return bool(row) and row[1] == id(frame) and row[2].about != FUNCTION
             if whose.get(id(frame.f_code)) is not NUMPY:

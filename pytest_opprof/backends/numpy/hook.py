@@ -9,8 +9,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from threading import RLock
+from types import ModuleType
 
 import numpy as np
 
@@ -44,7 +46,7 @@ def observed(recording: Recording) -> Iterator[None]:
 
 
 def late_modules() -> list[str]:
-    """Return the modules with ufuncs that were imported since the window was opened: their calls were not seen."""
+    """Return in words which calls were not seen, as their modules were imported since the window was opened."""
     return _hook().late()
 
 
@@ -63,8 +65,12 @@ class _Hook:
         """What counts the bytes of arrays; None where nothing does."""
         with suppress(LookupError):
             self.counted = memory.Counted(self._machine)
+        for name in ("fft", "linalg", "strings"):  # which NumPy imports at their first use: that may be in a window
+            with suppress(ImportError):
+                import_module(f"numpy.{name}")
         self._modules: dict[str, object] = {}
         self._last: tuple[int, object] = (0, None)
+        self._late: list[str] = []
         self._kept: list[object] = []
         self._stubs: dict[int, tuple[int, int]] = {}
         """By address of a pointer: what it was, and the stub."""
@@ -84,9 +90,18 @@ class _Hook:
     def put_in(self) -> None:
         """Lead all calls to observers."""
         self._look()
+        self._late.clear()
         self._machine.write(self._in)
         self._classes = list(_subclasses(np.ndarray))  # kept as long as the window is open, so that none is freed
         self._lead(self._classes, self._indexing)
+
+    def look_again(self) -> None:
+        """Lead calls of what new modules have to observers, too, while a window is open."""
+        with _lock:
+            if observers.recordings:
+                self._late += [f"the first calls of ufuncs of {name}" for name in self._unseen()]
+                self._look()
+                self._machine.write(self._in)
 
     def put_back(self) -> None:
         """Lead all calls to where they went before."""
@@ -110,22 +125,35 @@ class _Hook:
         return sum(layout.pointer(address) == stub for address, (_, stub) in self._stubs.items())
 
     def late(self) -> list[str]:
-        """Return the modules that were imported since calls were led to observers, and have functions to observe."""
+        """Return in words which calls were not seen, as their modules were imported since calls are observed."""
+        return [*self._late, *(f"ufuncs of {name}" for name in self._unseen())]
+
+    def _unseen(self) -> list[str]:
+        """Return the modules with functions that no call is led from yet."""
         if self._last == _last():
             return []
-        new = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
+        new = self._new_modules()
         return [
             name
             for name, module in new.items()
             if any(target.address not in self._stubs for target in targets.of_modules({name: module}))
         ]
 
+    def _new_modules(self) -> dict[str, object]:
+        """Return the modules that were not looked at yet; those that are being imported have to wait."""
+        every = list(sys.modules.items())
+        new = {name: each for name, each in every if self._modules.get(name) is not each}
+        begun = [name for name, each in new.items() if _is_begun(each)]
+        if begun:
+            self._last = (0, None)
+        return {name: each for name, each in new.items() if name not in begun}
+
     def _look(self) -> None:
         """Find the pointers of new modules."""
         if self._last == (last := _last()) and len(self._in):
             return
         self._last = last
-        modules = {name: each for name, each in list(sys.modules.items()) if self._modules.get(name) is not each}
+        modules = self._new_modules()
         self._modules |= modules
         if self._add(list(targets.of_modules(modules))) or not len(self._in):
             self._in = Pointers((address, old, stub) for address, (old, stub) in self._stubs.items())
@@ -183,6 +211,12 @@ def _subclasses(kind: type) -> Iterator[type]:
         yield from _subclasses(each)
 
 
+def _is_begun(module: object) -> bool:
+    """Tell whether a *module* is being imported."""
+    spec = module.__dict__.get("__spec__") if type(module) is ModuleType else None
+    return bool(getattr(spec, "_initializing", False))
+
+
 def _last() -> tuple[int, object]:
     """Return how many modules there are, and which was imported last."""
     return len(sys.modules), next(reversed(sys.modules.values()))
@@ -191,6 +225,7 @@ def _last() -> tuple[int, object]:
 @cache
 def _hook() -> _Hook:
     hook = _Hook()
+    observers.look.append(hook.look_again)
     os.register_at_fork(after_in_child=_after_fork)
     return hook
 

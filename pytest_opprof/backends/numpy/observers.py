@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from sys import _getframe
+from sys import _getframe, modules
 from time import perf_counter_ns
 from types import FrameType, TracebackType
 from typing import Any
@@ -18,6 +18,8 @@ from .cases import CONVERTS, PLAIN, UFUNCS, VIEW, Case, Op, ask_of, key_of, know
 from .layout import MEMORY, TRACE_LINES
 from .recording import Recording, Row
 
+look: list[Callable[[], None]] = []
+"""Leads what new modules have to observers, too: `hook` adds it."""
 recordings: list[Recording] = []
 """Those of the windows that are open, the innermost last: it gets all calls."""
 _now: Recording | None = None
@@ -54,10 +56,10 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
         table: Table | None = None
         if MEMORY[at + TRACE_LINES] == lines.mark:
             table = lines.tables.get(at)
-            if table is None and at in lines.inside and op.about is not CONVERTS:
+            if table is None and at in lines.inside:
                 return None
         elif whose.get(id(frame.f_code)) is NUMPY:
-            if lines.is_within(frame.f_back, op.about is CONVERTS):
+            if lines.is_within(frame.f_back):
                 return None
         else:
             table = lines.entered(frame)
@@ -74,6 +76,9 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
                 stack.append(row)
                 recording.begins[number] = perf_counter_ns()
                 return row
+        if recording.modules != len(modules):  # some were imported in the window
+            recording.modules = len(modules)
+            look[0]()
         stack = recording.asked(frame, op.about is CONVERTS)
         if stack is None:
             return None

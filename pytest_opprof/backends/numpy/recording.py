@@ -69,12 +69,27 @@ class Recording:
 
     # Numbers in arrays: a list for each call, kept, would take 250 bytes and keep the garbage collector busy.
     __slots__ = (
-        *("begins", "cases", "ends", "lines", "log", "memory", "numbers", "places", "room", "unread", "wants_memory"),
+        *(
+            "begins",
+            "cases",
+            "ends",
+            "lines",
+            "log",
+            "memory",
+            "modules",
+            "numbers",
+            "places",
+            "room",
+            "unread",
+            "wants_memory",
+        ),
         *("_functions", "_intervals", "_moments", "_parents"),
     )
 
     def __init__(self, log: EventLog, moments: bool, memory: bool = False) -> None:
         self.log = log
+        self.modules = len(sys.modules)
+        """How many modules there were when it was looked what they have."""
         self.wants_memory = memory
         self.memory: Counted | None = None
         """What counts the bytes of arrays, if anything does."""
@@ -142,7 +157,7 @@ class Recording:
             return None if self._around(stack, frame) is NOT_AN_OP else stack
         if self._caller(stack, frame, by, converts) is not NOT_AN_OP:
             return stack
-        if by is NUMPY and not converts:
+        if by is NUMPY and not (stack and stack[-1] and stack[-1][ASK].key is CONVERSION):
             self.lines.is_inside(frame)
         return None
 
