@@ -37,8 +37,9 @@ def installed(folder: Path, tree: Path, command: str) -> str:
         check=True,
     )
     # A path in a .pth file comes last, and its own .pth files are not read: an editable working tree is not there.
-    today = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    today: dict[str, None] = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     today.update(dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages"))))
+    today[str(Path(__file__).parents[2])] = None  # pytest-opprof itself may be an editable install
     Path(there.stdout.strip(), "opprof_today.pth").write_text("\n".join(today), encoding="utf-8")
     _run(
         words,
