@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -106,6 +107,19 @@ def test_functions_are_found_in_tables_that_were_made_before_and_after(watch: Wa
         assert np.zeros(2, like=Likes()) == "zeros"
         assert before[X.sum] == "sum"
     assert [within[each] for each in before] == list(before.values())
+
+
+def test_a_builtin_function_without_code_can_be_hashed(watch: Watch) -> None:
+    # As numba makes them before it compiles: PyMethodDef.ml_meth is NULL.
+    definition = (ctypes.c_void_p * 4)(ctypes.cast(NAME, ctypes.c_void_p).value, None, 8, None)
+    new = ctypes.pythonapi.PyCMethod_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, *[ctypes.c_void_p] * 3]
+    function = new(ctypes.addressof(definition), None, None, None)
+    with watch.ops():
+        assert {function: 1}[function] == 1
+
+
+NAME = ctypes.c_char_p(b"empty")
 
 
 class Likes:

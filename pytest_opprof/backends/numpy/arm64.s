@@ -227,6 +227,7 @@ hash:
     ldr x9, [x9, #168]
     ldr x10, [x0, #16]
     ldr x11, [x10, #8]
+    cbz x11, 1f                        // numba hashes functions that it has not compiled yet
     ldr x12, [x11]
     ldr x13, 97f
     cmp x12, x13

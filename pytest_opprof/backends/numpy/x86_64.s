@@ -216,6 +216,8 @@ hash:                                  # of a builtin function: Python hashes th
     movabs r11, 0x1122334455667788
     mov rax, [rdi+16]
     mov rcx, [rax+8]
+    test rcx, rcx                      # numba hashes functions that it has not compiled yet
+    jz 1f
     cmp dword ptr [rcx], 0xfa1e0ff3    # the code of a stub, without its numbers
     jne 1f
     cmp word ptr [rcx+4], 0xba49
