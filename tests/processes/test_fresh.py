@@ -38,7 +38,8 @@ Fresh = Callable[..., list[dict[str, Any]]]
 
 
 def question(*tests: str, stays: bool = False, best_ns: int | None = None, module: str = "test_m.py") -> dict[str, Any]:
-    return {"tests": [f"{module}::{test}" for test in tests], "stays": stays, "best_ns": best_ns, "sites": []}
+    wanted = [f"{module}::{test}" for test in tests]
+    return {"tests": wanted, "stays": stays, "best_ns": best_ns, "sites": [], "cold": []}
 
 
 @pytest.fixture
@@ -122,6 +123,7 @@ def test_a_file_that_cannot_be_imported_is_named_with_the_cause(fresh: Fresh, py
     broken, gone, fine = fresh(*asked, arguments=("--continue-on-collection-errors",))
     assert broken["test_broken.py::test_x"] == {
         "windows": [],
+        "python": {},
         "why": "test_broken.py: ModuleNotFoundError: No module named 'nosuchmodule'",
     }
     assert gone["test_m.py::test_gone"]["why"] == "pytest did not collect it there"  # of a file that is fine
