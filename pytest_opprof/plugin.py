@@ -18,9 +18,9 @@ MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None,"
-    " work_tolerance=None, floor=None, memory=None, threads=1, baseline=True, ranks=None, top=None): measure the test,"
-    " as said; with rounds its body runs that many times and must be repeatable. Times are judged from 10 rounds on; 30"
-    " are better.",
+    " work_tolerance=None, floor=None, memory=None, python=False, threads=1, baseline=True, ranks=None, top=None):"
+    " measure the test, as said; with rounds its body runs that many times and must be repeatable. Times are judged"
+    " from 10 rounds on; 30 are better.",
 )
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 """Variables that launchers set; `machine.ranks` reads them."""
@@ -144,8 +144,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="record which lines ask for ops (default: only of a test that fails, when it is looked at once more)",
     )
+    group.addoption(
+        "--opprof-python",
+        action="store_true",
+        default=None,
+        help="count calls of Python functions, in one more run of each test's body",
+    )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "report-only", "serialize", "memory", "sites"):
+    for name in ("all", "strict", "report-only", "serialize", "memory", "sites", "python"):
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", type="bool", default=False)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
@@ -187,7 +193,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_active(config.option, config):
         idle = [
             flag
-            for flag in ("all", "strict", "report-only", "json", "summary", "memory", "sites", "traces")
+            for flag in ("all", "strict", "report-only", "json", "summary", "memory", "sites", "python", "traces")
             if getattr(config.option, f"opprof_{flag.replace('-', '_')}")
         ]
         if idle:

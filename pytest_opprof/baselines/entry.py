@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes, run_of
-from ..verdict.facts import SUMS, compared, derived
+from ..python_calls.counted import other_versions
+from ..verdict.facts import OF_PYTHON, SUMS, compared, derived
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -31,6 +32,8 @@ class WindowBaseline:
     window drops it: who reverts the calls may put them back."""
     facts: Mapping[str, Range] = field(default_factory=dict)
     """What is known of the window as a whole (`verdict.facts`), unless it follows from its calls."""
+    python: Mapping[str, str] = field(default_factory=dict)
+    """The versions of Python and of packages that its calls of Python functions are of; empty where it has none."""
     ranks: Mapping[str, WindowBaseline] = field(default_factory=dict)
     """Where ranks differ, the entry of each (`by_rank`); all else here is then that of the first of them."""
 
@@ -50,6 +53,16 @@ class WindowBaseline:
         """What is known of the window as a whole."""
         return {**derived(self.calls), **self.facts}
 
+    def comparable(self, now: Mapping[str, str]) -> WindowBaseline:
+        """Return it without the calls of Python functions, where these *now* are of other versions."""
+        if not other_versions(self.python, now):
+            return self
+        return replace(self, facts={name: each for name, each in self.facts.items() if name not in OF_PYTHON})
+
+    def lacks_python(self, now: WindowBaseline) -> bool:
+        """Tell whether *now* has calls of Python functions that this has not, or has of other versions."""
+        return bool(now.python) and (not self.python or bool(other_versions(self.python, now.python)))
+
     def allows(self, now: WindowBaseline) -> bool:
         """Tell whether the calls and facts of *now* are no change."""
         return self._allows_calls(now) and not self._changed_facts(now)
@@ -57,7 +70,7 @@ class WindowBaseline:
     def _changed_facts(self, now: WindowBaseline) -> list[str]:
         """Return the facts that changed: none that varies with the ops."""
         vary = any(calls.some_vary for calls in self.calls.values())
-        before = self.all_facts
+        before = self.comparable(now.python).all_facts
         return [name for name, _ in compared(before, now.all_facts, "") if not (vary and before[name].varies)]
 
     def _allows_calls(self, now: WindowBaseline) -> bool:
@@ -79,10 +92,13 @@ class WindowBaseline:
         calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
         facts = {**now.all_facts, **self.facts}
         facts |= {name: now.all_facts[name] for name in self._changed_facts(now)}
+        python = self.python
+        if self.lacks_python(now) or any(name in OF_PYTHON for name in self._changed_facts(now)):
+            # All of them: one run counted them together.
+            python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, calls)
-        return replace(
-            self, calls=calls, facts=facts, times={**self.times, **now.times} if fresh else self.times, mismatched={}
-        )
+        times = {**self.times, **now.times} if fresh else self.times
+        return replace(self, calls=calls, facts=facts, python=python, times=times, mismatched={})
 
     def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
         before, after = self.times.get(machine, ()), now.times[machine]
@@ -106,7 +122,9 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     calls |= {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
     facts = window.facts | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
     facts = _that_do_not_follow(facts, calls)
-    return WindowBaseline(calls, {window.machine: window.processes} if window.processes else {}, facts=facts)
+    versions = window.python.versions if window.python else {}
+    times = {window.machine: window.processes} if window.processes else {}
+    return WindowBaseline(calls, times, facts=facts, python=versions)
 
 
 def _that_do_not_follow(facts: Mapping[str, Range], calls: Mapping[str, CallRange]) -> dict[str, Range]:

@@ -151,7 +151,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None, unused: list[
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return what a window or a rank did, without times."""
     facts = {name: _range(each) for name, each in kept.facts.items()}
-    return WindowBaseline({op: _calls(kept, op) for op in _calls_of(kept)}, facts=facts)
+    return WindowBaseline({op: _calls(kept, op) for op in _calls_of(kept)}, facts=facts, python=kept.python)
 
 
 def _calls_of(kept: KeptWindow) -> dict[str, KeptCalls]:
@@ -227,6 +227,7 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
         _amounts(entry, "bytes"),
         _amounts(entry, "flops"),
         {name: _kept(each, VaryingAmount) for name, each in entry.facts.items()},
+        dict(entry.python),
     )
 
 
@@ -255,7 +256,7 @@ def _amounts(entry: WindowBaseline, field: str) -> dict[str, Any]:
 
 def _counted(window: dict[str, Any]) -> Any:
     """Return what the times of a *window* are of, as JSON has it: its calls alone, as before dtypes were kept."""
-    ops = {key: value for key, value in window.items() if key != "facts"}
+    ops = {key: value for key, value in window.items() if key not in ("facts", "python")}
     return ops["calls"] if ops.keys() == {"calls"} else ops
 
 

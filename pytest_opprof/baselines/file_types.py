@@ -64,7 +64,15 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         dict[str, KeptFact],
         Meta(
             description="Of the window as a whole: grad_nodes, peak_memory, host_memory, held_memory, allocations,"
-            " recompilations, and sums over all ops that do not follow from these: calls, bytes, flops."
+            " recompilations, python_calls, loop_iterations, collections,"
+            " and sums over all ops that do not follow from these: calls, bytes, flops."
+        ),
+    ] = {}
+    python: Annotated[
+        dict[str, str],
+        Meta(
+            description="The versions of Python and of the packages called that python_calls, loop_iterations and"
+            " collections of `facts` are of."
         ),
     ] = {}
     ranks: Annotated[
@@ -158,6 +166,28 @@ class SitesFile(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+_ByName = dict[str, Annotated[int, Meta(ge=0, le=10**15)]]
+
+
+class KeptFunctions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How often one window called each Python function in one round."""
+
+    functions: Annotated[dict[str, _ByName], Meta(description="By module or class, then by name: calls.")] = {}
+    loops: Annotated[
+        dict[str, _ByName], Meta(description="By function, in the same way: how often its loops went round.")
+    ] = {}
+
+
+class PythonFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """``test_x.py.python.json``: which functions were called, to tell which of them grew. Nothing is judged by it."""
+
+    schema: Literal[1]
+    tests: Annotated[
+        dict[str, dict[str, KeptFunctions]],
+        Meta(description="By test id (without the module), then by window."),
+    ]
+
+
 def schemas() -> dict[str, str]:
     """Return the text of each published JSON Schema, by the name of its file."""
     # Imported here: no baseline needs it.
@@ -168,6 +198,9 @@ def schemas() -> dict[str, str]:
         "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
         "profile-1.json": published(ProfileFile, "profile:1", "pytest-opprof profile"),
         "run-2.json": published(RunResult, "run:2", "pytest-opprof: everything that one pytest run measured"),
+        "baseline-python-1.json": published(
+            PythonFile, "baseline-python:1", f"pytest-opprof: calls of Python functions {of}"
+        ),
         "baseline-sites-1.json": published(SitesFile, "baseline-sites:1", f"pytest-opprof: call sites of ops {of}"),
         "baseline-times-1.json": published(TimesFile, "baseline-times:1", f"pytest-opprof: times {of}"),
     }

@@ -13,6 +13,7 @@ from ..errors import BaselineError
 SCHEMA: Final = 3
 TIMES_SCHEMA: Final = 1
 SITES_SCHEMA: Final = 1
+PYTHON_SCHEMA: Final = 1
 _Document = dict[str, Any]
 
 

@@ -1,4 +1,5 @@
-"""Where baseline files are: of a test module and environment one of calls, one of times and one of call sites."""
+"""Where baseline files are: of a test module and environment one of calls, of times, of call sites and of
+Python functions."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from pathlib import Path, PurePath, PurePosixPath
 from ..profile.environment import Environment
 
 _PARENT = "_parent_"
-_TIMES, _SITES = ".times", ".sites"
-_MODULES = {_TIMES: "._times_", _SITES: "._sites_"}
+_TIMES, _SITES, _PYTHON = ".times", ".sites", ".python"
+_MODULES = {_TIMES: "._times_", _SITES: "._sites_", _PYTHON: "._python_"}
 """What the names of the files beside that of calls end in, and that of a module ``package.times``, which must not."""
 
 
@@ -38,6 +39,11 @@ def sites_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}{_SITES}.json")
 
 
+def python_of(path: Path) -> Path:
+    """Return the file of Python functions that belongs to the file of calls at *path*: ``test_a.py.python.json``."""
+    return path.with_name(f"{path.stem}{_PYTHON}.json")
+
+
 def files(root: Path) -> Iterator[Path]:
     """Yield every file of calls below *root*, sorted."""
     yield from filter(has_calls, _all(root))
@@ -45,7 +51,7 @@ def files(root: Path) -> Iterator[Path]:
 
 def has_calls(path: PurePath) -> bool:
     """Tell whether the baseline file at *path* is one of calls, by its name."""
-    return path.suffix == ".json" and not path.stem.endswith((_TIMES, _SITES))
+    return path.suffix == ".json" and not path.stem.endswith((_TIMES, _SITES, _PYTHON))
 
 
 def lone_times(root: Path) -> Iterator[Path]:
@@ -56,6 +62,11 @@ def lone_times(root: Path) -> Iterator[Path]:
 def lone_sites(root: Path) -> Iterator[Path]:
     """Yield every file of call sites below *root* that has no file of calls, sorted."""
     yield from _lone(root, _SITES)
+
+
+def lone_python(root: Path) -> Iterator[Path]:
+    """Yield every file of Python functions below *root* that has no file of calls, sorted."""
+    yield from _lone(root, _PYTHON)
 
 
 def _lone(root: Path, end: str) -> Iterator[Path]:

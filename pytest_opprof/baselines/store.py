@@ -16,9 +16,10 @@ from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
 from ..sites.places import WindowSites
-from . import file, paths, sites_file
+from . import file, paths, python_file, sites_file
 from .by_rank import of_rank
 from .entry import Baselines, WindowBaseline
+from .python_file import Functions, ModulePython, PythonChange
 from .sites_file import ModuleSites, SiteChange
 from .writing import PATIENCE_S, check_inside, writing
 
@@ -46,6 +47,8 @@ class Store:
         self._changes: dict[Path, tuple[Environment, list[_Change]]] = {}
         self._sites: dict[Path, ModuleSites | str] = {}
         self._site_changes: dict[Path, list[SiteChange]] = {}
+        self._python: dict[Path, ModulePython | str] = {}
+        self._python_changes: dict[Path, list[PythonChange]] = {}
 
     def entry(self, environment: Environment, module: str, test: str, window: str) -> WindowBaseline | None:
         """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken.
@@ -99,6 +102,18 @@ class Store:
         lacking = f"no sites are kept: {paths.sites_of(path)} has none of this window; pytest --opprof-update adds them"
         return lacking if (sites := kept.of(test, window)) is None else sites
 
+    def functions(self, environment: Environment, module: str, test: str, window: str) -> Functions | str:
+        """Return how often a window called each Python function when its baseline was recorded, or why nobody knows.
+
+        Raises BaselineError for a file of calls that is broken.
+        """
+        path = paths.path_of(self.root, self.home(environment, module, test, window) or environment, module)
+        if path not in self._python:
+            self._python[path] = python_file.read(path)
+        kept = self._python[path]
+        lacking = f"{paths.python_of(path)} has none of this window; pytest --opprof-update --opprof-python adds them"
+        return kept if isinstance(kept, str) else kept.get((test, window), lacking)
+
     def put(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:
         """Replace the baseline of a window, wherever it was; `save` writes it."""
         home = self.home(environment, module, test, window)
@@ -111,6 +126,14 @@ class Store:
         path = paths.path_of(self.root, environment, module)
         self._changes.setdefault(path, (environment, []))
         self._site_changes.setdefault(path, []).append((test, window, sites))
+
+    def put_functions(
+        self, environment: Environment, module: str, test: str, window: str, functions: Functions
+    ) -> None:
+        """Replace the Python functions of a window that has a baseline; `save` writes them."""
+        path = paths.path_of(self.root, environment, module)
+        self._changes.setdefault(path, (environment, []))
+        self._python_changes.setdefault(path, []).append((test, window, functions))
 
     def drop(self, environment: Environment, module: str, test: str, window: str) -> None:
         """Remove the baseline of a window; `save` writes it."""
@@ -166,6 +189,8 @@ class Store:
                 self._change(environment, target_module, (target, window, entry))
                 if not isinstance(sites := self.sites(environment, module, test, window), str):
                     self.put_sites(environment, target_module, target, window, sites)
+                if not isinstance(functions := self.functions(environment, module, test, window), str):
+                    self.put_functions(environment, target_module, target, window, functions)
                 self.drop(environment, module, test, window)
         return len({(target_module, target) for *_, target_module, target, _ in found})
 
@@ -191,6 +216,8 @@ class Store:
         self._changes.clear()
         self._site_changes.clear()
         self._sites.clear()
+        self._python_changes.clear()
+        self._python.clear()
         return Saved(files, errors)
 
     def remove(self, files: Iterable[Path]) -> None:
@@ -214,6 +241,7 @@ class Store:
         files += file.save(path, written, unfinished)
         self._read[path] = written
         files += sites_file.save(path, self._site_changes.get(path, ()), written.tests, unfinished)
+        files += python_file.save(path, self._python_changes.get(path, ()), written.tests, unfinished)
 
     def _change(self, environment: Environment, module: str, change: _Change) -> None:
         path = paths.path_of(self.root, environment, module)

@@ -19,6 +19,7 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from .by_rank import combined, of_rank
 from .entry import WindowBaseline, entry_of
 from .paths import module_of
+from .python_file import Functions
 from .store import Saved, Store
 
 _Where = tuple[Environment, str, str, str]
@@ -46,8 +47,10 @@ class Updates:
         return any(self._changes_calls(_where(test.id, window), window) for window in _compared(test))
 
     def _changes_calls(self, where: _Where, window: WindowResult) -> bool:
-        base = self._store.entry(*where)
-        return base is None or (self._settings.update == "all" and not base.allows(entry_of(window)))
+        base, now = self._store.entry(*where), entry_of(window)
+        if base is None or self._settings.update != "all":
+            return base is None
+        return not base.allows(now) or base.lacks_python(now)
 
     def lacks_sites(self, test: TestRecord) -> bool:
         """Tell whether it is not kept of a window of *test* which lines ask for its ops."""
@@ -109,6 +112,7 @@ class Updates:
 
     def _put(self, where: _Where, window: WindowResult, times: bool) -> str:
         entry = self._entry_to_put(where, window, times)
+        self._put_functions(where, window, entry is not None)
         if entry is None:
             return "unchanged"
         word = "changed" if self._store.of_all_ranks(*where) else "new"
@@ -116,6 +120,14 @@ class Updates:
             self._new.add(where)
         self._store.put(*where, entry)
         return word
+
+    def _put_functions(self, where: _Where, window: WindowResult, is_changed: bool) -> None:
+        """Keep how often each Python function was called, where a baseline has none or is written anew."""
+        found = window.python
+        if found is None or found.uncounted or (self._settings.update == "new" and not is_changed):
+            return
+        if is_changed or isinstance(self._store.functions(*where), str):
+            self._store.put_functions(*where, Functions(found.functions, found.loops or {}))
 
     def _entry_to_put(self, where: _Where, window: WindowResult, times: bool = True) -> WindowBaseline | None:
         """Return the new baseline of a window, None if the old one stays."""

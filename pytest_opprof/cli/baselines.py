@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..baselines import file, sites_file
+from ..baselines import file, python_file, sites_file
 from ..baselines import paths as baselines_paths
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
@@ -21,10 +21,10 @@ from ..escaping import terminal
 from ..machine.scratch import scratch
 from ..units import plural
 
-_LONE = "has times or call sites of a module without calls"
+_LONE = "has times, call sites or functions of a module without calls"
 
 
-_BESIDE = (baselines_paths.times_of, baselines_paths.sites_of)
+_BESIDE = (baselines_paths.times_of, baselines_paths.sites_of, baselines_paths.python_of)
 
 
 def add(commands: Any) -> None:
@@ -85,7 +85,11 @@ def _check(arguments: argparse.Namespace) -> bool:
 
 
 def _lone(root: Path) -> list[Path]:
-    return [*baselines_paths.lone_times(root), *baselines_paths.lone_sites(root)]
+    return [
+        *baselines_paths.lone_times(root),
+        *baselines_paths.lone_sites(root),
+        *baselines_paths.lone_python(root),
+    ]
 
 
 def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
@@ -96,6 +100,12 @@ def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
             sites_file.load(sites)
     except BaselineError as error:
         yield sites, str(error)
+    functions = baselines_paths.python_of(path)
+    try:
+        if functions.exists():
+            python_file.load(functions)
+    except BaselineError as error:
+        yield functions, str(error)
     beside, said = baselines_paths.times_of(path), ""
     try:
         if beside.exists():

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..baselines.paths import files as calls_files
-from ..baselines.paths import sites_of, times_of
+from ..baselines.paths import python_of, sites_of, times_of
 from ..errors import UsageError
 from ..escaping import terminal
 from ..machine.git import contents, git
@@ -131,7 +131,7 @@ def _write_baselines(top: Path, good: str, kept: Path, to: Path, name: str) -> N
             + ("those on disk are compared with" if on_disk else f"recording them in {name}"),
             flush=True,
         )
-        for path in (each for calls in on_disk for each in (calls, times_of(calls), sites_of(calls))):
+        for path in (each for calls in on_disk for each in (calls, times_of(calls), sites_of(calls), python_of(calls))):
             if path.is_file():
                 _write(to / path.relative_to(kept), path.read_bytes(), name)
     for (_, committed), content in zip(files, contents(top, _WHAT, [each for each, _ in files])):

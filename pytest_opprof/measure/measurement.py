@@ -11,9 +11,11 @@ from ..backends.contract import Backend
 from ..backends.registry import threads_limited
 from ..errors import UsageError
 from ..machine.cpu_core import Core
+from ..python_calls.counted import PythonCalls
 from ..sites.chains import Chains
 from ..sites.shown import Shown
 from ..verdict.tolerances import LEAST_ROUNDS
+from .counting import Counting
 from .plan import TestPlan
 from .recorder import Recorder, is_in_use
 from .window import OPEN, Window
@@ -38,7 +40,7 @@ class Measurement:
         """How many an op may use now; 0: as many as it likes."""
         self.backends = backends
         self.aliases = aliases
-        self._shown = shown
+        self.shown = shown
         # What no run judges does not fail for what it spends, and has no trace.
         options = replace(plan.options, moments=plan.options.moments and judges)
         self.recorder = Recorder(backends, options, aliases, explicit=plan.backends is not None)
@@ -51,6 +53,10 @@ class Measurement:
         self.rounds: list[Window] = []
         """The windows that `Opprof.rounds` made: in a marked test they are what the marks limit."""
         self._unnamed = Counter[str]()
+        self.python: dict[str, PythonCalls] = {}
+        """By window, the calls of Python functions."""
+        self.counting: Counting | None = None
+        """What counts them while the body runs once more; then nothing is measured."""
 
     def next_name(self, kind: str = "") -> str:
         """Return the name of the next unnamed window: ``1``, ``2``; ``rounds 1``, ``rounds 2``."""
@@ -86,7 +92,7 @@ class Measurement:
             raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
         if any(other.name == window.name and other.unfinished == OPEN for other in self.windows):
             raise UsageError(f"window {window.name!r} is open already; give the one inside another name")
-        window.threads, window.shown = self.threads, self._shown
+        window.threads, window.shown = self.threads, self.shown
         self.windows.append(window)
 
     def forget(self, kept: int = 0) -> None:

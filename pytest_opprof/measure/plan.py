@@ -45,6 +45,8 @@ class Settings:
     """Whether allocations are recorded; None: where times are not judged, since it takes some."""
     sites: bool
     """Whether each window tells which lines asked for its ops."""
+    python: bool
+    """Whether calls of Python functions are counted, in one more round of each body."""
     sites_show: tuple[str, ...]
     sites_hide: tuple[str, ...]
     update: Update
@@ -83,3 +85,5 @@ class TestPlan:
     top: int
     baseline: bool
     ranks: Ranks = "any"
+    python: bool = False
+    """Whether calls of Python functions are counted."""

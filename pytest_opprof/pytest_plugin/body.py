@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from inspect import isasyncgenfunction, iscoroutinefunction
+from types import CodeType, FunctionType
 
 import pytest
 
 from ..errors import NothingMeasured, OpprofError, UsageError
+from ..measure.counting import Counting
 from ..measure.measurement import Measurement
 from ..measure.window import LEFT, OPEN, Window
+from ..python_calls.counted import PythonCalls
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of
 from ..results.window_result import BODY
@@ -92,6 +96,42 @@ def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> 
             if hasattr(call.item, "_excinfo"):
                 call.item._excinfo = None  # of a unittest.TestCase, for the report
             return []
+
+
+def count(call: Call, measurement: Measurement, only: Collection[str] | None = None) -> Mapping[str, PythonCalls]:
+    """Run the body once more, and return the calls of Python functions by window; with the lines that call *only* some.
+
+    A body that does not bear to run again is no failure: what comes of the test was decided before.
+    """
+    assert measurement.shown is not None  # a run that judges has it
+    counting = Counting(measurement.shown, measurement.windows, only is not None, only, _code_of(call.item))
+    measurement.begin_round()
+    measurement.counting, raised, why = counting, call.raised, ""
+    try:
+        with counting.counter:
+            call.by_us()
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+        why = f"the body cannot run twice: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        if hasattr(call.item, "_excinfo"):
+            call.item._excinfo = None  # of a unittest.TestCase, for the report
+    finally:
+        measurement.counting, call.raised = None, raised
+    names = {BODY, *(window.name for window in measurement.windows)}
+    return (
+        {name: PythonCalls(uncounted=why) for name in names}
+        if why
+        else {BODY: counting.counter.result(), **counting.results()}
+    )
+
+
+def _code_of(item: pytest.Item) -> CodeType | None:
+    """Return the code of a test function, None where it is not known or runs in an event loop."""
+    function = getattr(item, "obj", None)
+    function = getattr(function, "__func__", function)
+    is_awaited = iscoroutinefunction(function) or isasyncgenfunction(function)
+    return function.__code__ if isinstance(function, FunctionType) and not is_awaited else None
 
 
 def _measure_rounds(

@@ -16,6 +16,7 @@ from ..backends.failures import failures_of
 from ..backends.registry import load_all
 from ..errors import BackendError, UsageError
 from ..machine.atomic_write import write_atomically
+from ..measure.counting import Counting
 from ..measure.measurement import Measurement
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
@@ -79,7 +80,12 @@ class Opprof:
     def __call__(self, name: str | None = None) -> Iterator[Window]:
         """Measure what runs inside as the window *name*; one that is entered again is another step of it."""
         __tracebackhide__ = True
-        window = Window(_checked(name) or self._measurement.next_name(), self._measurement.aliases)
+        name = _checked(name) or self._measurement.next_name()
+        if self._measurement.counting is not None:
+            with self._measurement.counting.window(name) as measured:
+                yield measured or Window(name, self._measurement.aliases)
+            return
+        window = Window(name, self._measurement.aliases)
         recorder = self._measurement.recorder
         self._measurement.opened(window)
         try:
@@ -149,11 +155,22 @@ class Rounds(Window):
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
         self._iterated = True
+        if self._measurement.counting is not None:
+            yield from self._count(self._measurement.counting)
+            return
         try:
             with self._measurement.threads_for(self._rounds):
                 yield from self._run()
         except BackendError as error:
             raise type(error)(str(error)) from None  # ends the traceback at the user's line
+
+    def _count(self, counting: Counting) -> Iterator[int]:
+        """Count one round, after one that is warm-up."""
+        yield -1
+        with counting.window(self.name) as measured:
+            yield 0
+        if measured is not None:
+            self._profile, self.unfinished = measured._profile, measured.unfinished
 
     def _run(self) -> Iterator[int]:
         __tracebackhide__ = True

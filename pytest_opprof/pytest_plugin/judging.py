@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 
 import pytest
+from msgspec import structs
 
 from ..backends.registry import hints
 from ..baselines.entry import WindowBaseline
@@ -25,6 +26,7 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
+from ..python_calls.counted import PythonCalls, other_versions
 from ..report import failure
 from ..results.judged_window import DEPENDS, JudgedWindow, limits_of
 from ..results.test_id import id_of, split_id
@@ -117,13 +119,16 @@ class Judging:
             # In a marked test that runs its own rounds, they are what the marks are about.
             profiles.pop(BODY, None)
         for name, profile in profiles.items():
-            report = self._report(item, plan, name, profile, name in rounds or name == BODY, threads[name])
+            limited = name in rounds or name == BODY
+            python = measurement.python.get(name)
+            report = self._report(item, plan, name, profile, limited, threads[name], python)
             if name == BODY and profile.is_empty and not report.findings:
-                if not plan.marked:
+                if not plan.marked and python is None:
                     continue
                 # With rounds its time is what the test asks for, whatever runs.
                 asks_for_time = plan.rounds >= LEAST_ROUNDS and not plan.budget.ops
-                if not plan.budget.allows_nothing and not asks_for_time:
+                is_counted = python is not None and not python.uncounted
+                if not plan.budget.allows_nothing and not asks_for_time and not is_counted:
                     raise NothingMeasured(_nothing_recorded(measurement))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(item):
@@ -152,7 +157,14 @@ class Judging:
         return found
 
     def _report(
-        self, item: pytest.Item, plan: TestPlan, name: str, profile: OpProfile, limited: bool, threads: int
+        self,
+        item: pytest.Item,
+        plan: TestPlan,
+        name: str,
+        profile: OpProfile,
+        limited: bool,
+        threads: int,
+        python: PythonCalls | None = None,
     ) -> JudgedWindow:
         where = (profile.environment, *split_id(id_of(item)))
         base, broken_file = None, ""
@@ -164,14 +176,17 @@ class Judging:
                 self._errors.append(str(error))
         known = base.calls if base else ()
         budget = plan.budget if limited else Budget()
-        broken = budget.check(profile, self._settings.aliases, known)
-        limits = list(limits_of(budget, profile, self._settings.aliases, known))
+        broken = budget.check(profile, self._settings.aliases, known, python)
+        limits = list(limits_of(budget, profile, self._settings.aliases, known, python))
         # A run that records which lines ask for ops has other times.
         run = None if profile.has_sites else run_of(profile, threads)
         runs = (run,) if run else ()
-        numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None)
+        numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None, python)
         report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs, limits=limits)
+        if python is not None and python.uncounted:
+            report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:
+            report = _with_remark_of_versions(report, base)
             lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
@@ -268,6 +283,31 @@ class Judging:
                 return replace(window, base_sites_lost=why)
         return replace(window, base_sites=kept)
 
+    def explained(
+        self,
+        item: pytest.Item,
+        windows: list[JudgedWindow],
+        again: Callable[[Collection[str]], Mapping[str, PythonCalls]],
+    ) -> list[JudgedWindow]:
+        """Return the reports: of windows that fail for calls of Python functions, with the lines that call them.
+
+        *again* runs the body once more in this process, and finds the lines that call these functions.
+        """
+        windows = [self._with_base_functions(item, window) if window.wanted_functions else window for window in windows]
+        wanted = set[str]().union(*(window.wanted_functions for window in windows))
+        if not wanted:
+            return windows
+        lines = again(wanted)
+        return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
+
+    def _with_base_functions(self, item: pytest.Item, window: JudgedWindow) -> JudgedWindow:
+        if self._apart or window.diff is None:
+            return window
+        kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
+        if isinstance(kept, str):
+            return window.with_remark(f"which Python functions are called more is not known: {kept}")
+        return replace(window, base_functions=kept.calls, base_loops=kept.loops)
+
     def sees_alone(self, item: pytest.Item) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
         try:
@@ -331,9 +371,24 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    facts = base.all_facts, window.numbers.facts
+    facts = _comparable(base, window).all_facts, window.numbers.facts
     diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top, facts)
     return replace(window, diff=diff)
+
+
+def _comparable(base: WindowBaseline, window: JudgedWindow) -> WindowBaseline:
+    python = window.numbers.python
+    return base.comparable(python.versions) if python else base
+
+
+def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
+    """Return the report of a window with why its calls of Python functions are not compared, where they are not."""
+    python = window.numbers.python
+    if python is None or python.uncounted or window.accepted:
+        return window
+    why = other_versions(base.python, python.versions) if base.python else "the baseline has none"
+    update = "record them with pytest --opprof-update --opprof-python"
+    return window.with_remark(f"calls of Python functions not compared: {why}; {update}") if why else window
 
 
 def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:
@@ -343,6 +398,13 @@ def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:
         if not window.unfinished:
             by_name.setdefault(window.name, []).append(window.profile)
     return {name: joined(parts) for name, parts in by_name.items()}
+
+
+def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:
+    python, lines = window.numbers.python, found.get(window.name)
+    if python is None or lines is None:
+        return window
+    return replace(window, numbers=structs.replace(window.numbers, python=structs.replace(python, lines=lines.lines)))
 
 
 def is_open(windows: Sequence[JudgedWindow]) -> bool:

@@ -81,6 +81,7 @@ def with_looks(
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
+    base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = (base.calls, base.all_facts), (window.numbers.calls, window.numbers.facts)
     if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)

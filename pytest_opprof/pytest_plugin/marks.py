@@ -84,6 +84,9 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
     memory = given.get("memory", settings.memory)
     if not isinstance(memory, (bool, type(None))):
         raise UsageError(f"opprof(memory={memory!r}): write True or False")
+    python = given.get("python", settings.python)
+    if not isinstance(python, bool):
+        raise UsageError(f"opprof(python={python!r}): write True or False")
     timing = checked_timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
@@ -104,6 +107,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         top=checked_count(given.get("top", settings.top), "opprof(top=)", 0),
         ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
+        python=(python or budget.needs_python) and not left_out,
     )
 
 
@@ -121,6 +125,7 @@ _OPPROF_KEYS = (
     "timing",
     *LIMITS,
     "memory",
+    "python",
     "threads",
     "baseline",
     "ranks",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import unittest
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,11 +21,14 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
+from ..processes.recording import ADAPTS
 from ..processes.this_run import CORE
+from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.run_result import plain
 from ..results.test_id import id_of, split_id
+from ..results.window_result import BODY
 from ..units import plural
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
@@ -169,10 +173,10 @@ class Measuring:
                 if plan.measured:
                     with measurement.threads_for(plan.rounds):
                         result = yield from body.measure(call, measurement)
-                        windows = self._judged(item, measurement, call)
+                        windows = self._judged_with_python(item, measurement, call, call)
                 else:
                     result = yield from call.by_pytest()
-                    windows = self._judged(item, measurement)
+                    windows = self._judged_with_python(item, measurement, call, None)
             finally:
                 measurement.is_over = True
                 measurement.recorder.abandon()
@@ -181,6 +185,24 @@ class Measuring:
                 windows = [window.with_remark(_PROFILED) for window in windows]
             self._conclude(item, measurement, windows)
             return result
+
+    def _judged_with_python(
+        self, item: pytest.Item, measurement: Measurement, call: Call, repeated: Call | None
+    ) -> list[JudgedWindow]:
+        """Return the windows as they are judged in the end, with calls of Python functions if they are counted."""
+        with told_plainly(item):
+            if plan_of(item).python:
+                body.check_finished(measurement)
+                measurement.python = dict(self._counted(item, measurement, call))
+            windows = self._judged(item, measurement, repeated)
+            return self._judging.explained(item, windows, partial(body.count, call, measurement))
+
+    def _counted(self, item: pytest.Item, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
+        why = _why_not_again(item, self._settings)
+        if why:
+            names = {BODY, *(window.name for window in measurement.windows)}
+            return {name: PythonCalls(uncounted=why) for name in names}
+        return body.count(call, measurement)
 
     def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""
@@ -251,6 +273,19 @@ class Measuring:
             if call.excinfo is None or isinstance(call.excinfo.value, Failed):
                 report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
         return report
+
+
+def _why_not_again(item: pytest.Item, settings: Settings) -> str:
+    """Return why the body of a test cannot run once more in this process, so far as it is known before."""
+    if not settings.rank.is_alone:
+        return f"this is one of {settings.rank.size} ranks, and the others would have to count, too"
+    if "subtests" in getattr(item, "fixturenames", ()):
+        return "its subtests would be reported twice"
+    if issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
+        return "an IsolatedAsyncioTestCase cannot run again"
+    if adapts := _adapts(item):
+        return f"{adapts}: {ADAPTS[adapts]}"
+    return ""
 
 
 def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:

@@ -58,6 +58,7 @@ def _settings(config: pytest.Config) -> Settings:
         memory=_value(config, "memory"),
         # What an update writes of ranks, it has to see in the one look.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
+        python=bool(_value(config, "python")),
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",

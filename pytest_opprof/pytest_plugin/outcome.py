@@ -67,7 +67,9 @@ def _failure(
 ) -> tuple[str, str]:
     """Return the message that *test* fails with, and its cause in a few words; both empty if it passes."""
     windows = list(by_title.values())
-    update = command(test, "--opprof-update", settings.rank)
+    counts_only_here = settings.python and any(window.numbers.python for window in windows)
+    flags = "--opprof-update --opprof-python" if counts_only_here else "--opprof-update"
+    update = command(test, flags, settings.rank)
     if any(window.findings for window in windows):
         return failure(test, windows, plan.top, verbosity > 0, update if recorded else ""), cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")

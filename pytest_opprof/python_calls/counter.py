@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 from collections.abc import Collection, Mapping
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import final
 
 from ..sites.shown import Shown
@@ -31,9 +31,19 @@ class Counter:
     do not count, nor do threads that one of these runs. Whatever the code raises, all is as before afterwards.
     """
 
-    def __init__(self, shown: Shown, lines: bool = False, only: Collection[str] | None = None) -> None:
-        """*lines*: whether to find the lines that call, of the functions *only* or of all: 1 to 3 us more a call."""
-        self._tally = Tally(shown, lines, only)
+    def __init__(
+        self,
+        shown: Shown,
+        lines: bool = False,
+        only: Collection[str] | None = None,
+        target: CodeType | None = None,
+    ) -> None:
+        """*lines*: whether to find the lines that call, of the functions *only* or of all: 1 to 3 us more a call.
+
+        *target* is the code of the test function: what pytest and plugins do before it begins and after it returns
+        does not count. None: everything does.
+        """
+        self._tally = Tally(shown, lines, only, target)
         self._observer: Observer | None = None
         self._collects = False
         self._began: Snapshot | None = None
@@ -67,7 +77,7 @@ class Counter:
                 self._end()
 
     def _end(self) -> None:
-        self._ended = self._tally.snapshot()
+        self._ended = self._tally.ended or self._tally.snapshot()
         gc.callbacks.remove(self._collected)
         if self._collects:
             gc.enable()
@@ -84,6 +94,8 @@ class Counter:
     def result(self, before: Snapshot | None = None, after: Snapshot | None = None) -> PythonCalls:
         """Return what was counted, or what was between two snapshots."""
         before, after = before or self._began, after or self._ended
+        if not self._tally.has_begun:
+            return PythonCalls(uncounted=self.uncounted or "the test function was not seen to run")
         if self.uncounted or before is None or after is None:
             return PythonCalls(uncounted=self.uncounted or "counting did not begin")
         return self._tally.counted(before, after, TELLS_LOOPS)

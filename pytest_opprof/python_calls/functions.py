@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -58,9 +61,9 @@ def name_of_callable(called: Any) -> str:
         module, name = str(type.__getattribute__(called, "__module__")), called.__qualname__
     elif kind in _DESCRIPTORS:  # list.index
         module, name = called.__objclass__.__module__, f"{called.__objclass__.__qualname__}.{called.__name__}"
-    elif kind in _BOUND and not isinstance(called.__self__, ModuleType):
+    elif issubclass(kind, _BOUND) and not isinstance(called.__self__, ModuleType):
         return name_of_bound(*key_of_bound(called))
-    elif kind in _BOUND:
+    elif issubclass(kind, _BOUND):
         module, name = called.__module__ or called.__self__.__name__, called.__qualname__
     elif kind.__flags__ & _HEAP and isinstance(kind.__dict__.get("__call__"), FunctionType):
         module, name = kind.__module__, kind.__qualname__
@@ -84,6 +87,41 @@ def name_of_bound(owner: type, method: str) -> str:
 def _named(module: str, name: str) -> str:
     # list.index reads better than builtins.list.index, and isinstance needs a module.
     return _ADDRESS.sub("0x", name if module == "builtins" and "." in name else f"{module}.{name}")
+
+
+def resolved(name: str) -> str | None:
+    """Return what the function that a program calls *name* counts as: ``numpy.sum`` is ``numpy._core.fromnumeric.sum``.
+
+    None where no module that is imported has it.
+    """
+    parts = name.split(".")
+    for length in range(len(parts) - 1, -1, -1):
+        found: Any = sys.modules.get(".".join(parts[:length]) or "builtins")
+        for part in parts[length:] if found is not None else ():
+            # Nothing of the program is to run: no property, no __getattr__ of a module.
+            found = inspect.getattr_static(found, part, None)
+            found = getattr(found, "__func__", found) if isinstance(found, (staticmethod, classmethod)) else found
+        if found is not None and not isinstance(found, ModuleType):
+            return _counts_as(found)
+    return None
+
+
+def _counts_as(found: Any) -> str:
+    while isinstance(found, property) and found.fget:
+        found = found.fget
+    with suppress(ValueError):  # a wrapper that wraps itself
+        found = inspect.unwrap(found) if callable(found) else found
+    if isinstance(found, FunctionType):
+        return name_of_code(found.__code__, str(found.__globals__.get("__name__", "?")))
+    return name_of_callable(found)
+
+
+def is_installed(name: str) -> bool:
+    """Tell whether Python could import the package that a function is of."""
+    try:
+        return find_spec(first_part(name)) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def versions(names: Iterable[str], own: Callable[[str], bool]) -> dict[str, str]:

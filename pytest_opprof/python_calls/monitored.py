@@ -60,14 +60,29 @@ class Observer:
         for event, callback in self._callbacks.items():
             _monitoring.register_callback(self._id, event, callback)
         _monitoring.restart_events()  # what was disabled before stays so: by us, or by who had the id before
+        if self._tally.target is None:
+            _monitoring.set_events(self._id, sum(self._callbacks))
+            return
+        _monitoring.register_callback(self._id, _events.PY_START, self._wait)
+        _monitoring.register_callback(self._id, _events.PY_RETURN, self._tally.returns)
+        _monitoring.set_local_events(self._id, self._tally.target, _events.PY_START | _events.PY_RETURN)
+
+    def _wait(self, code: CodeType, offset: int) -> object:
+        """Begin to count: the target begins, which has events of its own."""
+        self._tally.has_begun = True
+        start = self._callbacks[_events.PY_START]
+        _monitoring.register_callback(self._id, _events.PY_START, start)
         _monitoring.set_events(self._id, sum(self._callbacks))
+        return start(code, offset)
 
     def off(self) -> str:
         """Stop; return why not all was counted, empty if it was."""
         if _monitoring.get_tool(self._id) != _NAME:
             return f"the test took id {self._id} of sys.monitoring"
         _monitoring.set_events(self._id, 0)
-        for event in self._callbacks:  # to free the id does not remove them
+        if self._tally.target is not None:
+            _monitoring.set_local_events(self._id, self._tally.target, 0)
+        for event in (*self._callbacks, _events.PY_RETURN):  # to free the id does not remove them
             _monitoring.register_callback(self._id, event, None)
         _monitoring.free_tool_id(self._id)
         _monitoring.restart_events()

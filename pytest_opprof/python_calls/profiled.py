@@ -28,7 +28,8 @@ class Observer:
         self._starts: dict[int, int] = {}
         """The instruction at which a generator begins, by the id of its code."""
         self._around: Any = None
-        self._profile = self._with_line if tally.lines else self._count
+        self._counts = self._with_line if tally.lines else self._count
+        self._profile = self._counts if tally.target is None else self._of_target
         self.error: Exception | None = None
 
     @classmethod
@@ -55,6 +56,16 @@ class Observer:
         if not is_ours:
             return "the test set another function by sys.setprofile"
         return f"counting failed: {type(self.error).__name__}: {self.error}" if self.error else ""
+
+    def _of_target(self, frame: FrameType, event: str, called: Any) -> None:
+        """Count from where the target begins to where it returns."""
+        tally = self._tally
+        if not tally.has_begun:
+            tally.has_begun = event == "call" and frame.f_code is tally.target
+        if tally.has_begun:
+            if event == "return" and frame.f_code is tally.target:
+                tally.returns()
+            self._counts(frame, event, called)
 
     # Called for each call and return of the program: it asks for nothing that is known already.
 

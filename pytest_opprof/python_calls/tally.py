@@ -44,8 +44,15 @@ class Snapshot(NamedTuple):
 class Tally:
     """The counts of one counting round. Functions are told by ids; names are found when it is over."""
 
-    def __init__(self, shown: Shown, lines: bool, only: Collection[str] | None) -> None:
-        """*lines*: whether to look for the line that calls, of the functions *only*, or of all."""
+    def __init__(self, shown: Shown, lines: bool, only: Collection[str] | None, target: CodeType | None = None) -> None:
+        """*lines*: whether to look for the line that calls, of the functions *only*, or of all.
+
+        *target* is the code that counts, with what it calls; None: everything does.
+        """
+        self.target = target
+        self.has_begun = target is None
+        self.ended: Snapshot | None = None
+        """What was counted when the target returned."""
         self.shown = shown
         self.lines = lines
         self.calls: dict[int, int] = {}
@@ -85,9 +92,10 @@ class Tally:
         kind = type(called)
         if kind in _PYTHON:
             return None
-        if kind is BuiltinFunctionType and not isinstance(called.__self__, ModuleType):
+        is_builtin = issubclass(kind, BuiltinFunctionType)  # that of re.Pattern.match is a type below it
+        if is_builtin and not isinstance(called.__self__, ModuleType):
             return key_of_bound(called)
-        if kind in _KEPT or kind is BuiltinFunctionType or issubclass(kind, type):
+        if is_builtin or kind in _KEPT or issubclass(kind, type):
             self._kept[id(called)] = called
             return id(called)
         is_python = any(isinstance(each.__dict__.get("__call__"), FunctionType) for each in kind.__mro__)
@@ -126,6 +134,10 @@ class Tally:
         if key in self._kept:
             return name_of_callable(self._kept[key])
         return key if isinstance(key, str) else name_of_bound(*key)
+
+    def returns(self, *_: object) -> None:
+        """Keep what was counted when the target returns."""
+        self.ended = self.snapshot()
 
     def snapshot(self) -> Snapshot:
         """Return what was counted so far."""

@@ -13,13 +13,25 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
+from ..python_calls import causes
+from ..python_calls.counted import PREFIX, PythonCalls
 from ..sites.match import Grown, grown
 from ..sites.places import Amount, Place, WindowSites
 from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
-from ..verdict.facts import ALLOCATIONS, GRAD_NODES, HELD_EACH_ROUND, HELD_MEMORY, PEAK_MEMORY
+from ..verdict.facts import (
+    ALLOCATIONS,
+    GRAD_NODES,
+    HELD_EACH_ROUND,
+    HELD_MEMORY,
+    LOOP_ITERATIONS,
+    OF_PYTHON,
+    PEAK_MEMORY,
+    PYTHON_CALLS,
+)
 from ..verdict.findings import Finding
+from ..verdict.python_limits import counted_as
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import DOES_MORE, Verdict
 from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
@@ -62,6 +74,10 @@ class JudgedWindow:
     """Why it is not, where that was looked for."""
     sites_lost: str = ""
     """Why it is not known which lines asked for ops, where that was to be found out."""
+    base_functions: Mapping[str, int] | None = None
+    """How often each Python function was called in what it is compared with; None where that is not known."""
+    base_loops: Mapping[str, int] | None = None
+    """How often loops went round there, by function."""
     trace: str = ""
     """The file with a trace of one of its rounds; empty where none was written."""
     trace_lacks: str = ""
@@ -118,7 +134,41 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*([] if self.excused else self._found[0]), *lost]
+        return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
+
+    def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return the *findings*, those of Python functions with the functions and lines that they are about."""
+        found = []
+        for each in findings:
+            found += [each, *(Finding(each.rule, each.op, f"  {text}") for text in self._python_causes(each))]
+        return found
+
+    def _python_causes(self, finding: Finding) -> list[str]:
+        python, of = self.numbers.python, finding.op or finding.rule
+        if python is None or not finding.cause:
+            return []
+        if of == PYTHON_CALLS:
+            return causes.of_calls(self.base_functions, python)
+        if of == LOOP_ITERATIONS:
+            return causes.of_loops(self.base_loops, python)
+        names = {"gc.collect"} if of in OF_PYTHON else counted_as(of.removeprefix(PREFIX), python)
+        return list(causes.lines_of(names, python)) if of in OF_PYTHON or of.startswith(PREFIX) else []
+
+    @property
+    def wanted_functions(self) -> set[str]:
+        """The Python functions of which the user will ask which lines call them."""
+        python, wanted = self.numbers.python, set[str]()
+        if python is None or self.accepted:
+            return wanted
+        for each in [*self.budget, *self._found[0]]:
+            of = each.op or each.rule
+            if of in (PYTHON_CALLS, LOOP_ITERATIONS):
+                wanted |= causes.grown(self.base_functions or {}, python.functions).keys()
+            elif of in OF_PYTHON:
+                wanted.add("gc.collect")
+            elif of.startswith(PREFIX):
+                wanted |= counted_as(of.removeprefix(PREFIX), python)
+        return wanted
 
     @property
     def asked(self) -> list[str]:
@@ -126,6 +176,7 @@ class JudgedWindow:
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
         asked = [ALLOCATIONS if name in (PEAK_MEMORY, HELD_MEMORY, HELD_EACH_ROUND) else name for name in asked]
+        asked = [name for name in asked if not name.startswith(PREFIX)]
         return [name for name in dict.fromkeys(asked) if name in (GRAD_NODES, ALLOCATIONS) or name not in WINDOW_KEYS]
 
     @property
@@ -163,7 +214,7 @@ class JudgedWindow:
     @property
     def findings(self) -> list[Finding]:
         """Everything that fails the test."""
-        return [*self.budget, *self.differences, *self.regressions]
+        return [*self._with_causes(self.budget), *self.differences, *self.regressions]
 
     @property
     def differences(self) -> list[Finding]:
@@ -241,14 +292,18 @@ def _amounts_of(row: Row | None) -> Iterator[Amount]:
 
 
 def limits_of(
-    budget: Budget, profile: OpProfile, aliases: Mapping[str, str], known: Collection[str]
+    budget: Budget,
+    profile: OpProfile,
+    aliases: Mapping[str, str],
+    known: Collection[str],
+    python: PythonCalls | None = None,
 ) -> Iterator[LimitResult]:
-    """Yield the limits of a *budget* with what *profile* uses of them; *known* as in `Budget.check`."""
-    for use in budget.uses(profile, aliases, known):
+    """Yield the limits of a *budget* with what *profile* uses of them; *known* and *python* as in `Budget.check`."""
+    for use in budget.uses(profile, aliases, known, python):
         most = use.limit.most
         share = use.high / most if most else None
         yield LimitResult(use.limit.what, use.limit.written(use.digits), use.op, use.used, share, use.is_broken)
-    broken = {finding.rule for finding in budget.check(profile, aliases, known)}
+    broken = {finding.rule for finding in budget.check(profile, aliases, known, python)}
     for rule, names in (("only", budget.only), ("top", budget.top)):
         if names is not None:
             yield LimitResult(rule, ", ".join(names) or "no op", is_broken=rule in broken)

@@ -15,18 +15,22 @@ from ..profile.kernels import KernelStats
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
+from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.facts import (
     ALLOCATIONS,
     BYTES,
     CALLS,
+    COLLECTIONS,
     FLOPS,
     GRAD_NODES,
     HELD_EACH_ROUND,
     HELD_MEMORY,
     HOST_MEMORY,
+    LOOP_ITERATIONS,
     PEAK_MEMORY,
+    PYTHON_CALLS,
     RECOMPILATIONS,
 )
 from ..verdict.verdicts import Verdict
@@ -136,6 +140,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     recompilations: Annotated[
         PerRound | None, Meta(description="How many functions were compiled again that the test had compiled before.")
     ] = None
+    python: Annotated[
+        PythonCalls | None, Meta(description="Calls of Python functions in a round of its own; null if not asked for.")
+    ] = None
     remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -143,8 +150,10 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = {}
 
     @classmethod
-    def of(cls, name: str, profile: OpProfile, sites: SitesByOp | None = None) -> WindowNumbers:
-        """Return the numbers of *profile*."""
+    def of(
+        cls, name: str, profile: OpProfile, sites: SitesByOp | None = None, python: PythonCalls | None = None
+    ) -> WindowNumbers:
+        """Return the numbers of *profile*, and the calls of Python functions."""
         return cls(
             name=str(name),
             environment=EnvironmentJson.of(profile.environment),
@@ -161,6 +170,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
+            python=python,
             remarks=tuple(_of_rounds(profile)),
             sites=sites or {},
         )
@@ -190,6 +200,10 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             BYTES: self.total.bytes,
             FLOPS: self.total.flops,
         }
+        of_python = self.python if self.python and not self.python.uncounted else None
+        if of_python:
+            known[PYTHON_CALLS], known[COLLECTIONS] = (of_python.total,), (of_python.collections,)
+            known[LOOP_ITERATIONS] = None if of_python.iterations is None else (of_python.iterations,)
         return {name: Range.of(by_round) for name, by_round in known.items() if by_round}
 
     @property

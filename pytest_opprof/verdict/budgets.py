@@ -13,6 +13,9 @@ from ..errors import UsageError
 from ..ops import names
 from ..profile.columns import ABSENT
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
+from ..python_calls.counted import PREFIX, PythonCalls
+from . import python_limits
+from .facts import OF_PYTHON
 from .findings import Finding
 
 What = Literal[
@@ -29,6 +32,9 @@ What = Literal[
     "allocations",
     "grad_nodes",
     "recompilations",
+    "python_calls",
+    "loop_iterations",
+    "collections",
 ]
 _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "calls": ("calls", lambda calls, digits: f"{calls:.0f}"),
@@ -44,6 +50,9 @@ _SPELLING: Mapping[What, tuple[str, Callable[[float, int], str]]] = {
     "allocations": ("allocations", lambda allocations, digits: f"{allocations:.0f}"),
     "grad_nodes": ("ops recorded for backward", lambda nodes, digits: f"{nodes:.0f}"),
     "recompilations": ("functions compiled again", lambda functions, digits: f"{functions:.0f}"),
+    "python_calls": ("calls of Python functions", lambda calls, digits: f"{calls:,.0f}"),
+    "loop_iterations": ("rounds of loops", lambda rounds, digits: f"{rounds:,.0f}"),
+    "collections": ("full garbage collections", lambda collections, digits: f"{collections:.0f}"),
 }
 _OP_LIMITS: Mapping[str, What] = {
     "count": "calls",
@@ -66,6 +75,9 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, What]] = {
     "grad_nodes": {"count": "grad_nodes"},
     "allocations": {"count": "allocations"},
     "recompilations": {"count": "recompilations"},
+    "python_calls": {"count": "python_calls"},
+    "loop_iterations": {"count": "loop_iterations"},
+    "collections": {"count": "collections"},
 }
 """The same, where the key is a lower-case keyword, which limits the whole window."""
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
@@ -79,6 +91,7 @@ _EXAMPLES = {
 _NOISY = ("device_time", "host_time", "share")
 _RANGE = re.compile(r"(\d{1,18})?\.\.(\d{1,18})?", re.ASCII)
 _COUNT = re.compile(r"\d{1,18}", re.ASCII)
+_THOUSANDS = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kM])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,8 @@ class Budget:
     """Limits by op: canonical, raw name or glob."""
     window: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """Limits of the whole window by keyword."""
+    python: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """Limits by Python function, or a glob of some, without the prefix ``python:``."""
     only: tuple[str, ...] | None = None
     top: tuple[str, ...] | None = None
 
@@ -181,8 +196,17 @@ class Budget:
         for op in limits:
             if not isinstance(op, str) or not op:
                 raise UsageError(f"op_budget: an op name is a non-empty string, not {op!r}")
+        given = {str(op): value for op, value in limits.items()}
+        python = {name: value for name, value in given.items() if name.startswith(PREFIX)}
+        if PREFIX in python:
+            raise UsageError(f"op_budget({PREFIX!r}): name a function, such as {PREFIX}json.loads")
         return replace(
-            self, ops={**self.ops, **{str(op): _limits(str(op), value, _OP_LIMITS) for op, value in limits.items()}}
+            self,
+            ops={**self.ops, **{op: _limits(op, given[op], _OP_LIMITS) for op in given if op not in python}},
+            python={
+                **self.python,
+                **{name.removeprefix(PREFIX): _limits(name, python[name], {"count": "calls"}) for name in python},
+            },
         )
 
     def _with_keywords(self, keywords: Mapping[str, object]) -> Budget:
@@ -208,6 +232,7 @@ class Budget:
         return Budget(
             ops={**farther.ops, **self.ops},
             window={**farther.window, **self.window},
+            python={**farther.python, **self.python},
             only=farther.only if self.only is None else self.only,
             top=farther.top if self.top is None else self.top,
         )
@@ -219,6 +244,11 @@ class Budget:
     def needs_memory(self) -> bool:
         """Whether allocations must be recorded to judge this budget."""
         return any(limit.what in ("peak_memory", "held_memory", "allocations") for limit in self._every_limit())
+
+    @property
+    def needs_python(self) -> bool:
+        """Whether calls of Python functions must be counted to judge this budget."""
+        return bool(self.python) or not self.window.keys().isdisjoint(OF_PYTHON)
 
     @property
     def limits_time(self) -> bool:
@@ -235,16 +265,20 @@ class Budget:
             yield from limits
 
     def check(
-        self, profile: OpProfile, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+        self,
+        profile: OpProfile,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        python: PythonCalls | None = None,
     ) -> list[Finding]:
-        """Return each limit that *profile* breaks; nothing when it keeps them all.
+        """Return each limit that *profile*, or the calls of *python* functions, break; nothing when all are kept.
 
         Counts, bytes, FLOPs and memory are judged at the worst step, times at the fastest. *known* holds the names in
         the baseline: an op that is gone is no spelling mistake.
 
         Raises UsageError for an op name that means nothing, and for a limit on what the backend cannot measure.
         """
-        findings = [use.finding for use in self.uses(profile, aliases, known)]
+        findings = [use.finding for use in self.uses(profile, aliases, known, python)]
         if self.only is not None:
             findings += _check_only(profile, self.only, aliases, known)
         if self.top is not None:
@@ -252,11 +286,21 @@ class Budget:
         return [finding for finding in findings if finding]
 
     def uses(
-        self, profile: OpProfile, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
+        self,
+        profile: OpProfile,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        python: PythonCalls | None = None,
     ) -> Iterator[Use]:
         """Yield each limit in numbers with what *profile* uses of it. Raises UsageError as `check` does."""
-        for limits in self.window.values():
-            yield from (Use.of(limit, None, _of_window(profile, limit)) for limit in limits)
+        for key, limits in self.window.items():
+            for limit in limits:
+                of_python = key in OF_PYTHON
+                used = python_limits.of_window(key, limit, python) if of_python else _of_window(profile, limit)
+                yield Use.of(limit, None, used)
+        for name, limits in self.python.items():
+            for limit in limits:
+                yield Use.of(limit, PREFIX + name, python_limits.of_function(name, limit, python, limit.most))
         for op, limits in self.ops.items():
             stats, why = profile.stats(op, aliases, known), ""
             if stats.bytes is None and any(limit.what == "bytes" for limit in limits):
@@ -301,6 +345,8 @@ def _parse(value: object) -> tuple[str, float | None, float | None]:
     text = value.strip()
     if _COUNT.fullmatch(text):
         return "count", None, int(text)
+    if match := _THOUSANDS.fullmatch(text):
+        return "count", None, round(float(match[1]) * (1000 if match[2] == "k" else 1_000_000))
     if (match := _RANGE.fullmatch(text)) and (match[1] or match[2]):
         return "count", int(match[1] or 0), int(match[2]) if match[2] else None
     try:

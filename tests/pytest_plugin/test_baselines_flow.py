@@ -498,7 +498,7 @@ class TestTwoFiles:
         checked.stdout.fnmatch_lines(
             [
                 "*test_m.py.times.json: *'test_renamed'*: has no calls; opprof baselines prune removes it",
-                "*test_gone.py.times.json: has times or call sites of a module without calls. Restore them, or *",
+                "*test_gone.py.times.json: has times, call sites or functions of a module without calls. Restore *",
                 "3 baseline files, 2 wrong",
             ]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -312,3 +313,29 @@ def test_a_glob_counts_every_function_that_it_matches():
     assert found.count("pandas.*") == 5
     assert found.count("numpy.h") == 5
     assert found.count("numpy.other") == 0
+
+
+def test_only_what_the_target_does_counts_from_its_begin_to_its_return():
+    def around() -> None:
+        helper([1], 1)
+        by_rows([1, 2])
+        helper([1], 1)
+
+    with Counter(HERE, target=by_rows.__code__) as counter:
+        around()
+    assert counter.result().functions == {own("by_rows"): 1, own("helper"): 2, "list.index": 2}
+
+
+def test_a_target_that_does_not_run_is_said():
+    before = state()
+    with Counter(HERE, target=by_rows.__code__) as counter:
+        helper([1], 1)
+    assert "not seen to run" in counter.result().uncounted
+    assert state() == before
+
+
+def test_a_method_of_a_compiled_pattern_has_the_name_of_its_module():
+    pattern = re.compile("a")
+    match = pattern.match
+    found = counted(lambda: (pattern.search("a"), match("a")))
+    assert found.functions["re.Pattern.match"] == found.functions["re.Pattern.search"] == 1

@@ -1,0 +1,124 @@
+"""How often each Python function was called when a baseline was recorded: ``test_x.py.python.json``.
+
+Nothing is judged by it: the number of all calls is a fact in the file of calls. It is read where a test fails for that
+number, to say which functions grew; what is wrong with it is said there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import BaselineError
+from ..machine.atomic_write import write_atomically
+from ..results.document import read_document
+from .old_schemas import PYTHON_SCHEMA, check_version
+from .paths import python_of
+
+if TYPE_CHECKING:
+    from .file_types import PythonFile
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The calls of one window: by function, and the rounds of loops by the function that they are in."""
+
+    calls: Mapping[str, int] = field(default_factory=dict)
+    loops: Mapping[str, int] = field(default_factory=dict)
+
+
+ModulePython = Mapping[tuple[str, str], Functions]
+"""By test and window."""
+PythonChange = tuple[str, str, Functions]
+
+
+def read(path: Path) -> ModulePython | str:
+    """Return what is kept beside the file of calls at *path*, or in words why none can be used."""
+    at = python_of(path)
+    if not os.path.exists(at):  # which raises nothing
+        return f"there is no {at}; pytest --opprof-update --opprof-python writes it"
+    try:
+        file = load(at)
+    except BaselineError as error:
+        return str(error)
+    return {
+        (test, window): Functions(_flat(kept.functions), _flat(kept.loops))
+        for test, windows in file.tests.items()
+        for window, kept in windows.items()
+    }
+
+
+def load(path: Path) -> PythonFile:
+    """Read and check a file of Python functions by itself. Raises BaselineError."""
+    from msgspec import ValidationError, convert
+
+    from .file_types import PythonFile
+
+    document = read_document(path, "file of Python functions")
+    check_version(document, path, PYTHON_SCHEMA)
+    try:
+        return convert(document, PythonFile)
+    except (ValidationError, RecursionError) as error:
+        advice = "Restore the file, or delete it and run pytest --opprof-update --opprof-python"
+        raise BaselineError(f"{path}: {str(error)[:200]}. {advice}") from None
+
+
+def save(
+    path: Path, changes: Iterable[PythonChange], kept: Mapping[str, Collection[str]], through: Path | None = None
+) -> list[Path]:
+    """Write the functions of windows beside the file of calls at *path*, and return the files that changed.
+
+    Those of windows that are not *kept* (by test: those that have calls) are dropped; a file without any is removed,
+    one that cannot be read is replaced where there is something to write. Raises BaselineError when it cannot be
+    written.
+    """
+    from msgspec import to_builtins
+
+    from .file_types import KeptFunctions, PythonFile
+
+    at, before, new = python_of(path), read(path), list(changes)
+    if isinstance(before, str) and not new:
+        return []
+    windows = dict(before) if not isinstance(before, str) else {}
+    windows |= {(test, window): functions for test, window, functions in new}
+    tests: dict[str, dict[str, KeptFunctions]] = {}
+    for (test, window), functions in windows.items():
+        if window in kept.get(test, ()):
+            of_window = KeptFunctions(_nested(functions.calls), _nested(functions.loops))
+            tests.setdefault(test, {})[window] = of_window
+    after = {(test, window): windows[test, window] for test, by_window in tests.items() for window in by_window}
+    if after == before or (not tests and not os.path.exists(at)):
+        return []
+    try:
+        if tests:
+            write_atomically(at, _text(to_builtins(PythonFile(PYTHON_SCHEMA, tests))), through)
+        else:
+            at.unlink()
+    except OSError as error:
+        raise BaselineError(f"{at}: cannot be written: {error.strerror or error}") from error
+    return [at]
+
+
+def _nested(calls: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return numbers by module or class, then by name: a line of the file each, a third of the size."""
+    found: dict[str, dict[str, int]] = {}
+    for name in sorted(calls):
+        where, _, function = name.rpartition(".")
+        found.setdefault(where, {})[function] = calls[name]
+    return found
+
+
+def _flat(kept: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    return {f"{where}.{name}" if where else name: calls for where, of in kept.items() for name, calls in of.items()}
+
+
+def _text(value: object, indent: str = "") -> str:
+    """Return JSON with sorted keys and one key a line, objects of numbers on the line of their key."""
+    if not isinstance(value, dict) or not value or (indent and all(isinstance(each, int) for each in value.values())):
+        return json.dumps(value, sort_keys=True)
+    lines = [f"{indent} {json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value)]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")

@@ -1,0 +1,49 @@
+"""One more run of a test's body, in which calls of Python functions are counted and nothing is measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType
+
+from ..python_calls.counted import PythonCalls
+from ..python_calls.counter import Counter
+from ..python_calls.tally import Snapshot
+from ..sites.shown import Shown
+from .window import Window
+
+
+class Counting:
+    """Counts in the windows that the body opens, of which it is given those that were measured before."""
+
+    def __init__(
+        self,
+        shown: Shown,
+        measured: Sequence[Window],
+        lines: bool = False,
+        only: Collection[str] | None = None,
+        target: CodeType | None = None,
+    ) -> None:
+        """*lines*: whether to look for the lines that call, of the functions *only* or of all; *target*: the body."""
+        self.counter = Counter(shown, lines, only, target)
+        self._measured = defaultdict[str, list[Window]](list)
+        for window in measured:
+            self._measured[window.name].append(window)
+        self._counted = defaultdict[str, list[tuple[Snapshot, Snapshot]]](list)
+
+    @contextmanager
+    def window(self, name: str) -> Iterator[Window | None]:
+        """Count what runs inside; yield the window of that name, the next of several, that was measured."""
+        windows = self._measured[name]
+        before = self.counter.snapshot()
+        yield windows[min(len(self._counted[name]), len(windows) - 1)] if windows else None
+        self._counted[name].append((before, self.counter.snapshot()))
+
+    def results(self) -> dict[str, PythonCalls]:
+        """Return what each window did: where several have the same name, the one with most calls."""
+        found = {}
+        for name, steps in self._counted.items():
+            every = [self.counter.result(*step) for step in steps]
+            found[name] = max(every, key=lambda each: each.total)
+        return found

@@ -1,0 +1,113 @@
+"""Which functions are called more than before, and the line that does it: what follows from one line is told once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from ..units import plural
+from .counted import LOOP, CallingLine, PythonCalls
+
+TOLERANCE, FLOOR = 0.01, 10
+"""A function that is called more often by less is not told while another grew by more."""
+_LINES = 3
+"""So many lines are told."""
+_NOTABLE = 0.1
+"""A line that calls less than this share of what the first one calls is not told."""
+
+
+def grown(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """Return how many calls more there are *now*, by function: those beyond 1 % and 10 calls, or all if none is."""
+    more = {name: calls - before.get(name, 0) for name, calls in now.items() if calls > before.get(name, 0)}
+    notable = {name: grew for name, grew in more.items() if grew > FLOOR and grew > TOLERANCE * before.get(name, 0)}
+    return notable or more
+
+
+def of_calls(before: Mapping[str, int] | None, now: PythonCalls) -> list[str]:
+    """Return in words which functions grew, the project's own line that calls them first; *before*: the baseline's.
+
+    None for *before* where the baseline's functions are not known: then those with most calls are told.
+    """
+    more = grown(before or {}, now.functions)
+    lines = [each for each in now.lines if each.function in more]
+    said = [] if lines else [_without_line(name, before, now) for name in _most(more, now)[:_LINES]]
+    for edges in _roots(lines, more)[:_LINES]:
+        first = min(edges, key=lambda each: (not each.direct, each.function not in now.own, -each.calls))
+        alone = len({each.line for each in lines if each.function == first.function}) == 1
+        calls = now.functions[first.function] if alone else first.calls  # not every call's line is looked for
+        verb = "calls" if first.direct else "leads to"
+        said.append(f"`{first.line.function}` at {_at(first)} {verb} {_times(first.function, calls, before)}")
+        if len(said) == 1:
+            told = {first.function}
+            said[0] += _beside({name: grew for name, grew in more.items() if name not in told})
+    return said
+
+
+def of_loops(before: Mapping[str, int] | None, now: PythonCalls) -> list[str]:
+    """Return in words which loops go round more often: by line where it is known, else by function."""
+    more = grown(before or {}, now.loops or {})
+    edges = sorted((each for each in now.lines if each.function == LOOP and each.caller in more), key=_size)
+    said = []
+    for each in edges[:_LINES]:
+        base = "" if before is None else f" (baseline: {before.get(each.caller, 0):,} in this function)"
+        said.append(f"the loop in `{each.line.function}` at {_at(each)} goes round {each.calls:,} times{base}")
+    return said or [
+        f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}"
+        for name in sorted(more, key=lambda name: -more[name])[:_LINES]
+    ]
+
+
+def _roots(lines: Sequence[CallingLine], more: Mapping[str, int]) -> list[list[CallingLine]]:
+    """Return the lines to blame, with what each calls: none in a function that is itself called more often.
+
+    Its calls follow from the line that calls it.
+    """
+    by_line = defaultdict[tuple[str, int], list[CallingLine]](list)
+    for each in lines:
+        by_line[each.line.file, each.line.line].append(each)
+    roots = [edges for edges in by_line.values() if edges[0].caller not in more] or list(by_line.values())
+    roots.sort(key=lambda edges: -sum(each.calls for each in edges))
+    most = sum(each.calls for each in roots[0]) if roots else 0
+    return [edges for edges in roots if sum(each.calls for each in edges) >= _NOTABLE * most]
+
+
+def _most(more: Mapping[str, int], now: PythonCalls) -> list[str]:
+    own = set(now.own)
+    return sorted(more, key=lambda name: (name not in own, -more[name]))
+
+
+def _size(edge: CallingLine) -> int:
+    return -edge.calls
+
+
+def _at(edge: CallingLine) -> str:
+    return f"{edge.line.file}:{edge.line.line}"
+
+
+def _times(name: str, calls: int, before: Mapping[str, int] | None) -> str:
+    return f"`{name}` {plural_times(calls)}{_base(name, before)}"
+
+
+def plural_times(calls: int) -> str:
+    """Write how often: ``once``, ``120,412 times``."""
+    return "once" if calls == 1 else f"{calls:,} times"
+
+
+def _base(name: str, before: Mapping[str, int] | None) -> str:
+    return "" if before is None else f" (baseline: {before.get(name, 0):,})"
+
+
+def _without_line(name: str, before: Mapping[str, int] | None, now: PythonCalls) -> str:
+    return f"`{name}` is called {plural_times(now.functions[name])}{_base(name, before)}"
+
+
+def _beside(more: Mapping[str, int]) -> str:
+    follow = "follows from it" if len(more) == 1 else "follow from it"
+    return f"; {plural(len(more), 'more function')} (+{sum(more.values()):,} calls) {follow}" if more else ""
+
+
+def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[str]:
+    """Yield in words which lines call functions that a budget limits, the line with most calls first."""
+    for each in sorted((each for each in now.lines if each.function in names), key=_size)[:_LINES]:
+        verb = "calls" if each.direct else "leads to"
+        yield f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}"

@@ -1,0 +1,60 @@
+"""Limits on calls of Python functions, by name: ``python:json.loads``, ``python:pandas.*``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import errors
+from ..errors import UsageError
+from ..python_calls.counted import PREFIX, PythonCalls, is_glob, matching
+from ..python_calls.functions import is_installed, resolved
+from .facts import COLLECTIONS, FACTS, PYTHON_CALLS
+
+
+def of_window(what: str, limit: object, python: PythonCalls | None) -> Sequence[float]:
+    """Return what a window has of one of the facts that a counting round tells.
+
+    Raises UsageError where nothing was counted, or Python does not tell.
+    """
+    counted = _counted(FACTS[what].text, limit, python)
+    if what == PYTHON_CALLS:
+        return (counted.total,)
+    if what == COLLECTIONS:
+        return (counted.collections,)
+    if counted.iterations is None:
+        raise UsageError(
+            f"the limit on {FACTS[what].text} ({limit}) cannot be checked: Python tells of them from 3.12 on"
+        )
+    return (counted.iterations,)
+
+
+def of_function(name: str, limit: object, python: PythonCalls | None, most: float | None) -> Sequence[float]:
+    """Return the calls of the function *name*, or of all that a glob matches.
+
+    Raises UsageError for a name that means nothing, and where nothing was counted. *most* is what the limit allows.
+    """
+    counted = _counted(f"calls of {PREFIX}{name}", limit, python)
+    names = counted_as(name, counted)
+    if not names and not (most == 0 and is_installed(name)):
+        near = errors.suggestion(name, counted.functions) or "."
+        raise UsageError(
+            f"unknown function {PREFIX + name!r}: it was not called, and no module that is imported has it{near}"
+        )
+    return (sum(counted.functions.get(each, 0) for each in names),)
+
+
+def counted_as(name: str, counted: PythonCalls) -> set[str]:
+    """Return the functions that a *name* in a budget means: those called, or one that a module has; empty if none."""
+    if is_glob(name):
+        found = {each for each in counted.functions if matching(name, [each])}
+        return found or ({name} if is_installed(name) else set())
+    return {each for each in (name, resolved(name)) if each and (each in counted.functions or each != name)} or (
+        {name} if resolved(name) else set()
+    )
+
+
+def _counted(what: str, limit: object, python: PythonCalls | None) -> PythonCalls:
+    if python is None or python.uncounted:
+        why = python.uncounted if python else "only a test that runs counts calls of Python functions: pytest --opprof"
+        raise UsageError(f"the limit on {what} ({limit}) cannot be checked: {why}")
+    return python
