@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes, run_of
-from ..python_calls.counted import other_versions
+from ..python_calls.names import other_versions
 from ..verdict.facts import OF_PYTHON, SUMS, compared, derived
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS

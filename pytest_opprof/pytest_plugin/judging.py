@@ -26,7 +26,8 @@ from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
-from ..python_calls.counted import PythonCalls, other_versions
+from ..python_calls.counted import PythonCalls
+from ..python_calls.names import other_versions
 from ..report import failure
 from ..results.judged_window import DEPENDS, JudgedWindow, limits_of
 from ..results.test_id import id_of, split_id

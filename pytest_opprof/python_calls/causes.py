@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..units import plural
-from .counted import LOOP, CallingLine, PythonCalls
+from .counted import CallingLine, PythonCalls
+from .names import LOOP
 
 TOLERANCE, FLOOR = 0.01, 10
 """A function that is called more often by less is not told while another grew by more."""

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from ..profile.site_calls import SourceLine
 
-PREFIX = "python:"
-"""How the name of a function begins in a budget."""
-PYTHON = "python"
-"""The key of Python's own version among the versions."""
-LOOP = "(loop)"
-"""What stands for a function where a line's loop goes round."""
 Count = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
 
 
@@ -60,28 +52,3 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     def iterations(self) -> int | None:
         """How often loops of all functions went back to their start; None where Python does not tell."""
         return None if self.loops is None else sum(self.loops.values())
-
-    def count(self, name: str) -> int:
-        """Return the calls of a function, or of all that a glob matches; either without its prefix ``python:``."""
-        if not is_glob(name):
-            return self.functions.get(name, 0)
-        return sum(calls for function, calls in self.functions.items() if fnmatchcase(function, name))
-
-
-def is_glob(name: str) -> bool:
-    """Tell whether a name of functions means those that it matches."""
-    return any(character in name for character in "*?[")
-
-
-def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return in words which versions differ; empty where calls may be compared.
-
-    A package that only one side calls does not count: that is a change of the code that is tested.
-    """
-    differ = [name for name in now if name in before and before[name] != now[name]]
-    return ", ".join(f"{name} {now[name]} (baseline: {before[name]})" for name in sorted(differ))
-
-
-def matching(name: str, functions: Collection[str]) -> bool:
-    """Tell whether a *name* in a budget means one of the *functions*."""
-    return any(fnmatchcase(each, name) for each in functions) if is_glob(name) else name in functions

@@ -24,7 +24,7 @@ from types import (
 from typing import Any
 
 from ..sites.code import Kind, first_part, in_package, kinds
-from .counted import PYTHON
+from .names import PYTHON
 
 _HERE = str(Path(__file__).parents[1])
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..profile.site_calls import SourceLine
 from ..sites.chains import Frame
 from ..sites.shown import Shown
-from .counted import LOOP, CallingLine, PythonCalls
+from .counted import CallingLine, PythonCalls
 from .functions import (
     is_left_out,
     key_of_bound,
@@ -21,6 +21,7 @@ from .functions import (
     tested_distribution,
     versions,
 )
+from .names import LOOP
 
 MOST_WALKS = 300_000
 """Of so many calls the line is looked for, which takes 1 to 3 us each: the lines of a loop are known long before."""

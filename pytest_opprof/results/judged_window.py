@@ -14,7 +14,8 @@ from ..profile.op_profile import OpProfile
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
-from ..python_calls.counted import PREFIX, PythonCalls
+from ..python_calls.counted import PythonCalls
+from ..python_calls.names import PREFIX
 from ..sites.match import Grown, grown
 from ..sites.places import Amount, Place, WindowSites
 from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse

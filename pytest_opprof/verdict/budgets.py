@@ -6,17 +6,20 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
 from ..profile.columns import ABSENT
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
-from ..python_calls.counted import PREFIX, PythonCalls
+from ..python_calls.names import PREFIX
 from . import python_limits
 from .facts import OF_PYTHON
 from .findings import Finding
+
+if TYPE_CHECKING:
+    from ..python_calls.counted import PythonCalls
 
 What = Literal[
     "calls",

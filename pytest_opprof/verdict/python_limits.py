@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .. import errors
 from ..errors import UsageError
-from ..python_calls.counted import PREFIX, PythonCalls, is_glob, matching
 from ..python_calls.functions import is_installed, resolved
+from ..python_calls.names import PREFIX, is_glob, matching
 from .facts import COLLECTIONS, FACTS, PYTHON_CALLS
+
+if TYPE_CHECKING:
+    from ..python_calls.counted import PythonCalls
 
 
 def of_window(what: str, limit: object, python: PythonCalls | None) -> Sequence[float]:

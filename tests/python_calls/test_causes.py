@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.python_calls import causes
-from pytest_opprof.python_calls.counted import LOOP, CallingLine, PythonCalls
+from pytest_opprof.python_calls.counted import CallingLine, PythonCalls
+from pytest_opprof.python_calls.names import LOOP
 
 
 def line(number: int, function: str, file: str = "tokenization.py") -> SourceLine:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.python_calls.counted import LOOP, PythonCalls, other_versions
+from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.python_calls.counter import Counter
+from pytest_opprof.python_calls.names import LOOP, other_versions
 from pytest_opprof.sites.shown import Shown
 
 HERE = Shown(Path(__file__).parent)
@@ -306,13 +307,6 @@ def test_coverage_beside_changes_no_count(tmp_path: Path):
 def test_other_versions_are_named_and_packages_of_one_side_are_none():
     assert other_versions({"python": "3.12", "numpy": "2.0"}, {"python": "3.12", "pandas": "3"}) == ""
     assert other_versions({"python": "3.12"}, {"python": "3.13"}) == "python 3.13 (baseline: 3.12)"
-
-
-def test_a_glob_counts_every_function_that_it_matches():
-    found = PythonCalls(functions={"pandas.a.f": 2, "pandas.b.g": 3, "numpy.h": 5})
-    assert found.count("pandas.*") == 5
-    assert found.count("numpy.h") == 5
-    assert found.count("numpy.other") == 0
 
 
 def test_only_what_the_target_does_counts_from_its_begin_to_its_return():
