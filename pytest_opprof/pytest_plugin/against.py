@@ -34,6 +34,7 @@ from ..processes.worktree import Worktree, worktree
 from ..profile.calls import facts_in_all, in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
+from ..python_calls.counted import PythonCalls
 from ..report import colours
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
@@ -360,6 +361,8 @@ class Found:
         """By test: the windows of both sides, for each pair that ran it."""
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: which lines asked for ops, on both sides."""
+        self._lines: dict[str, dict[str, PythonCalls]] = {}
+        """By test and window: which lines of the working tree call Python functions."""
 
     def add(self, pair: Sequence[SideRun]) -> None:
         """Add what a pair of processes did."""
@@ -374,6 +377,7 @@ class Found:
         before, after = pair
         for test, reports in after.reports.items():
             self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
+            self._lines[test] = _python(reports)
 
     @property
     def first(self) -> tuple[SideRun, SideRun]:
@@ -406,7 +410,8 @@ class Found:
     def asks_for_lines(self, item: pytest.Item) -> bool:
         """Tell whether the working tree fails for what it did."""
         reports = self.first[1].reports.get(item.nodeid, [])
-        return any(self._compared(item.nodeid, window, plan_of(item)).asked for window in _measured(reports))
+        windows = [self._compared(item.nodeid, window, plan_of(item)) for window in _measured(reports)]
+        return any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
@@ -440,10 +445,29 @@ class Found:
             window = replace(
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
+        window = self._with_functions(test, window)
         diff = self._diff(test, name, plan)
         lines = self._changed.get(test, 0)
         looked = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
         return replace(window, diff=diff, allowed=accepted(self._acceptances, test, diff), looked=looked)
+
+    def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
+        """Return the report of a window with the Python functions of both sides, and the lines that call them."""
+        now, name = window.numbers.python, window.name
+        if now is None or now.uncounted:
+            return window
+        base = _python(self.first[0].reports.get(test, [])).get(name)
+        if base is None or base.uncounted:
+            why = (
+                base.uncounted if base else f"{self._revision} did not count them; --opprof-python counts on both sides"
+            )
+            return window.with_remark(f"calls of Python functions not compared: {why}")
+        window = replace(window, base_functions=base.functions, base_loops=base.loops)
+        lines = self._lines.get(test, {}).get(name)
+        if lines is None:
+            return window
+        numbers = structs.replace(window.numbers, python=structs.replace(now, lines=lines.lines))
+        return replace(window, numbers=numbers)
 
     def acceptances(self) -> Iterator[str]:
         """Yield what each acceptance let pass, or that it let nothing pass."""
@@ -519,6 +543,10 @@ def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
 
 def _sites(reports: Sequence[dict[str, Any]]) -> _Sites:
     return {window.name: window.sites for window in _measured(reports)}
+
+
+def _python(reports: Sequence[dict[str, Any]]) -> dict[str, PythonCalls]:
+    return {window.name: window.python for window in _measured(reports) if window.python is not None}
 
 
 def _measured(reports: Sequence[dict[str, Any]]) -> list[WindowResult]:

@@ -98,13 +98,17 @@ def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> 
             return []
 
 
-def count(call: Call, measurement: Measurement, only: Collection[str] | None = None) -> Mapping[str, PythonCalls]:
-    """Run the body once more, and return the calls of Python functions by window; with the lines that call *only* some.
+def count(
+    call: Call, measurement: Measurement, only: Collection[str] | None = None, lines: bool = False
+) -> Mapping[str, PythonCalls]:
+    """Run the body once more, and return the calls of Python functions by window.
+
+    With *lines* it finds those that call, of the functions *only* or of all.
 
     A body that does not bear to run again is no failure: what comes of the test was decided before.
     """
     assert measurement.shown is not None  # a run that judges has it
-    counting = Counting(measurement.shown, measurement.windows, only is not None, only, _code_of(call.item))
+    counting = Counting(measurement.shown, measurement.windows, lines, only, _code_of(call.item))
     measurement.begin_round()
     measurement.counting, raised, why = counting, call.raised, ""
     try:

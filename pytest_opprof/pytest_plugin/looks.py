@@ -93,7 +93,7 @@ def with_looks(
     calls = seen[0][0]
     # The first use in a process may do more than the change: it imports, or fills a cache, with the same ops.
     varied = [
-        f"{named(op)} {calls.get(op, 0) if first[op] in _OF_CALLS else first[op].value}"
+        f"{named(op)} {calls.get(op, seen[0][1].get(op, 0)) if first[op] in _OF_CALLS else first[op].value}"
         for op in worse
         if op in first and op in last
     ]

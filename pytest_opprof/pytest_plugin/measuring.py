@@ -22,7 +22,7 @@ from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
-from ..processes.this_run import CORE
+from ..processes.this_run import CORE, SITES
 from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
@@ -195,14 +195,18 @@ class Measuring:
                 body.check_finished(measurement)
                 measurement.python = dict(self._counted(item, measurement, call))
             windows = self._judged(item, measurement, repeated)
-            return self._judging.explained(item, windows, partial(body.count, call, measurement))
+            return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, item: pytest.Item, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         why = _why_not_again(item, self._settings)
         if why:
             names = {BODY, *(window.name for window in measurement.windows)}
             return {name: PythonCalls(uncounted=why) for name in names}
-        return body.count(call, measurement)
+        counted = body.count(call, measurement)
+        if not item.config.stash.get(SITES, False):
+            return counted
+        found = body.count(call, measurement, lines=True)
+        return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
 
     def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""

@@ -1,0 +1,361 @@
+"""Calls of Python functions as users meet them: recorded, compared, explained by line, limited."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.processes.pool import Answer
+from pytest_opprof.profile.calls import Range
+
+from ..conftest import looks
+
+Suite = Callable[..., pytest.RunResult]
+TELLS_LOOPS = sys.version_info >= (3, 12)
+needs_loops = pytest.mark.skipif(not TELLS_LOOPS, reason="Python tells of loops from 3.12 on")
+
+AT_ONCE = """
+def to_ids(tokens, known):
+    return list(map(known.get, tokens))
+"""
+ONE_BY_ONE = """
+def to_ids(tokens, known):
+    order = list(known)
+    ids = []
+    for token in tokens:
+        ids.append(order.index(token))
+    return ids
+"""
+TEST = """
+import pytest
+import tokenizer
+
+@pytest.mark.opprof(python=True)
+def test_ids():
+    known = {str(number): number for number in range(50)}
+    assert tokenizer.to_ids(list(known), known) == list(range(50))
+"""
+
+
+def file(pytester: pytest.Pytester, end: str) -> dict[str, object]:
+    (path,) = pytester.path.glob(f"baselines/*/test_m.py{end}")
+    found: dict[str, object] = json.loads(path.read_text())
+    return found
+
+
+def window(pytester: pytest.Pytester, end: str, test: str = "test_ids") -> dict[str, dict[str, object]]:
+    return file(pytester, end)["tests"][test]["body"]  # type: ignore[index, no-any-return]
+
+
+def flat(kept: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {f"{where}.{name}": calls for where, of in kept.items() for name, calls in of.items()}
+
+
+@pytest.fixture
+def tokenizer(pytester: pytest.Pytester, suite: Suite, once: None) -> Callable[..., pytest.RunResult]:
+    """Record a test of a library, and run it with another version of that."""
+    pytester.makepyfile(test_m=TEST, tokenizer=AT_ONCE)
+    recorded = suite("--opprof-update")
+    assert recorded.ret == 0
+
+    def run(source: str, *flags: str) -> pytest.RunResult:
+        pytester.makepyfile(tokenizer=source)
+        return suite(*(flags or ("--opprof",)))
+
+    return run
+
+
+@pytest.fixture
+def confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a fresh process see more calls, too."""
+    more = Answer({"body": WindowBaseline({}, facts={"python_calls": Range(105, 105)})}, "")
+    looks(monkeypatch, more, more)
+
+
+def test_a_baseline_has_the_calls_their_versions_and_each_function_beside(
+    pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult]
+) -> None:
+    kept = window(pytester, ".json")
+    functions = flat(window(pytester, ".python.json")["functions"])  # type: ignore[arg-type]
+    assert functions["tokenizer.to_ids"] == functions["test_m.test_ids"] == 1
+    assert kept["facts"]["python_calls"] == sum(functions.values())
+    assert kept["facts"]["collections"] == 0
+    assert kept["python"] == {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+
+
+def test_the_same_code_passes(tokenizer: Callable[..., pytest.RunResult]) -> None:
+    result = tokenizer(AT_ONCE)
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*not compared*")
+
+
+def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
+    tokenizer: Callable[..., pytest.RunResult], confirmed: None
+) -> None:
+    result = tokenizer(ONE_BY_ONE)
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines(
+        [
+            r"op regression: test_m.py::test_ids  \[.*\]",
+            r"  calls of Python functions: 1\d\d, \d+ in the baseline",
+            r"    `to_ids` at tokenizer.py:5 calls `list\.\w+` 50 times \(baseline: 0\); 1 more function",
+        ]
+    )
+    result.stdout.fnmatch_lines(["FAILED test_m.py::test_ids - python calls * -> 1*"])
+
+
+def test_fewer_calls_are_told_and_fail_nothing(
+    pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult]
+) -> None:
+    tokenizer(ONE_BY_ONE, "--opprof-update").assert_outcomes(passed=1)
+    result = tokenizer(AT_ONCE, "--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*calls of Python functions: *, 1* in the baseline*"])
+
+
+def test_an_accepted_change_is_the_new_baseline(
+    pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult]
+) -> None:
+    tokenizer(ONE_BY_ONE, "--opprof-update").assert_outcomes(passed=1)
+    functions = flat(window(pytester, ".python.json")["functions"])  # type: ignore[arg-type]
+    assert functions["list.index"] == 50
+    tokenizer(ONE_BY_ONE).assert_outcomes(passed=1)
+
+
+def test_ten_calls_more_are_no_regression_and_eleven_are(
+    pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import pytest\n@pytest.mark.opprof(python=True)\ndef test_ids():\n    {}\n"
+    pytester.makepyfile(test_m=source.format("len('a')"))
+    suite("--opprof-update").assert_outcomes(passed=1)
+    for calls, outcome in ((11, "passed"), (12, "failed")):
+        more = Answer({"body": WindowBaseline({}, facts={"python_calls": Range(calls + 1, calls + 1)})}, "")
+        looks(monkeypatch, more, more)
+        pytester.makepyfile(test_m=source.format("; ".join(["len('a')"] * calls)))
+        suite("--opprof").assert_outcomes(**{outcome: 1})
+
+
+def test_a_baseline_of_another_python_is_not_compared_and_that_is_said(
+    pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult]
+) -> None:
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    here = f'"python": "{sys.version_info[0]}.{sys.version_info[1]}"'
+    path.write_text(path.read_text().replace(here, '"python": "3.9"'))
+    result = tokenizer(ONE_BY_ONE, "--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*calls of Python functions not compared: python 3.* (baseline: 3.9)*"])
+    tokenizer(ONE_BY_ONE, "--opprof-update").assert_outcomes(passed=1)
+    assert here in path.read_text()
+    assert window(pytester, ".json")["facts"]["python_calls"] > 100  # type: ignore[operator]
+
+
+def test_a_baseline_without_counts_is_said(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
+    plain = "from pytest_opprof.backends import fake\n" + TEST.replace("python=True", "")
+    pytester.makepyfile(test_m=plain.replace("    known", "    fake.launch('Add')\n    known"), tokenizer=AT_ONCE)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    result = suite("--opprof", "--opprof-python", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*calls of Python functions not compared: the baseline has none*"])
+    suite("--opprof-update", "--opprof-python").assert_outcomes(passed=1)
+    assert "python_calls" in window(pytester, ".json")["facts"]
+
+
+def test_a_body_that_cannot_run_twice_passes_and_says_so(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+        from pytest_opprof.backends import fake
+        @pytest.mark.opprof(python=True)
+        def test_ids(tmp_path):
+            fake.launch("Add")
+            (tmp_path / "new").mkdir()
+        """
+    )
+    result = suite("--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*were not counted: the body cannot run twice: FileExistsError: *"])
+
+
+def test_a_limit_on_what_was_not_counted_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.op_budget(python_calls=10)
+        def test_a(tmp_path):
+            (tmp_path / "new").mkdir()
+        """
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the limit on calls of Python functions (10) cannot be checked: the body cannot run *"]
+    )
+
+
+BUDGETS = """
+import json, sqlite3
+import pytest
+
+@pytest.mark.op_budget({limits})
+def test_a():
+    connection = sqlite3.connect(":memory:")
+    cursor = connection.cursor()
+    for number in range(4):
+        cursor.execute("select ?", [number])
+    json.loads("[1]")
+    connection.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        '{"python:sqlite3.Cursor.execute": 4, "python:json.loads": 1}',
+        '{"python:json.*": 4}',
+        'python_calls="1k"',
+        "collections=0",
+        '{"python:json.dumps": 0}',
+        '{"python:plistlib.loads": 0}',
+    ],
+)
+def test_a_budget_that_is_kept_passes(pytester: pytest.Pytester, suite: Suite, limits: str) -> None:
+    pytester.makepyfile(BUDGETS.format(limits=limits))
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            '{"python:sqlite3.Cursor.execute": 3}',
+            [
+                "  calls of python:sqlite3.Cursor.execute: 4, over the budget of 3",
+                "    `test_a` at *.py:9 calls `sqlite3.Cursor.execute` 4 times",
+            ],
+        ),
+        ('{"python:json.*": 0}', ["  calls of python:json.[*]: *, over the budget of 0"]),
+        ("python_calls=3", ["  calls of Python functions: *, over the budget of 3"]),
+    ],
+)
+def test_a_budget_that_is_broken_fails_with_the_line(
+    pytester: pytest.Pytester, suite: Suite, limits: str, said: list[str]
+) -> None:
+    pytester.makepyfile(BUDGETS.format(limits=limits))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(said)
+
+
+def test_a_name_that_no_module_has_is_an_error_with_the_nearest(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(BUDGETS.format(limits='{"python:sqlite3.Cursor.excute": 3}'))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*unknown function 'python:sqlite3.Cursor.excute'*: did you mean 'sqlite3.Cursor.execute'?*"]
+    )
+
+
+def test_a_function_counts_by_the_name_under_which_a_program_imports_it(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(
+        """
+        import os, pytest
+        @pytest.mark.op_budget({"python:os.path.join": 1})
+        def test_a():
+            os.path.join("a", "b")
+            os.path.join("a", "b")
+        """
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  calls of python:os.path.join: 2, over the budget of 1"])
+
+
+def test_windows_have_counts_of_their_own(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
+    pytester.makepyfile(
+        test_m="""
+        from pytest_opprof.backends import fake
+        def test_ids(opprof):
+            sorted([2, 1])
+            with opprof("inside") as window:
+                fake.launch("Add")
+                [abs(number) for number in range(30)]
+            assert window.calls == 1
+            for _ in opprof.rounds(2, name="rounds"):
+                fake.launch("Add")
+                abs(1)
+        """
+    )
+    suite("--opprof-update", "--opprof-python").assert_outcomes(passed=1)
+    windows = file(pytester, ".python.json")["tests"]["test_ids"]  # type: ignore[index]
+    assert flat(windows["inside"]["functions"])["builtins.abs"] == 30
+    assert flat(windows["rounds"]["functions"])["builtins.abs"] == 1
+    assert "builtins.sorted" not in flat(windows["inside"]["functions"])
+
+
+def test_a_full_collection_for_each_item_fails(
+    pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import gc, pytest\n@pytest.mark.opprof(python=True)\ndef test_ids():\n    for _ in range({}): gc.collect()\n"
+    )
+    pytester.makepyfile(test_m=source.format(1))
+    suite("--opprof-update").assert_outcomes(passed=1)
+    more = Answer({"body": WindowBaseline({}, facts={"collections": Range(5, 5)})}, "")
+    looks(monkeypatch, more, more)
+    pytester.makepyfile(test_m=source.format(5))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["  full garbage collections: 5, 1 in the baseline", "    `test_ids` at test_m.py:4 calls `gc.collect` 5 times"]
+    )
+
+
+@needs_loops
+def test_a_loop_without_a_call_fails_with_its_line(
+    pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import pytest\n@pytest.mark.opprof(python=True)\ndef test_ids():\n    total = 0\n    for n in {}: total += n\n"
+    )
+    pytester.makepyfile(test_m=source.format("(1, 2)"))
+    suite("--opprof-update").assert_outcomes(passed=1)
+    more = Answer({"body": WindowBaseline({}, facts={"loop_iterations": Range(500, 500)})}, "")
+    looks(monkeypatch, more, more)
+    pytester.makepyfile(test_m=source.format("range(500)"))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  rounds of loops: 500, 2 in the baseline",
+            "    the loop in `test_ids` at test_m.py:5 goes round 500 times (baseline: 2 in this function)",
+        ]
+    )
+
+
+def test_a_wrong_value_of_the_mark_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.opprof(python='yes')\ndef test_a():\n    pass\n")
+    result = suite("--opprof")
+    result.stderr.fnmatch_lines(["*opprof(python='yes'): write True or False"])
+
+
+def test_the_flag_alone_does_nothing_and_says_so(pytester: pytest.Pytester, suite: Suite) -> None:
+    result = suite("--opprof-python")
+    result.stderr.fnmatch_lines(["*--opprof-python does nothing without --opprof"])
+
+
+def test_a_broken_file_of_functions_is_said_where_a_test_fails(
+    pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult], confirmed: None
+) -> None:
+    (path,) = pytester.path.glob("baselines/*/*.python.json")
+    Path(path).write_text('{"schema": 1, "tests": 3}')
+    result = tokenizer(ONE_BY_ONE, "--opprof", "-v")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*calls `list.*` 50 times*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
