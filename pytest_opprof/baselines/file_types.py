@@ -176,6 +176,8 @@ class KeptFunctions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     loops: Annotated[
         dict[str, _ByName], Meta(description="By function, in the same way: how often its loops went round.")
     ] = {}
+    above: Annotated[int, Meta(ge=0, le=10**15, description="Functions called no more often are left out.")] = 0
+    loops_above: Annotated[int, Meta(ge=0, le=10**15, description="As above, of loops.")] = 0
 
 
 class PythonFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -34,6 +34,7 @@ from ..processes.worktree import Worktree, worktree
 from ..profile.calls import facts_in_all, in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
+from ..python_calls.causes import Before
 from ..python_calls.counted import PythonCalls
 from ..report import colours
 from ..report.summary import Summary
@@ -462,7 +463,7 @@ class Found:
                 base.uncounted if base else f"{self._revision} did not count them; --opprof-python counts on both sides"
             )
             return window.with_remark(f"calls of Python functions not compared: {why}")
-        window = replace(window, base_functions=base.functions, base_loops=base.loops)
+        window = replace(window, base_functions=Before(base.functions), base_loops=Before(base.loops or {}))
         lines = self._lines.get(test, {}).get(name)
         if lines is None:
             return window

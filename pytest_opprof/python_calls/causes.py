@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import plural
-from .counted import CallingLine, PythonCalls
 from .names import LOOP
+
+if TYPE_CHECKING:
+    from .counted import CallingLine, PythonCalls
 
 TOLERANCE, FLOOR = 0.01, 10
 """A function that is called more often by less is not told while another grew by more."""
@@ -17,19 +20,39 @@ _NOTABLE = 0.1
 """A line that calls less than this share of what the first one calls is not told."""
 
 
-def grown(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+class Before(NamedTuple):
+    """How often each function was called in the baseline, or loops went round in it."""
+
+    calls: Mapping[str, int] = {}
+    above: int = 0
+    """A function that was called no more often than this is not kept."""
+
+    def of(self, name: str) -> int:
+        """Return the calls of a function, the most that they can be."""
+        return self.calls.get(name, self.above)
+
+    def said(self, name: str) -> str:
+        """Return the same in words."""
+        at_most = "at most " if self.above and name not in self.calls else ""
+        return f"{at_most}{self.of(name):,}"
+
+
+NOTHING = Before()
+
+
+def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
     """Return how many calls more there are *now*, by function: those beyond 1 % and 10 calls, or all if none is."""
-    more = {name: calls - before.get(name, 0) for name, calls in now.items() if calls > before.get(name, 0)}
-    notable = {name: grew for name, grew in more.items() if grew > FLOOR and grew > TOLERANCE * before.get(name, 0)}
+    more = {name: calls - before.of(name) for name, calls in now.items() if calls > before.of(name)}
+    notable = {name: grew for name, grew in more.items() if grew > FLOOR and grew > TOLERANCE * before.of(name)}
     return notable or more
 
 
-def of_calls(before: Mapping[str, int] | None, now: PythonCalls) -> list[str]:
+def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
     """Return in words which functions grew, the project's own line that calls them first; *before*: the baseline's.
 
     None for *before* where the baseline's functions are not known: then those with most calls are told.
     """
-    more = grown(before or {}, now.functions)
+    more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
     said = [] if lines else [_without_line(name, before, now) for name in _most(more, now)[:_LINES]]
     for edges in _roots(lines, more)[:_LINES]:
@@ -44,13 +67,13 @@ def of_calls(before: Mapping[str, int] | None, now: PythonCalls) -> list[str]:
     return said
 
 
-def of_loops(before: Mapping[str, int] | None, now: PythonCalls) -> list[str]:
+def of_loops(before: Before | None, now: PythonCalls) -> list[str]:
     """Return in words which loops go round more often: by line where it is known, else by function."""
-    more = grown(before or {}, now.loops or {})
+    more = grown(before or NOTHING, now.loops or {})
     edges = sorted((each for each in now.lines if each.function == LOOP and each.caller in more), key=_size)
     said = []
     for each in edges[:_LINES]:
-        base = "" if before is None else f" (baseline: {before.get(each.caller, 0):,} in this function)"
+        base = "" if before is None else f" (baseline: {before.said(each.caller)} in this function)"
         said.append(f"the loop in `{each.line.function}` at {_at(each)} goes round {each.calls:,} times{base}")
     return said or [
         f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}"
@@ -63,7 +86,7 @@ def _roots(lines: Sequence[CallingLine], more: Mapping[str, int]) -> list[list[C
 
     Its calls follow from the line that calls it.
     """
-    by_line = defaultdict[tuple[str, int], list[CallingLine]](list)
+    by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
     for each in lines:
         by_line[each.line.file, each.line.line].append(each)
     roots = [edges for edges in by_line.values() if edges[0].caller not in more] or list(by_line.values())
@@ -85,7 +108,7 @@ def _at(edge: CallingLine) -> str:
     return f"{edge.line.file}:{edge.line.line}"
 
 
-def _times(name: str, calls: int, before: Mapping[str, int] | None) -> str:
+def _times(name: str, calls: int, before: Before | None) -> str:
     return f"`{name}` {plural_times(calls)}{_base(name, before)}"
 
 
@@ -94,11 +117,11 @@ def plural_times(calls: int) -> str:
     return "once" if calls == 1 else f"{calls:,} times"
 
 
-def _base(name: str, before: Mapping[str, int] | None) -> str:
-    return "" if before is None else f" (baseline: {before.get(name, 0):,})"
+def _base(name: str, before: Before | None) -> str:
+    return "" if before is None else f" (baseline: {before.said(name)})"
 
 
-def _without_line(name: str, before: Mapping[str, int] | None, now: PythonCalls) -> str:
+def _without_line(name: str, before: Before | None, now: PythonCalls) -> str:
     return f"`{name}` is called {plural_times(now.functions[name])}{_base(name, before)}"
 
 

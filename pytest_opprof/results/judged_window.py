@@ -75,9 +75,9 @@ class JudgedWindow:
     """Why it is not, where that was looked for."""
     sites_lost: str = ""
     """Why it is not known which lines asked for ops, where that was to be found out."""
-    base_functions: Mapping[str, int] | None = None
+    base_functions: causes.Before | None = None
     """How often each Python function was called in what it is compared with; None where that is not known."""
-    base_loops: Mapping[str, int] | None = None
+    base_loops: causes.Before | None = None
     """How often loops went round there, by function."""
     trace: str = ""
     """The file with a trace of one of its rounds; empty where none was written."""
@@ -164,7 +164,7 @@ class JudgedWindow:
         for each in [*self.budget, *self._found[0]]:
             of = each.op or each.rule
             if of in (PYTHON_CALLS, LOOP_ITERATIONS):
-                wanted |= causes.grown(self.base_functions or {}, python.functions).keys()
+                wanted |= causes.grown(self.base_functions or causes.NOTHING, python.functions).keys()
             elif of in OF_PYTHON:
                 wanted.add("gc.collect")
             elif of.startswith(PREFIX):

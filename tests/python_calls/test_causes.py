@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.python_calls import causes
+from pytest_opprof.python_calls.causes import Before
 from pytest_opprof.python_calls.counted import CallingLine, PythonCalls
 from pytest_opprof.python_calls.names import LOOP
 
@@ -22,7 +23,7 @@ def test_the_line_that_calls_is_named_with_both_numbers():
         own=("tokenization._tokens_to_ids",),
         lines=(edge(812, "_tokens_to_ids", "list.index", 120_412),),
     )
-    said = causes.of_calls({"tokenization._tokens_to_ids": 1, "list.index": 2}, now)
+    said = causes.of_calls(Before({"tokenization._tokens_to_ids": 1, "list.index": 2}), now)
     assert said == ["`_tokens_to_ids` at tokenization.py:812 calls `list.index` 120,412 times (baseline: 2)"]
 
 
@@ -36,7 +37,7 @@ def test_what_follows_from_one_line_is_told_once():
             edge(8, "one", "builtins.len", 1000),
         ),
     )
-    said = causes.of_calls({"tokenization.convert": 1}, now)
+    said = causes.of_calls(Before({"tokenization.convert": 1}), now)
     assert said == [
         "`convert` at tokenization.py:20 calls `tokenization.one` 500 times (baseline: 0); 2 more functions"
         " (+1,500 calls) follow from it"
@@ -48,14 +49,14 @@ def test_a_package_that_calls_has_the_line_that_leads_to_it():
         functions={"pandas.core.series.Series.__init__": 300},
         lines=(edge(3, "test_rows", "pandas.core.series.Series.__init__", 300, direct=False),),
     )
-    assert causes.of_calls({"pandas.core.series.Series.__init__": 1}, now) == [
+    assert causes.of_calls(Before({"pandas.core.series.Series.__init__": 1}), now) == [
         "`test_rows` at tokenization.py:3 leads to `pandas.core.series.Series.__init__` 300 times (baseline: 1)"
     ]
 
 
 def test_without_lines_the_functions_that_grew_most_are_named_the_projects_own_first():
     now = PythonCalls(functions={"a.own": 20, "b.other": 900, "c.same": 5}, own=("a.own",))
-    assert causes.of_calls({"c.same": 5}, now) == [
+    assert causes.of_calls(Before({"c.same": 5}), now) == [
         "`a.own` is called 20 times (baseline: 0)",
         "`b.other` is called 900 times (baseline: 0)",
     ]
@@ -67,12 +68,12 @@ def test_where_the_baseline_has_no_functions_none_has_a_number_of_it():
 
 
 def test_a_function_that_grew_by_ten_calls_or_one_percent_is_none():
-    assert causes.grown({"f": 1000, "g": 5}, {"f": 1010, "g": 15, "h": 11}) == {"h": 11}
-    assert causes.grown({"f": 10_000}, {"f": 10_100, "g": 11}) == {"g": 11}
+    assert causes.grown(Before({"f": 1000, "g": 5}), {"f": 1010, "g": 15, "h": 11}) == {"h": 11}
+    assert causes.grown(Before({"f": 10_000}), {"f": 10_100, "g": 11}) == {"g": 11}
 
 
 def test_where_each_function_grew_a_little_all_are_told():
-    assert causes.grown({"f": 1, "g": 2}, {"f": 6, "g": 10}) == {"f": 5, "g": 8}
+    assert causes.grown(Before({"f": 1, "g": 2}), {"f": 6, "g": 10}) == {"f": 5, "g": 8}
 
 
 def test_a_function_that_calls_itself_has_its_line_all_the_same():
@@ -81,7 +82,7 @@ def test_a_function_that_calls_itself_has_its_line_all_the_same():
         own=("tokenization.again",),
         lines=(edge(4, "again", "tokenization.again", 49),),
     )
-    assert "`again` at tokenization.py:4 calls `tokenization.again` 50 times" in causes.of_calls({}, now)[0]
+    assert "`again` at tokenization.py:4 calls `tokenization.again` 50 times" in causes.of_calls(Before({}), now)[0]
 
 
 def test_a_loop_is_named_by_its_line():
@@ -89,6 +90,11 @@ def test_a_loop_is_named_by_its_line():
         loops={"tokenization.total": 5000},
         lines=(edge(31, "total", LOOP, 5000),),
     )
-    assert causes.of_loops({"tokenization.total": 2}, now) == [
+    assert causes.of_loops(Before({"tokenization.total": 2}), now) == [
         "the loop in `total` at tokenization.py:31 goes round 5,000 times (baseline: 2 in this function)"
     ]
+
+
+def test_a_function_that_the_baseline_left_out_had_at_most_so_many_calls():
+    now = PythonCalls(functions={"a.f": 200, "a.g": 9})
+    assert causes.of_calls(Before({}, above=10), now) == ["`a.f` is called 200 times (baseline: at most 10)"]
