@@ -10,17 +10,20 @@ import pytest
 from msgspec import Struct, convert
 
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
+from ..python_calls.counted import PythonCalls
 from ..results.run_result import TestRecord, plain
 from ..results.test_id import id_of
 from ..results.window_result import WindowResult
 from .parent import Parent, why
-from .this_run import CORE, SITES
+from .this_run import COLD, CORE, COUNTED, SITES
 
 
 class Measured(Struct):
     """What such a run measured of a test."""
 
     windows: list[WindowResult] = []
+    python: dict[str, PythonCalls] = {}
+    """By window, the calls of Python functions, where only these were asked for."""
     why: str = ""
     """What went wrong; empty if nothing did."""
 
@@ -63,7 +66,10 @@ class Fresh:
             for item, following in zip(found, [*found[1:], last]):
                 self._answer = answers[id_of(item)] = Measured()
                 self._config.stash[SITES] = id_of(item) in asked["sites"]
+                self._config.stash[COLD] = id_of(item) in asked["cold"]
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                self._answer.python = self._config.stash.setdefault(COUNTED, {})
+                del self._config.stash[COUNTED]
 
     def _missing(self, test: str) -> Measured:
         errors = [f"{file}: {error}" for file, error in self._errors.items() if test.startswith(file)]

@@ -18,6 +18,7 @@ from ..errors import BackendError
 from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
+from ..python_calls.counted import PythonCalls
 from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
@@ -44,6 +45,8 @@ class Answer:
     """By window, where it was asked for."""
     remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By window, what backends had to say."""
+    python: Mapping[str, PythonCalls] = field(default_factory=dict)
+    """By window, the calls of Python functions of a body that runs once, where only these were asked for."""
 
 
 class Process:
@@ -55,16 +58,23 @@ class Process:
         self._core = core
 
     def measure(
-        self, tests: Sequence[str], patience_s: float | None = None, stays: bool = False, sites: Sequence[str] = ()
+        self,
+        tests: Sequence[str],
+        patience_s: float | None = None,
+        stays: bool = False,
+        sites: Sequence[str] = (),
+        cold: Sequence[str] = (),
     ) -> dict[str, Answer]:
         """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
 
-        *sites*: the tests to measure with the lines that ask for ops, which takes time.
+        *sites*: the tests to measure with the lines that ask for ops, which takes time; *cold*: those of which only
+        calls of Python functions are counted, in their one run.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
-        self._child.answer({"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites)})
+        asked = {"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites), "cold": list(cold)}
+        self._child.answer(asked)
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -72,6 +82,7 @@ class Process:
                 answer.why,
                 {window.name: window.sites for window in answer.windows},
                 {window.name: window.remarks for window in answer.windows},
+                answer.python,
             )
             for test, answer in convert(answers, dict[str, Measured]).items()
         }
@@ -144,3 +155,8 @@ class Pool:
                 processes[0].measure([test], stays=left > 0, sites=[] if left else [test])[test]
                 for left in reversed(range(times))
             ]
+
+    def counted_cold(self, file: str, test: str) -> Answer:
+        """Count calls of Python functions of *test* in a process where nothing ran before, in its one run."""
+        with self.started({file}) as processes:
+            return processes[0].measure([test], cold=[test])[test]

@@ -18,6 +18,7 @@ from ..report.summary import Summary
 from ..results.run_result import TestRecord
 from ..results.window_result import SitesByOp, Varies, WindowResult, titled
 from ..units import plural
+from ..verdict.facts import FACTS, OF_PYTHON
 from ..verdict.noise import clean_processes, is_steady
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -86,6 +87,13 @@ class Recording:
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
+            self._lines += [
+                f"{window.title}: {FACTS[name].text} vary from run to run: {least:,}..{most:,}. The range is kept"
+                for window in windows
+                if window.test is test
+                for name, (least, most) in window.result.facts_vary.items()
+                if name in OF_PYTHON
+            ]
 
     def sites(self, tests: Sequence[TestRecord]) -> dict[str, Mapping[str, SitesByOp]]:
         """Return which lines ask for the ops of *tests*, by test and window: seen in one more process."""
@@ -226,7 +234,10 @@ class _Window:
     @property
     def varies(self) -> bool:
         """Whether an op did more in one process than in another: with random sizes, numbers of calls may vary, too."""
-        return any(calls.some_vary for calls in in_all([entry.calls for entry in self._seen]).values())
+        if any(calls.some_vary for calls in in_all([entry.calls for entry in self._seen]).values()):
+            return True
+        facts = facts_in_all([entry.all_facts for entry in self._seen])
+        return any(name in facts and facts[name].varies for name in OF_PYTHON)
 
     def keep_calls_that_vary(self) -> dict[str, Varies]:
         """Keep, and return, what differs between processes of the calls of each op, and of their work."""

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from ..machine.cpu_core import Core
+from ..python_calls.counted import PythonCalls
 
 ARGUMENTS = "opprof-arguments"
 """Where a worker of pytest-xdist finds the arguments of the run."""
@@ -15,6 +16,10 @@ CORE = pytest.StashKey[Core]()
 """Where a run keeps the core that its rounds wait for."""
 SITES = pytest.StashKey[bool]()
 """Whether another run asks this one which lines ask for ops."""
+COLD = pytest.StashKey[bool]()
+"""Whether another run asks this one to count calls of Python functions in the one run of a body, and nothing else."""
+COUNTED = pytest.StashKey[dict[str, PythonCalls]]()
+"""What was counted then, by window."""
 _FILES = {
     "xmlpath": "--junit-xml=",
     "log_file": "--log-file=",

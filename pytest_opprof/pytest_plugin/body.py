@@ -8,11 +8,13 @@ from inspect import isasyncgenfunction, iscoroutinefunction
 from types import CodeType, FunctionType
 
 import pytest
+from msgspec.structs import replace
 
 from ..errors import NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
 from ..measure.measurement import Measurement
 from ..measure.window import LEFT, OPEN, Window
+from ..processes.this_run import COUNTED
 from ..python_calls.counted import PythonCalls
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of
@@ -20,6 +22,10 @@ from ..results.window_result import BODY
 
 RECORD = pytest.StashKey[TestRecord]()
 """What is kept of a test, until its report has it."""
+
+
+NO_SECOND_RUN = "the body cannot run twice"
+"""How the reason begins why a body was not counted warm."""
 
 
 class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
@@ -117,7 +123,7 @@ def count(
     except pytest.exit.Exception:
         raise
     except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
-        why = f"the body cannot run twice: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        why = f"{NO_SECOND_RUN}: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
         if hasattr(call.item, "_excinfo"):
             call.item._excinfo = None  # of a unittest.TestCase, for the report
     finally:
@@ -128,6 +134,21 @@ def count(
         if why
         else {BODY: counting.counter.result(), **counting.results()}
     )
+
+
+def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, object]:
+    """Let pytest run the body, count calls of Python functions in it, and leave them to the run that asked."""
+    assert measurement.shown is not None  # a run that judges has it
+    counting = Counting(measurement.shown, (), target=_code_of(call.item))
+    measurement.counting = counting
+    try:
+        with counting.counter:
+            result = yield from call.by_pytest()
+    finally:
+        measurement.counting = None
+    counted = {BODY: counting.counter.result(), **counting.results()}
+    call.item.config.stash[COUNTED] = {name: replace(each, cold=True) for name, each in counted.items()}
+    return result
 
 
 def _code_of(item: pytest.Item) -> CodeType | None:

@@ -295,7 +295,8 @@ class Judging:
         *again* runs the body once more in this process, and finds the lines that call these functions.
         """
         windows = [self._with_base_functions(item, window) if window.wanted_functions else window for window in windows]
-        wanted = set[str]().union(*(window.wanted_functions for window in windows))
+        warm = [window for window in windows if window.numbers.python and not window.numbers.python.cold]
+        wanted = set[str]().union(*(window.wanted_functions for window in warm))
         if not wanted:
             return windows
         lines = again(wanted)

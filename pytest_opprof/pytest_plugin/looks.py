@@ -16,6 +16,7 @@ from ..measure.plan import Settings
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
 from ..profile.op_profile import OpProfile
+from ..python_calls.counted import PythonCalls
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
 from ..units import plural
@@ -55,6 +56,22 @@ class Looks:
         if self._found is None:
             self._found = self._measured(item, why, times)
         return self._found
+
+    def counted_cold(self, item: pytest.Item, why: str) -> Mapping[str, PythonCalls]:
+        """Return what a fresh process counts of Python functions in the one run of a body that has no second, *why*.
+
+        Empty where it does not: there is no time left, or no process.
+        """
+        if not self._settings.rank.is_alone or self.left_s < 0:
+            return {}
+        say(self._config, f"opprof: {id_of(item)}: {why}; counting its Python calls in a fresh process")
+        begin = monotonic()
+        try:
+            return self._pool.counted_cold(str(item.path), id_of(item)).python
+        except BackendError:
+            return {}
+        finally:
+            self.left_s -= monotonic() - begin
 
     def _measured(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
         if not self._settings.rank.is_alone:

@@ -22,7 +22,7 @@ from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
-from ..processes.this_run import CORE, SITES
+from ..processes.this_run import COLD, CORE, SITES
 from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
@@ -165,6 +165,13 @@ class Measuring:
             plan = plan_of(item)
         if not plan.measured and MEASUREMENT not in item.stash:
             return (yield from call.by_pytest())
+        if plan.python and item.config.stash.get(COLD, False):
+            with told_plainly(item):
+                measurement = measurement_of(item)
+            try:
+                return (yield from body.count_cold(call, measurement))
+            finally:
+                del item.stash[MEASUREMENT]
         with xdist.taking_turns(self._config, self._settings):
             self._know_core(split_id(id_of(item))[0])
             with told_plainly(item):
@@ -198,11 +205,20 @@ class Measuring:
             return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, item: pytest.Item, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
-        why = _why_not_again(item, self._settings)
+        """Return the calls of Python functions by window: of one more run, warm, or else of the one of a fresh process.
+
+        There an update counts in several processes, and keeps the range.
+        """
+        names = [BODY, *(window.name for window in measurement.windows)]
+        if why := _why_uncountable(item, self._settings):
+            return dict.fromkeys(names, PythonCalls(uncounted=why))
+        if why := _why_not_again(item):
+            counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
+        else:
+            counted = body.count(call, measurement)
+            why = reason if (reason := counted[BODY].uncounted).startswith(body.NO_SECOND_RUN) else ""
         if why:
-            names = {BODY, *(window.name for window in measurement.windows)}
-            return {name: PythonCalls(uncounted=why) for name in names}
-        counted = body.count(call, measurement)
+            return self._judging.looks.counted_cold(item, why) or counted
         if not item.config.stash.get(SITES, False):
             return counted
         found = body.count(call, measurement, lines=True)
@@ -279,16 +295,20 @@ class Measuring:
         return report
 
 
-def _why_not_again(item: pytest.Item, settings: Settings) -> str:
-    """Return why the body of a test cannot run once more in this process, so far as it is known before."""
+def _why_uncountable(item: pytest.Item, settings: Settings) -> str:
+    """Return why calls of Python functions of a test cannot be counted at all; empty if they can."""
     if not settings.rank.is_alone:
         return f"this is one of {settings.rank.size} ranks, and the others would have to count, too"
+    adapts = _adapts(item)
+    return f"{adapts}: {ADAPTS[adapts]}" if adapts else ""
+
+
+def _why_not_again(item: pytest.Item) -> str:
+    """Return why the body of a test cannot run once more in this process, so far as it is known before."""
     if "subtests" in getattr(item, "fixturenames", ()):
         return "its subtests would be reported twice"
     if issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         return "an IsolatedAsyncioTestCase cannot run again"
-    if adapts := _adapts(item):
-        return f"{adapts}: {ADAPTS[adapts]}"
     return ""
 
 

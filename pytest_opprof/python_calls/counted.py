@@ -41,6 +41,9 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     lines: Annotated[
         tuple[CallingLine, ...], Meta(description="The lines that call; none where nobody looked for them.")
     ] = ()
+    cold: Annotated[
+        bool, Meta(description="Counted in the first run of a fresh process, since the code cannot run twice.")
+    ] = False
     uncounted: Annotated[str, Meta(description="Why nothing was counted; empty where it was.")] = ""
 
     @property

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.processes.pool import Answer
+from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import Range
 
 from ..conftest import looks
@@ -165,7 +166,17 @@ def test_a_baseline_without_counts_is_said(pytester: pytest.Pytester, suite: Sui
     assert "python_calls" in window(pytester, ".json")["facts"]
 
 
-def test_a_body_that_cannot_run_twice_passes_and_says_so(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
+@pytest.fixture
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(pool: Pool, file: str, test: str) -> Answer:
+        raise BackendError("none is started in this test")
+
+    monkeypatch.setattr(Pool, "counted_cold", none)
+
+
+def test_a_body_that_cannot_run_twice_passes_and_says_so(
+    pytester: pytest.Pytester, suite: Suite, once: None, no_process: None
+) -> None:
     pytester.makepyfile(
         test_m="""
         import pytest
@@ -181,7 +192,7 @@ def test_a_body_that_cannot_run_twice_passes_and_says_so(pytester: pytest.Pytest
     result.stdout.fnmatch_lines(["*were not counted: the body cannot run twice: FileExistsError: *"])
 
 
-def test_a_limit_on_what_was_not_counted_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
+def test_a_limit_on_what_was_not_counted_is_an_error(pytester: pytest.Pytester, suite: Suite, no_process: None) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -359,3 +370,40 @@ def test_a_broken_file_of_functions_is_said_where_a_test_fails(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*calls `list.*` 50 times*"])
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+FRESH = """
+import pytest, random
+from pytest_opprof.backends import fake
+
+@pytest.mark.opprof(python=True)
+def test_ids(tmp_path):
+    fake.launch("Add")
+    (tmp_path / "new").mkdir()
+    [abs(number) for number in range({calls})]
+
+@pytest.mark.opprof(python=True)
+def test_drawn():
+    fake.launch("Add")
+    [abs(number) for number in range(random.randrange(100, 10**4))]
+"""
+
+
+@pytest.mark.processes
+def test_fresh_processes_count_what_runs_once_and_show_what_varies(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(test_m=FRESH.format(calls=30))
+    result = pytester.runpytest_inprocess("--opprof-update")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["test_m.py::test_drawn: calls of Python functions vary from run to run: *"])
+    assert "varies" in window(pytester, ".json", "test_drawn")["facts"]["python_calls"]  # type: ignore[operator]
+    before = window(pytester, ".json")["facts"]["python_calls"]
+    pytester.makepyfile(test_m=FRESH.format(calls=60))
+    result = pytester.runpytest_inprocess("--opprof", "-k", "test_ids")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: test_m.py::test_ids: the body cannot run twice: FileExistsError: *; counting its Python calls *",
+            f"  calls of Python functions: {before + 30}, {before} in the baseline",  # type: ignore[operator]
+            "    `builtins.abs` is called 60 times (baseline: 30)",
+        ]
+    )
