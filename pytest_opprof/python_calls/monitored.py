@@ -21,6 +21,17 @@ _DISABLE = sys.monitoring.DISABLE
 TELLS_LOOPS = True
 
 
+class _Called:
+    """A builtin that an instruction calls, and how often it did since these calls were added to the others."""
+
+    __slots__ = ("called", "calls", "key")
+
+    def __init__(self, called: Any, key: Key) -> None:
+        self.called = called
+        self.key = key
+        self.calls = 1
+
+
 class Observer:
     """Fills a `Tally` while it is on."""
 
@@ -29,12 +40,19 @@ class Observer:
         self._tally = tally
         self._others = others
         self._id = 0
-        self._called: dict[int, list[Any]] = {}
-        """What each instruction called last, and its key."""
-        self._in: dict[int, int] = {}
-        """The id of the code of each jump that goes back."""
+        self._called: dict[int, _Called] = {}
+        """By instruction, the builtin that it called last."""
+        self._rounds: dict[int, int] = {}
+        """By jump that goes back, how often it was taken."""
+        self._jumps: dict[int, int] = {}
+        """The id of the code that each is in."""
+        tally.settle = self._settle
         self.error: Exception | None = None
-        callbacks = {_events.PY_START: self._start, _events.CALL: self._call, _events.JUMP: self._jump}
+        callbacks: dict[int, Callable[..., object]] = {
+            _events.PY_START: self._counts_starts(),
+            _events.CALL: self._counts_builtins(),
+            _events.JUMP: self._counts_jumps(),
+        }
         if tally.lines:
             callbacks = {
                 _events.PY_START: self._start_with_line,
@@ -99,14 +117,20 @@ class Observer:
 
         return counts
 
-    # The callbacks run once for each call of the program: they ask for nothing that is known already.
+    # The callbacks run once for each call of the program. They ask for nothing that is known already, and are closures:
+    # to look up an attribute of `self` takes as long as to count.
 
-    def _start(self, code: CodeType, offset: int) -> object:
-        try:
-            self._tally.calls[id(code)] += 1
-        except KeyError:
-            return self._first(code)
-        return None
+    def _counts_starts(self) -> Callable[..., object]:
+        calls, begins = self._tally.calls, self._first
+
+        def start(code: CodeType, offset: int) -> object:
+            try:
+                calls[id(code)] += 1
+            except KeyError:
+                return begins(code)
+            return None
+
+        return start
 
     def _first(self, code: CodeType) -> object:
         try:
@@ -117,17 +141,19 @@ class Observer:
             self.error = error
         return None
 
-    def _call(self, code: CodeType, offset: int, called: Any, first: object) -> object:
-        if type(called) is FunctionType:
-            return None
-        try:
-            known = self._called[id(code) + offset]  # a code object holds its instructions, so that is one alone
-            if known[0] is called:
-                self._tally.builtins[known[1]] += 1
+    def _counts_builtins(self) -> Callable[..., object]:
+        known_at, counts_other = self._called, self._other
+
+        def call(code: CodeType, offset: int, called: Any, first: object) -> object:
+            if type(called) is FunctionType:
                 return None
-        except KeyError:
-            pass
-        return self._other(code, offset, called)
+            known = known_at.get(id(code) + offset)  # a code object holds its instructions, so that is one alone
+            if known is not None and known.called is called:
+                known.calls += 1
+                return None
+            return counts_other(code, offset, called)
+
+        return call
 
     def _other(self, code: CodeType, offset: int, called: Any) -> object:
         """Count a call of something else than the instruction called last."""
@@ -137,34 +163,49 @@ class Observer:
             key = self._tally.key(called)
             if key is None:
                 return None
-            builtins = self._tally.builtins
-            builtins[key] = builtins.get(key, 0) + 1
-            if key.__class__ is int:
-                self._tally.know(_frame_of(code))
-                self._called[id(code) + offset] = [called, key]
+            if key.__class__ is not int:
+                self._tally.add_builtin(key, 1)
+                return None
+            self._tally.know(_frame_of(code))
+            if before := self._called.get(id(code) + offset):
+                self._tally.add_builtin(before.key, before.calls)
+            self._called[id(code) + offset] = _Called(called, key)
         except Exception as error:
             self.error = error
         return None
 
-    def _jump(self, code: CodeType, offset: int, to: int) -> object:
-        if to > offset:
-            return _DISABLE
-        try:
-            self._tally.loops[self._in[id(code) + offset]] += 1
-        except KeyError:
-            return self._first_jump(code, offset)
-        return None
+    def _counts_jumps(self) -> Callable[..., object]:
+        rounds, first = self._rounds, self._first_jump
+
+        def jump(code: CodeType, offset: int, to: int) -> object:
+            if to > offset:
+                return _DISABLE
+            try:
+                rounds[id(code) + offset] += 1
+            except KeyError:
+                return first(code, offset)
+            return None
+
+        return jump
 
     def _first_jump(self, code: CodeType, offset: int) -> object:
         try:
             if is_left_out(code.co_filename):
                 return _DISABLE
-            loops = self._tally.loops
-            self._in[id(code) + offset] = of = self._tally.know(_frame_of(code))
-            loops[of] = loops.get(of, 0) + 1
+            self._jumps[id(code) + offset] = self._tally.know(_frame_of(code))
+            self._rounds[id(code) + offset] = 1
         except Exception as error:
             self.error = error
         return None
+
+    def _settle(self) -> None:
+        """Add what was counted by instruction to the tally."""
+        for known in list(self._called.values()):
+            calls, known.calls = known.calls, 0
+            self._tally.add_builtin(known.key, calls)
+        for at, rounds in list(self._rounds.items()):
+            self._tally.loops[self._jumps[at]] = self._tally.loops.get(self._jumps[at], 0) + rounds
+            self._rounds[at] -= rounds
 
     def _start_with_line(self, code: CodeType, offset: int) -> object:
         try:
@@ -186,7 +227,7 @@ class Observer:
             key: Key = self._tally.key(called)
             if key is None or not self._tally.wants(key):
                 return None
-            self._tally.builtins[key] = self._tally.builtins.get(key, 0) + 1
+            self._tally.add_builtin(key, 1)
             self._tally.walk(_frame_of(code), key)
         except Exception as error:
             self.error = error

@@ -85,7 +85,7 @@ class Observer:
                     return
                 key = self._tally.key(called)
                 if key is not None:
-                    self._tally.builtins[key] = self._tally.builtins.get(key, 0) + 1
+                    self._tally.add_builtin(key, 1)
             elif not self._is_on:
                 sys.setprofile(None)  # a thread that goes on when counting is over
         except Exception as error:
@@ -128,7 +128,7 @@ class Observer:
             elif event == "c_call" and not is_left_out(code.co_filename):
                 key = self._tally.key(called)
                 if key is not None and self._tally.wants(key):
-                    self._tally.builtins[key] = self._tally.builtins.get(key, 0) + 1
+                    self._tally.add_builtin(key, 1)
                     self._tally.walk(frame, key)
             elif not self._is_on:
                 sys.setprofile(None)

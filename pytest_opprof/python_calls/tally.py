@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from types import WrapperDescriptorType as SlotType
 from typing import Any, NamedTuple
@@ -52,6 +52,8 @@ class Tally:
         """
         self.target = target
         self.has_begun = target is None
+        self.settle: Callable[[], None] | None = None
+        """Adds what was counted elsewhere."""
         self.ended: Snapshot | None = None
         """What was counted when the target returned."""
         self.shown = shown
@@ -102,6 +104,10 @@ class Tally:
         is_python = any(isinstance(each.__dict__.get("__call__"), FunctionType) for each in kind.__mro__)
         return None if is_python else name_of_callable(called)
 
+    def add_builtin(self, key: Key, calls: int) -> None:
+        """Count calls of a builtin."""
+        self.builtins[key] = self.builtins.get(key, 0) + calls
+
     def wants(self, key: Key) -> bool:
         """Tell whether the lines that call a builtin are looked for."""
         return self.lines and (self._only is None or self._name(key) in self._only)
@@ -142,6 +148,8 @@ class Tally:
 
     def snapshot(self) -> Snapshot:
         """Return what was counted so far."""
+        if self.settle:
+            self.settle()
         return Snapshot(dict(self.calls), dict(self.builtins), dict(self.loops), self.collections)
 
     def counted(self, before: Snapshot, after: Snapshot, tells_loops: bool) -> PythonCalls:
