@@ -1,7 +1,7 @@
 """What does counting calls of Python functions cost? CPU time of the counting round against that of the plain body.
 
-Goals: at most 3 times the body for Python functions, 4.5 with builtins, in code that does work. `objects` and `bare_loop`
-do nothing but what is counted: the most that it can cost.
+Goals: at most 3 times the body for Python functions, 4.5 with builtins, in code that does work. `objects` and
+`bare_loop` do nothing but what is counted: the most that it can cost.
 
 python benchmarks/python_calls.py [ROUNDS]
 """
