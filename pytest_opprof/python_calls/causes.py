@@ -54,13 +54,19 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
     """
     more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
+    own = {*now.own}
     said = [] if lines else [_without_line(name, before, now) for name in _most(more, now)[:_LINES]]
     for edges in _roots(lines, more)[:_LINES]:
-        first = min(edges, key=lambda each: (not each.direct, each.function not in now.own, -each.calls))
-        alone = len({each.line for each in lines if each.function == first.function}) == 1
-        calls = now.functions[first.function] if alone else first.calls  # not every call's line is looked for
+        at = [each for each in now.lines if each.line == edges[0].line and each.function != LOOP]
+        first = min(
+            at, key=lambda each: (not each.direct, each.function not in more, each.function not in own, -each.calls)
+        )
+        alone = len({each.line for each in now.lines if each.function == first.function}) == 1
+        # Not every call's line is looked for.
+        calls = now.functions.get(first.function, first.calls) if alone and first.function in more else first.calls
         verb = "calls" if first.direct else "leads to"
-        said.append(f"`{first.line.function}` at {_at(first)} {verb} {_times(first.function, calls, before)}")
+        known = before if first.function in more else None
+        said.append(f"`{first.line.function}` at {_at(first)} {verb} {_times(first.function, calls, known)}")
         if len(said) == 1:
             told = {first.function}
             said[0] += _beside({name: grew for name, grew in more.items() if name not in told})

@@ -32,6 +32,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 """Of an object, in a name that a program made: it differs in each process."""
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
 _BOUND = (BuiltinFunctionType, MethodWrapperType)
+_CACHE = type(cache(len))
 _HEAP = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: a class that may be written in Python."""
 
@@ -70,6 +71,8 @@ def name_of_callable(called: Any) -> str:
     else:  # a ufunc, a function of Cython
         name = str(getattr(called, "__qualname__", None) or getattr(called, "__name__", kind.__qualname__))
         module = str(getattr(called, "__module__", None) or kind.__module__)
+        # It has the name of the function that it calls where nothing is cached.
+        name += " (cached)" if kind is _CACHE else ""
     return _named(module, name)
 
 

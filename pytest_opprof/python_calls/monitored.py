@@ -225,7 +225,7 @@ class Observer:
             if is_left_out(code.co_filename):
                 return _DISABLE
             key: Key = self._tally.key(called)
-            if key is None or not self._tally.wants(key):
+            if key is None:
                 return None
             self._tally.add_builtin(key, 1)
             self._tally.walk(_frame_of(code), key)

@@ -127,7 +127,7 @@ class Observer:
                     self._tally.walk(frame.f_back, id(code))
             elif event == "c_call" and not is_left_out(code.co_filename):
                 key = self._tally.key(called)
-                if key is not None and self._tally.wants(key):
+                if key is not None:
                     self._tally.add_builtin(key, 1)
                     self._tally.walk(frame, key)
             elif not self._is_on:

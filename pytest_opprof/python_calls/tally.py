@@ -72,15 +72,13 @@ class Tally:
         """With the name of its module."""
         self._kept: dict[int, Any] = {}
         self._own: dict[str, bool] = {}
+        self._wanted: dict[Key, bool] = {}
 
     def begin(self, frame: FrameType) -> bool:
         """Get to know the code of *frame*; return False if its calls do not count."""
         if is_left_out(frame.f_code.co_filename):
             return False
-        code = self.know(frame)
-        if self.lines and self._only is not None and self._name(code) not in self._only:
-            return False
-        self.calls.setdefault(code, 0)
+        self.calls.setdefault(self.know(frame), 0)
         return True
 
     def know(self, frame: FrameType) -> int:
@@ -108,16 +106,25 @@ class Tally:
         """Count calls of a builtin."""
         self.builtins[key] = self.builtins.get(key, 0) + calls
 
-    def wants(self, key: Key) -> bool:
-        """Tell whether the lines that call a builtin are looked for."""
-        return self.lines and (self._only is None or self._name(key) in self._only)
+    def _wants(self, key: Key) -> bool:
+        known = self._wanted.get(key)
+        if known is None:
+            known = self._wanted[key] = self._only is None or self._name(key) in self._only
+        return known
 
     def walk(self, frame: FrameType | None, key: Key) -> None:
-        """Count a call for the innermost line of the project that runs in *frame* or around it."""
-        if self._walks >= MOST_WALKS:
-            return
-        self._walks += 1
+        """Count a call for the innermost line of the project that runs in *frame* or around it.
+
+        Of a function that nobody asks for only where a line of the project calls it itself.
+        """
         innermost, direct = frame, True
+        if not self._wants(key):
+            if frame is None or not self.is_own(frame.f_code.co_filename):
+                return
+        elif self._walks >= MOST_WALKS:
+            return
+        else:
+            self._walks += 1
         while frame is not None and not self.is_own(frame.f_code.co_filename):
             frame, direct = frame.f_back, False
         frame = frame or innermost

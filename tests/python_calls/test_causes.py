@@ -98,3 +98,18 @@ def test_a_loop_is_named_by_its_line():
 def test_a_function_that_the_baseline_left_out_had_at_most_so_many_calls():
     now = PythonCalls(functions={"a.f": 200, "a.g": 9})
     assert causes.of_calls(Before({}, above=10), now) == ["`a.f` is called 200 times (baseline: at most 10)"]
+
+
+def test_of_what_a_package_does_the_function_that_the_line_calls_itself_is_named():
+    now = PythonCalls(
+        functions={"pandas.DataFrame.__getitem__": 10, "builtins.isinstance": 631, "builtins.len": 90},
+        lines=(
+            edge(7, "means", "pandas.DataFrame.__getitem__", 10),
+            edge(7, "means", "builtins.isinstance", 600, direct=False),
+            edge(7, "means", "builtins.len", 90, direct=False),
+        ),
+    )
+    assert causes.of_calls(Before({"builtins.isinstance": 259}, above=10), now) == [
+        "`means` at tokenization.py:7 calls `pandas.DataFrame.__getitem__` 10 times; 2 more functions (+452 calls)"
+        " follow from it"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -243,9 +244,13 @@ def test_lines_of_the_project_that_call_are_found():
     assert {each.caller for each in found.lines} >= {own("by_rows"), own("helper")}
 
 
-def test_only_lines_of_the_functions_that_are_asked_for_are_found():
-    found = counted(by_rows, list(range(5)), lines=True, only={"list.index"})
-    assert {each.function for each in found.lines} <= {"list.index", LOOP}
+def test_lines_of_packages_lead_only_to_functions_that_are_asked_for():
+    def writes() -> None:
+        json.dumps({"a": [1]}, indent=1)
+
+    found = counted(writes, lines=True, only={"json.encoder.JSONEncoder.encode", "json.encoder.encode"})
+    named = {each.function.rpartition(".")[2]: each.direct for each in found.lines if each.function != LOOP}
+    assert named == {"writes": True, "dumps": True, "encode": False}
 
 
 def test_a_package_that_calls_has_the_line_of_the_project_that_called_it():
@@ -333,3 +338,16 @@ def test_a_method_of_a_compiled_pattern_has_the_name_of_its_module():
     match = pattern.match
     found = counted(lambda: (pattern.search("a"), match("a")))
     assert found.functions["re.Pattern.match"] == found.functions["re.Pattern.search"] == 1
+
+
+@functools.lru_cache
+def cached(number: int) -> int:
+    return number
+
+
+@needs_monitoring
+def test_a_cached_function_that_is_asked_is_told_from_one_that_runs():
+    cached(1)
+    found = counted(lambda: [cached(1), cached(1)])
+    assert found.functions[own("cached") + " (cached)"] == 2
+    assert own("cached") not in found.functions
