@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
 from ..escaping import terminal, writer
+from ..python_calls.names import other_versions
 from ..report import listing
 from ..report.colours import painted
 from ..units import parse_duration, parse_share, plural
@@ -230,10 +231,12 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             timing,
             tolerances,
             top,
-            (before.entry.all_facts, after.entry.all_facts),
+            (before.entry.comparable(after.entry.python).all_facts, after.entry.all_facts),
             base.then(now),
         )
         windows[key] = JudgedWindow(after.numbers, diff=diffs[key])
+        if why := other_versions(before.entry.python, after.entry.python):
+            windows[key] = windows[key].with_remark(f"calls of Python functions not compared: {why}")
     if not windows:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
     if arguments.output:

@@ -206,3 +206,34 @@ def test_facts_that_vary_with_the_ops_are_no_reason_for_another_baseline() -> No
     assert old.allows(now)
     assert old.updated(now, HERE, times_changed=False) == old
     assert not old.allows(replace(now, facts=fact(GRAD_NODES, 4)))
+
+
+def counted(calls: int, **versions: str) -> WindowBaseline:
+    return WindowBaseline({"Add": CallRange(1, 1)}, facts={"python_calls": Range(calls, calls)}, python=versions)
+
+
+def test_calls_of_python_functions_are_compared_under_equal_versions_alone() -> None:
+    base = counted(100, python="3.12", numpy="2.0")
+    assert not base.allows(counted(200, python="3.12", numpy="2.0"))
+    assert base.allows(counted(200, python="3.13", numpy="2.0"))
+    assert base.allows(counted(200, python="3.12", numpy="2.1"))
+    assert base.lacks_python(counted(200, python="3.13"))
+    assert not base.lacks_python(counted(200, python="3.12", pandas="3.0"))
+    assert WindowBaseline({}).lacks_python(counted(1, python="3.12"))
+
+
+def test_an_update_under_other_versions_keeps_the_calls_of_these() -> None:
+    base = counted(100, python="3.12")
+    after = base.updated(counted(90, python="3.13"), HERE, times_changed=False)
+    assert (after.facts["python_calls"], after.python) == (Range(90, 90), {"python": "3.13"})
+
+
+def test_an_update_that_counts_nothing_keeps_the_calls_that_were_counted() -> None:
+    base = counted(100, python="3.12")
+    after = base.updated(WindowBaseline({"Add": CallRange(1, 1)}), HERE, times_changed=False)
+    assert after == base
+
+
+def test_an_update_with_as_many_calls_changes_nothing() -> None:
+    base = counted(1000, python="3.12")
+    assert base.updated(counted(1005, python="3.12"), HERE, times_changed=False) == base

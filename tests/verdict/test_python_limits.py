@@ -1,0 +1,124 @@
+"""Limits on calls of Python functions, and what is judged of them."""
+
+from __future__ import annotations
+
+import json
+import os.path
+
+import pytest
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.profile.calls import Range
+from pytest_opprof.python_calls.counted import PythonCalls
+from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.python_limits import counted_as
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+
+from ..conftest import profile_of
+
+PROFILE = profile_of([("Add", 5)])
+COUNTED = PythonCalls(functions={"json.loads": 3, "pandas.core.f": 2, "pandas.g": 1}, loops={"m.f": 7}, collections=1)
+
+
+def broken(python: PythonCalls | None = COUNTED, **limits: object) -> list[str]:
+    ops = limits.pop("ops", {})
+    return [str(finding) for finding in Budget.parse([ops], limits).check(PROFILE, python=python)]
+
+
+@pytest.mark.parametrize(
+    ("ops", "said"),
+    [
+        ({"python:json.loads": 3}, []),
+        ({"python:json.loads": 2}, ["calls of python:json.loads: 3, over the budget of 2"]),
+        ({"python:json.loads": "4.."}, ["calls of python:json.loads: 3, under the budget of 4.."]),
+        ({"python:pandas.*": 2}, ["calls of python:pandas.*: 3, over the budget of 2"]),
+    ],
+)
+def test_a_function_or_those_that_a_glob_matches_have_a_limit(ops: dict[str, object], said: list[str]) -> None:
+    assert broken(ops=ops) == said
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"python_calls": "5k"}, []),
+        ({"python_calls": 5}, ["calls of Python functions: 6, over the budget of 5"]),
+        ({"loop_iterations": 6}, ["rounds of loops: 7, over the budget of 6"]),
+        ({"collections": 0}, ["full garbage collections: 1, over the budget of 0"]),
+    ],
+)
+def test_all_calls_together_have_a_limit(limits: dict[str, object], said: list[str]) -> None:
+    assert broken(**limits) == said
+
+
+@pytest.mark.parametrize(("written", "calls"), [("5k", 5000), ("1.5k", 1500), ("2M", 2_000_000)])
+def test_thousands_and_millions_are_written_short(written: str, calls: int) -> None:
+    (limit,) = Budget.parse([], {"python_calls": written}).window["python_calls"]
+    assert limit.most == calls
+
+
+@pytest.mark.parametrize("ops", [{"python:": 1}, {"python:json.loads": "5 ms"}, {"python:json.loads": -1}])
+def test_a_limit_that_means_nothing_is_an_error(ops: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="python:"):
+        Budget.parse([ops], {})
+
+
+def test_a_budget_with_a_function_turns_counting_on_and_one_without_does_not() -> None:
+    assert Budget.parse([{"python:json.loads": 1}], {}).needs_python
+    assert Budget.parse([], {"collections": 0}).needs_python
+    assert not Budget.parse([{"Cast": 1}], {}).needs_python
+
+
+@pytest.mark.parametrize("python", [None, PythonCalls(uncounted="the body cannot run twice")])
+def test_what_was_not_counted_cannot_be_limited(python: PythonCalls | None) -> None:
+    with pytest.raises(UsageError, match="cannot be checked: "):
+        broken(python, python_calls=5)
+    with pytest.raises(UsageError, match="cannot be checked: "):
+        broken(python, ops={"python:json.loads": 5})
+
+
+def test_loops_have_no_limit_where_python_does_not_tell_of_them() -> None:
+    with pytest.raises(UsageError, match=r"from 3\.12 on"):
+        broken(PythonCalls(functions={"m.f": 1}), loop_iterations=5)
+
+
+def test_a_function_means_what_counts_under_another_name() -> None:
+    path_join = f"{os.path.__name__}.join"
+    assert counted_as("os.path.join", PythonCalls(functions={path_join: 2})) == {path_join}
+    assert counted_as("json.dumps", PythonCalls()) == {json.dumps.__module__ + ".dumps"}
+    assert counted_as("json.dmps", PythonCalls()) == set()
+    assert counted_as("no_such_package.f", PythonCalls()) == set()
+
+
+def verdicts(base: dict[str, int], now: dict[str, int]) -> dict[str, Verdict]:
+    facts = tuple({name: Range(each, each) for name, each in side.items()} for side in (base, now))
+    diff = compare({}, {}, TimingVerdict(Verdict.OK), STORED, facts=facts)  # type: ignore[arg-type]
+    return {row.op: row.verdict for row in diff.rows if row.verdict is not Verdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "found"),
+    [
+        (100, 110, {}),
+        (100, 111, {"python_calls": Verdict.MORE}),
+        (10_000, 10_100, {}),
+        (10_000, 10_101, {"python_calls": Verdict.MORE}),
+        (10_000, 9_000, {"python_calls": Verdict.FEWER}),
+    ],
+)
+def test_more_than_one_percent_and_ten_calls_are_more(base: int, now: int, found: dict[str, Verdict]) -> None:
+    assert verdicts({"python_calls": base}, {"python_calls": now}) == found
+
+
+def test_one_full_collection_more_is_more() -> None:
+    assert verdicts({"collections": 0}, {"collections": 1}) == {"collections": Verdict.MORE}
+
+
+def test_rounds_of_loops_are_more_only_beyond_the_calls_that_are_in_them() -> None:
+    base = {"python_calls": 100_005, "loop_iterations": 0}
+    assert verdicts(base, {"python_calls": 100_004, "loop_iterations": 100_000}) == {}  # [f(x) for x in xs] for map
+    assert verdicts(base, {"python_calls": 5, "loop_iterations": 100_000}) == {"python_calls": Verdict.FEWER}
+    few = {"python_calls": 5, "loop_iterations": 0}
+    assert verdicts(few, {"python_calls": 5, "loop_iterations": 500}) == {"loop_iterations": Verdict.MORE}
