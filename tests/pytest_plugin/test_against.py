@@ -607,3 +607,19 @@ def test_a_base_that_has_to_be_installed_is_installed_beside_todays_packages(rep
     failed.stderr.fnmatch_lines(
         ["ERROR: --opprof-against-install: */python -c * failed with exit code 1:", "  no compiler"]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_calls_of_python_functions_are_counted_on_both_sides(repository: pytest.Pytester) -> None:
+    repository.makepyfile(test_m=TEST.replace("rounds=10, warmup=0", ""))
+    git(repository, "commit", "-qam", "two")
+    model(repository, "fake.launch('MatMul', device_ns=100_000)", "for n in range(50): abs(n)")
+    result = run(repository, "--opprof-python")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.re_match_lines(
+        [
+            r"  calls of Python functions: \d+, \d+ in HEAD",
+            r"    `step` at model/__init__.py:4 calls `builtins.abs` 50 times \(baseline: 0\)",
+        ]
+    )
