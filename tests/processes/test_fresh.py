@@ -38,7 +38,8 @@ Fresh = Callable[..., list[dict[str, Any]]]
 
 
 def question(*tests: str, stays: bool = False, best_ns: int | None = None, module: str = "test_m.py") -> dict[str, Any]:
-    return {"tests": [f"{module}::{test}" for test in tests], "stays": stays, "best_ns": best_ns, "sites": []}
+    wanted = [f"{module}::{test}" for test in tests]
+    return {"tests": wanted, "stays": stays, "best_ns": best_ns, "sites": [], "cold": []}
 
 
 @pytest.fixture
