@@ -123,6 +123,7 @@ def test_a_file_that_cannot_be_imported_is_named_with_the_cause(fresh: Fresh, py
     broken, gone, fine = fresh(*asked, arguments=("--continue-on-collection-errors",))
     assert broken["test_broken.py::test_x"] == {
         "windows": [],
+        "python": {},
         "why": "test_broken.py: ModuleNotFoundError: No module named 'nosuchmodule'",
     }
     assert gone["test_m.py::test_gone"]["why"] == "pytest did not collect it there"  # of a file that is fine
