@@ -173,7 +173,7 @@ def test_numpy_alone_has_no_nodes_to_tell_of_though_pytorch_is_there(weight: tor
     with recorder.open(window), recorder.step(window):
         array + 1
     assert window.profile.op_names == ("Add",)
-    assert (window.profile.counted("grad_nodes"), window.profile.held_memory) == (None, None)
+    assert (window.profile.counted("grad_nodes"), window.profile.held_memory) == (None, (0,))
     both = Window("both")
     with recorder.open(both), recorder.step(both):
         array + weight.detach().numpy()[0, :3]

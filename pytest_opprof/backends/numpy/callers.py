@@ -352,7 +352,10 @@ def _name(code: CodeType, module: str) -> str:
         return "numpy.load"
     if code.co_name == "as_strided":
         return ""
-    for each in (home, public[0] if public else ""):
+    homes = [home, public[0] if public else ""]
+    if module.startswith(("numpy.core.", "numpy.lib.")):  # before NumPy 2 these parts had no underscore
+        homes.reverse()
+    for each in homes:
         function: Any = getattr(sys.modules.get(each), code.co_name, None)
         if callable(function) and "." not in qualified and not isinstance(function, type):
             is_question = code.co_name in (SCIPY_QUERIES if each.startswith("scipy") else QUERIES | FUNCTIONS_OF_VIEWS)
