@@ -94,10 +94,10 @@ class Recorder:
         """
         self._check_no_range_is_open(window, "begins")
         self._open.append(window)
-        before = children()
         try:
             if self._live is None:
                 self._start()
+            before = children()  # a profiler may start some of its own
             yield window
         except BaseException as error:
             window.unfinished = LEFT if isinstance(error, GeneratorExit) else f"ended in {type(error).__name__}"

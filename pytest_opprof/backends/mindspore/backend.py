@@ -16,6 +16,7 @@ from math import prod
 from time import time_ns
 
 from ...formats.mindspore_files import op_type
+from ...machine.children import watch_python
 from ...machine.scratch import scratch
 from ...ops.dtypes import item_bytes
 from ...ops.names import Kind, meaning
@@ -112,7 +113,9 @@ class MindSporeBackend(Backend):
         Raises BackendError if another profiler of MindSpore runs, or was started inside and took the session away.
         """
         import mindspore
+        import numpy.testing  # noqa: F401  # MindSpore's first graph imports it, and NumPy 1.26 starts lscpu then
 
+        watch_python()
         self._graphs.watch()
         marks: list[int] = []
 
