@@ -69,6 +69,15 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS) -> Left:
 
     Where something grows, as many calls follow to see what.
     """
+    was_frozen = gc.get_freeze_count() > 0  # by the program, as before a fork
+    try:
+        return _left_by(call, warmups)
+    finally:
+        if was_frozen:
+            gc.freeze()
+
+
+def _left_by(call: Callable[[], object], warmups: int) -> Left:
     for _ in range(warmups):
         call()
     least = _growth(call)
@@ -126,14 +135,13 @@ def _settle() -> None:
 def _older_objects_apart() -> Iterator[None]:
     """Keep the objects that exist out of the collector's sight: to scan them beside pandas takes 0.1 s each time."""
     gc.collect()
-    was_enabled, frozen = gc.isenabled(), gc.get_freeze_count()
+    was_enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
     try:
         yield
     finally:
-        if not frozen:  # else the program did that itself, before a fork, and ours cannot be told apart
-            gc.unfreeze()
+        gc.unfreeze()  # what holds a thing is found among all objects
         if was_enabled:
             gc.enable()
 

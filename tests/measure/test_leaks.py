@@ -120,14 +120,16 @@ def test_the_collector_is_left_as_it_was_also_after_an_error() -> None:
     def fails() -> None:
         raise ValueError("the body")
 
-    for enabled in (True, False):
+    for enabled, was_frozen in ((True, False), (False, False), (True, True)):
         (gc.enable if enabled else gc.disable)()
+        (gc.freeze if was_frozen else gc.unfreeze)()
         try:
             with pytest.raises(ValueError, match="the body"):
                 left_by(fails, warmups=0)
-            assert (gc.isenabled(), gc.get_freeze_count()) == (enabled, 0)
+            assert (gc.isenabled(), gc.get_freeze_count() > 0) == (enabled, was_frozen)
         finally:
             gc.enable()
+            gc.unfreeze()
 
 
 def test_a_body_runs_six_times_where_nothing_grows() -> None:
