@@ -103,8 +103,9 @@ def rounded(ns: float) -> int:
     >>> rounded(3_934_567_890), rounded(12_345_678), rounded(240_000)
     (3900000000, 12000000, 200000)
     """
-    digits = float(f"{max(ns, 0):.2g}")
-    return round(digits / _STEP_NS) * _STEP_NS
+    if ns < 10 * _STEP_NS:
+        return round(max(ns, 0) / _STEP_NS) * _STEP_NS
+    return int(float(f"{ns:.2g}"))
 
 
 _STEP_NS = 100_000

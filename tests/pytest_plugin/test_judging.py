@@ -187,9 +187,15 @@ def test_a_budget_is_that_of_the_body_not_of_windows_in_it(judge: Judge) -> None
     assert inner.budget == []
 
 
-def test_a_marked_test_without_an_op_could_not_be_measured(judge: Judge) -> None:
+def test_a_test_that_limits_ops_and_shows_none_could_not_be_measured(judge: Judge) -> None:
     with pytest.raises(NothingMeasured, match="nothing was recorded"):
-        judge().first(body=[{}])
+        judge(mark="op_budget(Add=1)").first(body=[{}])
+
+
+def test_of_a_marked_test_without_an_op_the_time_is_compared_and_that_is_said(judge: Judge) -> None:
+    (window,) = judge().first(body=[{}])
+    assert window.verdict is Verdict.NO_BASELINE
+    assert any("no op ran" in remark for remark in window.remarks)
 
 
 def test_a_test_that_may_have_no_op_is_measured(judge: Judge) -> None:

@@ -66,9 +66,9 @@ def test_a_limit_that_means_nothing_is_an_error(ops: dict[str, object]) -> None:
 
 
 def test_a_budget_with_a_function_turns_counting_on_and_one_without_does_not() -> None:
-    assert Budget.parse([{"python:json.loads": 1}], {}).needs_python
-    assert Budget.parse([], {"collections": 0}).needs_python
-    assert not Budget.parse([{"Cast": 1}], {}).needs_python
+    assert Budget.parse([{"python:json.loads": 1}], {}).needs("python")
+    assert Budget.parse([], {"collections": 0}).needs("python")
+    assert not Budget.parse([{"Cast": 1}], {}).needs("python")
 
 
 @pytest.mark.parametrize("python", [None, PythonCalls(uncounted="the body cannot run twice")])
@@ -102,10 +102,10 @@ def verdicts(base: dict[str, int], now: dict[str, int]) -> dict[str, Verdict]:
     ("base", "now", "found"),
     [
         (100, 110, {}),
-        (100, 111, {"python_calls": Verdict.MORE}),
+        (100, 111, {"python_calls": Verdict.ABOVE}),
         (10_000, 10_100, {}),
-        (10_000, 10_101, {"python_calls": Verdict.MORE}),
-        (10_000, 9_000, {"python_calls": Verdict.FEWER}),
+        (10_000, 10_101, {"python_calls": Verdict.ABOVE}),
+        (10_000, 9_000, {"python_calls": Verdict.BELOW}),
     ],
 )
 def test_more_than_one_percent_and_ten_calls_are_more(base: int, now: int, found: dict[str, Verdict]) -> None:
@@ -113,12 +113,12 @@ def test_more_than_one_percent_and_ten_calls_are_more(base: int, now: int, found
 
 
 def test_one_full_collection_more_is_more() -> None:
-    assert verdicts({"collections": 0}, {"collections": 1}) == {"collections": Verdict.MORE}
+    assert verdicts({"collections": 0}, {"collections": 1}) == {"collections": Verdict.ABOVE}
 
 
 def test_rounds_of_loops_are_more_only_beyond_the_calls_that_are_in_them() -> None:
     base = {"python_calls": 100_005, "loop_iterations": 0}
     assert verdicts(base, {"python_calls": 100_004, "loop_iterations": 100_000}) == {}  # [f(x) for x in xs] for map
-    assert verdicts(base, {"python_calls": 5, "loop_iterations": 100_000}) == {"python_calls": Verdict.FEWER}
+    assert verdicts(base, {"python_calls": 5, "loop_iterations": 100_000}) == {"python_calls": Verdict.BELOW}
     few = {"python_calls": 5, "loop_iterations": 0}
-    assert verdicts(few, {"python_calls": 5, "loop_iterations": 500}) == {"loop_iterations": Verdict.MORE}
+    assert verdicts(few, {"python_calls": 5, "loop_iterations": 500}) == {"loop_iterations": Verdict.ABOVE}
