@@ -133,14 +133,17 @@ def test_the_collector_is_left_as_it_was_also_after_an_error() -> None:
 
 
 def test_a_body_runs_six_times_where_nothing_grows() -> None:
-    calls = []
-    left_by(lambda: calls.append(None) if len(calls) < 0 else calls.__len__())
     counted: list[Any] = [0]
 
     def count() -> None:
         counted[0] = counted[0] + 1
 
-    left_by(count)
+    trace = sys.gettrace()
+    sys.settrace(None)  # coverage keeps something of each call
+    try:
+        left_by(count)
+    finally:
+        sys.settrace(trace)
     assert counted == [WARMUPS + CALLS]
 
 
