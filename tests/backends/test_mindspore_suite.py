@@ -108,7 +108,11 @@ FAILURES = {
     ],
     "jit": ["FAILED *test_jit - Cast 0 -> 2"],
     "copy": ["FAILED *test_update - Identity 0 -> 1"],
-    "wide": ["FAILED *test_projection - MatMul float32 -> float64, bytes x2"],
+    # NumPy's astype to the dtype that is there already is a copy, and no cast any more.
+    "wide": [
+        "  dtypes of MatMul: float64, float32 in the baseline, bytes x2",
+        "FAILED *test_projection - Copy 0 -> 1, *",
+    ],
 }
 
 
