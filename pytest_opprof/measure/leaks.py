@@ -231,9 +231,10 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
     sizes = {id(each): len(each) for each in _containers(untracked)}
     call()
     grown = [
-        (each, len(each), more) for each in _containers(untracked) if (more := len(each) - sizes.get(id(each), 0)) > 0
+        (each, len(each), len(each) - sizes[id(each)])
+        for each in _containers(untracked)
+        if len(each) > sizes.get(id(each), len(each)) and each is not sizes
     ]
-    grown = [(each, size, more) for each, size, more in grown if id(each) in sizes and each is not sizes]
     for _ in range(CALLS - 1):
         call()
         grown = [(each, len(each), min(more, len(each) - size)) for each, size, more in grown if len(each) > size]

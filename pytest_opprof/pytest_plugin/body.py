@@ -147,8 +147,7 @@ def count(
         raise
     except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
         why = f"{NO_SECOND_RUN}: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-        if hasattr(call.item, "_excinfo"):
-            call.item._excinfo = None  # of a unittest.TestCase, for the report
+        _forget_excinfo(call)
     finally:
         measurement.counting, call.raised = None, raised
     names = {BODY, *(window.name for window in measurement.windows)}

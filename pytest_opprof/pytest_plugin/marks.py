@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -76,20 +76,12 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         if key not in _OPPROF_KEYS:
             raise errors.unknown(key, _OPPROF_KEYS, "keyword of opprof()", _OPPROF_KEYS)
     rounds = checked_count(given.get("rounds", 1), "opprof(rounds=)", 1)
-    baseline = given.get("baseline", True)
-    if not isinstance(baseline, bool):
-        raise UsageError(f"opprof(baseline={baseline!r}): write True or False")
+    baseline = _flag(given, "baseline", True)
     if rounds > 1 and issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         raise UsageError("opprof(rounds=) cannot run an IsolatedAsyncioTestCase again; use opprof.rounds() inside")
-    memory = given.get("memory", settings.memory)
-    if not isinstance(memory, (bool, type(None))):
-        raise UsageError(f"opprof(memory={memory!r}): write True or False")
-    leaks = given.get("leaks", settings.leaks)
-    if not isinstance(leaks, bool):
-        raise UsageError(f"opprof(leaks={leaks!r}): write True or False")
-    python = given.get("python", settings.python)
-    if not isinstance(python, bool):
-        raise UsageError(f"opprof(python={python!r}): write True or False")
+    memory = _flag(given, "memory", settings.memory)
+    leaks = _flag(given, "leaks", settings.leaks)
+    python = _flag(given, "python", settings.python)
     timing = checked_timing(given.get("timing", settings.timing), "opprof(timing=)")
     left_out = bool(marks and marks[0].args)
     marked = (bool(budget) or bool(marks)) and not left_out
@@ -113,6 +105,19 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         leaks=budget.needs("leaks") or leaks,
         python=(python or budget.needs("python")) and not left_out,
     )
+
+
+_Default = TypeVar("_Default", bound=bool | None)
+
+
+def _flag(given: Mapping[str, Any], key: str, default: _Default) -> bool | _Default:
+    """Return the value of a keyword that says yes or no. Raises UsageError for another value."""
+    if key not in given:
+        return default
+    value = given[key]
+    if not isinstance(value, bool):
+        raise UsageError(f"opprof({key}={value!r}): write True or False")
+    return value
 
 
 def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:

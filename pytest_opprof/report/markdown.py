@@ -12,7 +12,7 @@ from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from ..verdict.quantities import SUMS, as_a_whole, named
+from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
 
@@ -169,7 +169,7 @@ def _window(window: WindowResult) -> Iterator[str]:
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
     yield from ["| op | calls | time | |", "|---|--:|--:|---|"]
-    sums = {row.op: row.work for row in window.rows if row.op in SUMS and not row.verdict.is_change}
+    sums = {row.op: row.work for row in window.rows if is_told_as_a_whole(row.op, row.verdict)}
     if window.rows:
         rows = sorted((row for row in window.rows if row.op not in sums), key=lambda row: row.op not in over)
         yield from (_row(row, row.op in over) for row in rows[:_ROWS])

@@ -12,7 +12,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
 from ..verdict.compare import Diff, Row
-from ..verdict.quantities import SUMS, as_a_whole, named
+from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
 from ..verdict.verdicts import Verdict
 
 _ROUNDED = 0.05
@@ -86,7 +86,7 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
     """Return the cells of each row, and whether something became of its op."""
     over = {finding.op for finding in window.budget}
     if window.diff:
-        told = [row for row in window.diff.rows if not _is_told_below(row)]
+        told = [row for row in window.diff.rows if not is_told_as_a_whole(row.op, row.verdict)]
         diff_rows = sorted(told, key=lambda row: row.op not in over)
         timed = window.diff.total.base_ns is not None
         work = _shows_work(window.diff)
@@ -108,11 +108,6 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
         )
         for stats in ops
     ]
-
-
-def _is_told_below(row: Row) -> bool:
-    """Tell whether a row is of a sum over all ops that follows from them: one line below the table has all of these."""
-    return row.op in SUMS and not row.verdict.is_change
 
 
 def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
@@ -137,7 +132,8 @@ def _total(window: JudgedWindow) -> list[str]:
         total = window.diff.total
         what = "total time" if window.diff.wall else "total device time"
         lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
-    sums = {row.op: row.work.text for row in window.diff.rows if _is_told_below(row)} if window.diff else {}
+    rows = window.diff.rows if window.diff else ()
+    sums = {row.op: row.work.text for row in rows if is_told_as_a_whole(row.op, row.verdict)}
     lines += [*filter(None, [as_a_whole(sums)]), *_busy(window.numbers)]
     if any(window.numbers.communication_ns or ()):
         lines.append(f"communication, beside it: {format_ns(min(window.numbers.communication_ns or ()))}")

@@ -9,7 +9,7 @@ from .. import errors
 from ..errors import UsageError
 from ..python_calls.functions import is_installed, resolved
 from ..python_calls.names import PREFIX, is_glob, matching
-from .quantities import COLLECTIONS, FACTS, PYTHON_CALLS
+from .quantities import FACTS
 
 if TYPE_CHECKING:
     from ..python_calls.counted import PythonCalls
@@ -21,15 +21,12 @@ def of_window(what: str, limit: object, python: PythonCalls | None) -> Sequence[
     Raises UsageError where nothing was counted, or Python does not tell.
     """
     counted = _counted(FACTS[what].text, limit, python)
-    if what == PYTHON_CALLS:
-        return (counted.total,)
-    if what == COLLECTIONS:
-        return (counted.collections,)
-    if counted.iterations is None:
+    found = counted.facts(1).get(what)
+    if found is None:
         raise UsageError(
             f"the limit on {FACTS[what].text} ({limit}) cannot be checked: Python tells of them from 3.12 on"
         )
-    return (counted.iterations,)
+    return found
 
 
 def of_function(name: str, limit: object, python: PythonCalls | None, most: float | None) -> Sequence[float]:

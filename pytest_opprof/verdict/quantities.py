@@ -280,6 +280,11 @@ def named(op: str) -> str:
     return f"({FACTS[op].called})" if op in FACTS else op
 
 
+def is_told_as_a_whole(op: str, verdict: Verdict) -> bool:
+    """Tell whether a row is of a sum over all ops that follows from them: `as_a_whole` has all of these."""
+    return op in SUMS and not verdict.is_change
+
+
 def as_a_whole(changed: Mapping[str, str]) -> str:
     """Return what all ops together did before and do now, given what *changed*: ``as a whole: 40 -> 56 calls``.
 

@@ -12,7 +12,7 @@ from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
 from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
-from ...verdict.quantities import SUMS, as_a_whole, is_fact, named
+from ...verdict.quantities import as_a_whole, is_fact, is_told_as_a_whole, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from .. import ranks
 from ..causes import VERDICTS, accepting_all, by_op, rank_of
@@ -245,7 +245,7 @@ def _window(window: WindowResult) -> _Window:
 
 def _sums(window: WindowResult) -> dict[str, str]:
     """Return what changed of the sums over all ops, where that follows from the ops."""
-    return {row.op: row.work for row in window.rows if row.op in SUMS and not row.verdict.is_change}
+    return {row.op: row.work for row in window.rows if is_told_as_a_whole(row.op, row.verdict)}
 
 
 def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str]) -> _Row:
