@@ -39,9 +39,10 @@ def stop() -> list[list[Any]]:
     from torch._C._autograd import _disable_profiler_legacy
 
     try:
-        return _disable_profiler_legacy()
+        threads: list[list[Any]] = _disable_profiler_legacy()
     except RuntimeError:
         return []
+    return threads
 
 
 def read(threads: Sequence[Sequence[Any]], log: EventLog, is_left_out: Callable[[str], bool]) -> None:
