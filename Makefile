@@ -19,7 +19,7 @@ test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
 
 # make test-jax, test-onnxruntime, test-mindspore: the tests of a framework that the others do without, in a venv of its own.
 test-%: .venv-%/installed
-	.venv-$*/bin/$(RUN) -m pytest -n auto --maxprocesses=4 -m $* $(ARGS) tests/backends tests/readers
+	.venv-$*/bin/$(RUN) -m pytest -n auto --maxprocesses=4 -m $* $(ARGS) tests/frameworks
 
 .PRECIOUS: .venv-%/installed
 .venv-%/installed: pyproject.toml

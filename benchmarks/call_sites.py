@@ -21,9 +21,9 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 import numpy as np
 import torch
 
-from pytest_opprof.backends.contract import Backend, Options
-from pytest_opprof.backends.numpy.backend import backend as numpy_backend
-from pytest_opprof.backends.torch.backend import backend as torch_backend
+from pytest_opprof.frameworks.live.contract import Backend, Options
+from pytest_opprof.frameworks.numpy.live.backend import backend as numpy_backend
+from pytest_opprof.frameworks.pytorch.live.backend import backend as torch_backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.sites.chains import Chains

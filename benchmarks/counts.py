@@ -18,7 +18,7 @@ import json, os, sys
 os.environ["KINETO_LOG_LEVEL"] = "6"
 import torch
 from pytest_opprof.backends import Options
-from pytest_opprof.backends.torch.backend import TorchBackend
+from pytest_opprof.frameworks.pytorch.live.backend import TorchBackend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.results.window_result import WindowNumbers

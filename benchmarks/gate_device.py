@@ -13,9 +13,9 @@ import argparse
 from collections import Counter
 from dataclasses import replace
 
-from pytest_opprof.backends.registry import threads_limited
 from pytest_opprof.cli.selfcheck.checks import Subject
 from pytest_opprof.cli.selfcheck.workloads import Work, works
+from pytest_opprof.frameworks.live.registry import threads_limited
 from pytest_opprof.machine.allocator import keep_memory
 from pytest_opprof.units import parse_share
 from pytest_opprof.verdict.stored_rule import Rule

@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.jax.backend import backend
-from pytest_opprof.backends.jax.session import Session
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.xla.live.backend import backend
+from pytest_opprof.frameworks.xla.live.session import Session
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 

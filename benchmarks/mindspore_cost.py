@@ -22,9 +22,9 @@ import numpy as np
 from mindspore import nn, ops
 from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.mindspore.backend import backend
-from pytest_opprof.backends.mindspore.profiler import recorded, wait
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.mindspore.live.backend import backend
+from pytest_opprof.frameworks.mindspore.live.profiler import recorded, wait
 
 REPEATS = 15
 Around = Callable[[], AbstractContextManager[object]]

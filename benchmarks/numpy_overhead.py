@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.numpy.backend import NumpyBackend, backend
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend, backend
 from pytest_opprof.sites.chains import Chains
 
 OPS = 500

@@ -22,8 +22,8 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.onnxruntime.backend import backend
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.onnx.live.backend import backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 

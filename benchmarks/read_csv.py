@@ -19,9 +19,9 @@ KEYS += ["Output Shapes", "Output Data Types", "Output Formats"]
 METRICS = 25
 OURS = """
 from pathlib import Path
-from pytest_opprof.readers.ascend import profile as ascend
-from pytest_opprof.readers.shared.options import Options
-from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.frameworks.ascend.saved import profile as ascend
+from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.place import Place
 records = ascend.read(Place(Path(FILE)), Options()).records
 print(len(records), sum(record.calls for record in records))
 """

@@ -16,8 +16,8 @@ from time import perf_counter
 
 import numpy as np
 
-from pytest_opprof.backends.cuda import cupti, libcupti
-from pytest_opprof.backends.cuda.cupti_records import KERNEL, RUNTIME, Buffer, Decoder
+from pytest_opprof.frameworks.nvidia.live import cupti, libcupti
+from pytest_opprof.frameworks.nvidia.live.cupti_records import KERNEL, RUNTIME, Buffer, Decoder
 
 BUFFER_BYTES = 8 << 20
 KERNEL_BYTES = 216

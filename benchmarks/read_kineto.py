@@ -66,9 +66,9 @@ GOALS = {"orjson": "at most 0.9x", "pandas": "6 times less", "hta": "15 times le
 READ = """
 import sys
 from pathlib import Path
-from pytest_opprof.readers.pytorch import kineto
-from pytest_opprof.readers.shared.options import Options
-from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.frameworks.pytorch.saved import kineto
+from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.place import Place
 kineto.read(Place(Path(sys.argv[1])), Options())
 """
 
@@ -92,7 +92,7 @@ def main() -> None:
         show = [sys.executable, "-m", "pytest_opprof", "show", str(path), "-t", "10"]
         commands = {
             "show": ("opprof show", [*show, "--aggregate-by", "type", "--format", "json"]),
-            "read": ("readers.pytorch.kineto", [sys.executable, "-c", READ, str(path)]),
+            "read": ("frameworks.pytorch.saved.kineto", [sys.executable, "-c", READ, str(path)]),
         }
         for module, (title, code) in PEERS.items():
             if has(arguments.peers, module):

@@ -20,8 +20,8 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.torch.backend import backend
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.pytorch.live.backend import backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 
@@ -76,7 +76,7 @@ def key_averages() -> float:
 
 def read() -> float:
     """Return the seconds that a window spends on reading what Kineto recorded and on attributing it."""
-    from pytest_opprof.backends.torch import backend as module
+    from pytest_opprof.frameworks.pytorch.live import backend as module
 
     session = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
     session.start()

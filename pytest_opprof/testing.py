@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
 
-from .backends.contract import Backend, KnownWork, Options
-from .backends.failures import entered, failures_of
-from .backends.registry import ensure_available, threads_limited
 from .errors import BackendError, NothingMeasured, UsageError
+from .frameworks.live.contract import Backend, KnownWork, Options
+from .frameworks.live.failures import entered, failures_of
+from .frameworks.live.registry import ensure_available, threads_limited
 from .measure.recorder import Recorder
 from .measure.window import Window
 from .profile.op_profile import OpProfile

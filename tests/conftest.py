@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # some tests have sessions of their own: see backends.torch
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # some tests have sessions of their own: see frameworks.pytorch.live
 
 import pytest
 
@@ -54,12 +54,14 @@ FRAMEWORKS = {
 """By mark: why a test that needs the framework does not run without it."""
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
-_MODULES = "pytest_plugin.session backends.numpy.backend backends.torch.cuda backends.cuda.events"
+_MODULES = (
+    "pytest_plugin.session frameworks.numpy.live.backend frameworks.pytorch.live.cuda frameworks.nvidia.live.events"
+)
 for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")
 # A run of pytester has a home of its own: there the self-test of the NumPy backend would run in each.
 os.environ.setdefault("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
-importlib.import_module("pytest_opprof.backends.numpy.selftest").problem()
+importlib.import_module("pytest_opprof.frameworks.numpy.live.selftest").problem()
 HERE = Path(__file__).parent
 
 

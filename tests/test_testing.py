@@ -9,17 +9,18 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from pytest_opprof import testing
-from pytest_opprof.backends import KnownWork, fake, registry
-from pytest_opprof.backends.cuda.backend import CudaBackend
+from pytest_opprof.backends import KnownWork, fake
 from pytest_opprof.cli import main
 from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.frameworks.live import registry
+from pytest_opprof.frameworks.nvidia.live.backend import CudaBackend
 from pytest_opprof.ops import names
 from pytest_opprof.testing import check_backend, promises
 
-from .backends import toy_backend, toy_framework
-from .backends.cuda_stand_in import Gpu
-from .backends.test_cuda_backend import CAST, install
-from .backends.toy_backend import ToyBackend
+from .frameworks import toy_backend, toy_framework
+from .frameworks.nvidia.live.cuda_stand_in import Gpu
+from .frameworks.nvidia.live.test_backend import CAST, install
+from .frameworks.toy_backend import ToyBackend
 
 NO_PROFILER = [f"another profiler {where}: the work names no other profiler" for where in ("around", "inside")]
 NO_THREADS = "threads inside: the work says that other threads are not recorded"

@@ -207,7 +207,7 @@ class PythonFile(Struct, frozen=True, forbid_unknown_fields=True):
 def schemas() -> dict[str, str]:
     """Return the text of each published JSON Schema, by the name of its file."""
     # Imported here: no baseline needs it.
-    from ..readers.own_format import ProfileFile
+    from ..frameworks.files.own_format import ProfileFile
 
     of = "of the tests of one module in one environment"
     return {

@@ -16,9 +16,9 @@ def add(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind it: the other commands do without.
-    from ..backends.cuda import driver, nvml
-    from ..backends.failures import failures_of
-    from ..backends.registry import find, load
+    from ..frameworks.live.failures import failures_of
+    from ..frameworks.live.registry import find, load
+    from ..frameworks.nvidia.live import driver, nvml
 
     names = sorted(find())
     for name in names:

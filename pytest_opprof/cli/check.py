@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
 from ..escaping import terminal
+from ..frameworks.files import formats
 from ..profile.saved import SavedProfile, communicates
-from ..readers import formats
 from ..report.colours import painted
 from ..units import format_ns
 from ..verdict import query

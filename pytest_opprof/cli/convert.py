@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..frameworks.files import formats, own_format
 from ..machine.atomic_write import gzipped, write_atomically
 from ..profile.saved import SavedProfile
-from ..readers import formats, own_format
 from ..timeline import chrome
 from . import reading
 

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile, op_of
-from ..readers import formats
 from ..report import listing
 from ..timeline.breakdown import breakdown
 from ..timeline.ranges import ranges

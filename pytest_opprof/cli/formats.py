@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..readers.formats import FORMATS, module
+from ..frameworks.files.formats import FORMATS, module
 
 
 def add(commands: Any) -> None:

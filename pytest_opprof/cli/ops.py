@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from .. import errors
-from ..backends.registry import learn_names
+from ..frameworks.live.registry import learn_names
 from ..ops import names
 
 

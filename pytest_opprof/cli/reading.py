@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..backends.registry import learn_names
 from ..errors import TraceError, UsageError
 from ..escaping import terminal
+from ..frameworks.files import formats
+from ..frameworks.files.place import Place
+from ..frameworks.live.registry import learn_names
 from ..machine.identity import usable_cores
 from ..profile.saved import SavedProfile
-from ..readers import formats
-from ..readers.shared.place import Place
 from ..verdict import query
 from ..verdict.question import in_steps
 

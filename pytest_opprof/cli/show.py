@@ -11,10 +11,10 @@ from typing import Any
 from .. import errors
 from ..errors import UsageError
 from ..escaping import writer
+from ..frameworks.files import formats
 from ..ops import names as ops_names
 from ..ops.dtypes import is_dtype
 from ..profile.saved import OUTSIDE, SavedKernel, SavedProfile
-from ..readers import formats
 from ..report import listing
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
 from ..verdict import query

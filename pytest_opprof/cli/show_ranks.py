@@ -11,8 +11,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..escaping import terminal
+from ..frameworks.files import formats
 from ..profile.saved import SavedProfile
-from ..readers import formats
 from ..report import spread as report
 from ..verdict.question import Side
 from ..verdict.spread import spread

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..escaping import writer
+from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile
-from ..readers import formats
 from ..report import listing
 from ..timeline.breakdown import Breakdown, added, breakdown
 from ..timeline.ranges import RangeTimes, ranges

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..frameworks.files import formats
+from ..frameworks.files.place import Place
 from ..machine.scratch import scratch
-from ..readers import formats
-from ..readers.shared.place import Place
 from ..timeline.chrome import BEGINNING
 from . import convert, reading
 

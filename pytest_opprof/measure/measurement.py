@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ..backends.contract import Backend
-from ..backends.registry import threads_limited
 from ..errors import UsageError
+from ..frameworks.live.contract import Backend
+from ..frameworks.live.registry import threads_limited
 from ..machine.cpu_core import Core
 from ..python_calls.counted import PythonCalls
 from ..sites.chains import Chains

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..backends.contract import Options, Timing
+from ..frameworks.live.contract import Options, Timing
 from ..machine.ranks import ALONE, Rank
 from ..verdict.budgets import Budget
 from ..verdict.tolerances import Tolerances

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..frameworks.pytorch.events import Role, role
 from ..ops import names
-from ..ops.pytorch_events import Role, role
 from ..profile.attribution import NOBODY
 from ..profile.columns import ABSENT
 from ..profile.environment import Environment

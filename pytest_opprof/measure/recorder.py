@@ -16,9 +16,9 @@ from functools import partial
 from threading import get_ident
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 
-from ..backends.contract import Backend, Options
-from ..backends.failures import entered, failure, failures_of, noted_on
 from ..errors import BackendError, NothingMeasured, OpprofError, UsageError
+from ..frameworks.live.contract import Backend, Options
+from ..frameworks.live.failures import entered, failure, failures_of, noted_on
 from ..machine.children import NOT_SEEN, children, were_started
 from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.load import waited_ns

@@ -110,7 +110,7 @@ class Ranks:
         """What they share, opened at first use. Raises BackendError."""
         if self._opened is None:
             # Imported here: it is nothing that a run without ranks needs.
-            from ..backends.torch import store
+            from ..frameworks.pytorch.live import store
 
             try:
                 self._opened = store.TorchStore() if store.is_there() else self._files()

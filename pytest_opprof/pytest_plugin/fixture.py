@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ..backends.contract import Backend
-from ..backends.failures import failures_of
-from ..backends.registry import load_all
 from ..errors import BackendError, UsageError
+from ..frameworks.live.contract import Backend
+from ..frameworks.live.failures import failures_of
+from ..frameworks.live.registry import load_all
 from ..machine.atomic_write import write_atomically
 from ..measure.counting import Counting
 from ..measure.measurement import Measurement
@@ -120,7 +120,7 @@ class Opprof:
         Raises UsageError while the window is open, and where the file cannot be written.
         """
         # Imported here: 20 ms that only who saves should pay.
-        from ..readers.own_format import dump
+        from ..frameworks.files.own_format import dump
 
         __tracebackhide__ = True
         profile = SavedProfile.of(window.profile, f"pytest-opprof window {window.name}")

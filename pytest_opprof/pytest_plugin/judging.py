@@ -10,10 +10,10 @@ from time import monotonic
 import pytest
 from msgspec import structs
 
-from ..backends.registry import hints
 from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, NothingMeasured
+from ..frameworks.live.registry import hints
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan

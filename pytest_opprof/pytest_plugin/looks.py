@@ -9,9 +9,9 @@ from time import monotonic
 import pytest
 from msgspec import structs
 
-from ..backends.contract import Backend
 from ..baselines.entry import WindowBaseline
 from ..errors import BackendError
+from ..frameworks.live.contract import Backend
 from ..measure.plan import Settings
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 from .. import errors
-from ..backends.contract import Options
 from ..errors import UsageError
+from ..frameworks.live.contract import Options
 from ..measure.plan import Settings, TestPlan
 from ..verdict.budgets import Budget
 from .options import (

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ..backends.registry import load, load_all
 from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BackendError, OpprofError, UsageError
+from ..frameworks.live.registry import load, load_all
 from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure.measurement import Measurement

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from .. import errors
-from ..backends.contract import Timing
-from ..backends.registry import find, learn_names
 from ..errors import UsageError
+from ..frameworks.live.contract import Timing
+from ..frameworks.live.registry import find, learn_names
 from ..machine.ranks import Rank, rank_of
 from ..measure.plan import Noise, Ranks, Settings
 from ..processes.parent import VARIABLE

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from ..backends.contract import Backend
-from ..backends.failures import failures_of
 from ..errors import BackendError, UsageError
+from ..frameworks.live.contract import Backend
+from ..frameworks.live.failures import failures_of
 from ..machine.identity import usable_cores
 from ..machine.ranks import Rank, ranks_named
 from ..measure.recorder import is_in_use

@@ -23,10 +23,9 @@ from types import (
 )
 from typing import Any
 
-from ..sites.code import Kind, first_part, in_package, kinds
+from ..sites.code import HERE, Kind, first_part, in_package, kinds
 from .names import PYTHON
 
-_HERE = str(Path(__file__).parents[1])
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 """Of an object, in a name that a program made: it differs in each process."""
@@ -39,7 +38,7 @@ _HEAP = 1 << 9
 
 def is_left_out(file: str) -> bool:
     """Tell whether the functions of a file are no work of the test: ours, pytest's and other test tools'."""
-    return kinds[file] is Kind.TEST_TOOL or file.startswith(_HERE)
+    return kinds[file] is Kind.TEST_TOOL or file.startswith(HERE)
 
 
 def name_of_code(code: CodeType, module: str) -> str:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..backends.registry import hints, load_all
 from ..errors import OpprofError
+from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
 from ..results.run_result import WORDS, Status, TestRecord, run_of
 from ..units import plural

@@ -33,7 +33,8 @@ TEST_TOOLS = frozenset(
 """Packages that call tests. So do all in site-packages whose names begin with ``pytest_``."""
 _PACKAGES = re.compile(r".*[\\/](?:site|dist)-packages[\\/]", re.DOTALL)
 """Matches the folder of installed packages, of whatever environment."""
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""The folder of this package."""
 
 
 class Kind(Enum):
@@ -77,7 +78,7 @@ class Kinds(dict[str, Kind]):
             # The line that runs eval, exec or a generated dataclass is the site. Examples in a docstring have lines.
             return Kind.TRACED if file.startswith("<doctest ") else Kind.HIDDEN
         path = os.path.abspath(file)
-        if _is_below(path, [_HERE]):
+        if _is_below(path, [HERE]):
             return Kind.HIDDEN
         if installed := in_package(path):
             name = first_part(installed)

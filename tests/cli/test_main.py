@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import pytest_opprof
-from pytest_opprof.backends.cuda import driver, nvml
 from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.cli import main
+from pytest_opprof.frameworks.nvidia.live import driver, nvml
 from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.timings import ProcessTimes

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.cli import main
+from pytest_opprof.frameworks.files import own_format
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
-from pytest_opprof.readers import own_format
 from pytest_opprof.sites.chains import Frame
 
 DATA = Path(__file__).parent.parent / "data"
@@ -785,7 +785,7 @@ def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypa
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_opprof.readers.own_format.read", interrupted)
+    monkeypatch.setattr("pytest_opprof.frameworks.files.own_format.read", interrupted)
     assert run("convert", "a.json", "-o", "b.json") == (130, "", "opprof: interrupted\n")
     assert [path.name for path in Path().iterdir()] == ["a.json"]
 

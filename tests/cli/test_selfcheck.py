@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from pytest_opprof.backends import fake
-from pytest_opprof.backends.cuda import driver as cuda_driver
-from pytest_opprof.backends.cuda import nvml
 from pytest_opprof.cli import main
 from pytest_opprof.cli.selfcheck import checks, command, workloads
 from pytest_opprof.cli.selfcheck.workloads import Clock, Sizes, Work
 from pytest_opprof.errors import BackendError
+from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
+from pytest_opprof.frameworks.nvidia.live import nvml
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
-from ..backends.cuda_stand_in import Gpu
-from ..backends.test_cuda_backend import install
+from ..frameworks.nvidia.live.cuda_stand_in import Gpu
+from ..frameworks.nvidia.live.test_backend import install
 
 pytestmark = pytest.mark.usefixtures("beside_other_software")
 CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "slowdown", "overhead"]

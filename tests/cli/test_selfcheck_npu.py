@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends.ascend import session
-from pytest_opprof.backends.cuda import driver as cuda_driver
 from pytest_opprof.cli import main
 from pytest_opprof.cli.selfcheck import checks, workloads
+from pytest_opprof.frameworks.ascend.live import session
+from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
 
-from ..backends.ascend_stand_in import Npu, TorchNpu, compiled, forget, install, mindspore
+from ..frameworks.ascend.live.ascend_stand_in import Npu, TorchNpu, compiled, forget, install, mindspore
 
 CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "slowdown", "overhead"]
 

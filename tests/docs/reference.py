@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_opprof import plugin
 from pytest_opprof.cli import main
+from pytest_opprof.frameworks.files.formats import FORMATS, module
 from pytest_opprof.ops import names
-from pytest_opprof.readers.formats import FORMATS, module
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMAS = DOCS.parent / "pytest_opprof" / "schema"

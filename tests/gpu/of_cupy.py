@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.cuda import backend, nvml
-from pytest_opprof.backends.cuda import driver as cuda_driver
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.nvidia.live import backend, nvml
+from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
 from pytest_opprof.machine.load import named
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_profile import OpProfile

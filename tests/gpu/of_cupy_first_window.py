@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_opprof.backends.cuda import libcupti
+from pytest_opprof.frameworks.nvidia.live import libcupti
 
 from .windows import cupy_or_skip, of_cuda
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_opprof.backends.cuda import libcupti
-from pytest_opprof.backends.cuda.backend import _KEEPS_NAMES, _STALE_NAMES
+from pytest_opprof.frameworks.nvidia.live import libcupti
+from pytest_opprof.frameworks.nvidia.live.backend import _KEEPS_NAMES, _STALE_NAMES
 
 from .windows import cupy_or_skip, of_cuda
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_opprof.backends.cuda import cupti
 from pytest_opprof.errors import BackendError
+from pytest_opprof.frameworks.nvidia.live import cupti
 
 from .windows import cupy_or_skip, of_cuda
 

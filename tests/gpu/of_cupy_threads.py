@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends.cuda import cupti
+from pytest_opprof.frameworks.nvidia.live import cupti
 
 from .windows import cupy_or_skip, of_cuda
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.cuda import backend
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.nvidia.live import backend
 from pytest_opprof.profile.assembly import assemble
 
 pytestmark = [pytest.mark.gpu, pytest.mark.processes]

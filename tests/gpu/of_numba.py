@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_opprof.backends.cuda import backend
+from pytest_opprof.frameworks.nvidia.live import backend
 
 from .windows import of_cuda
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.cuda import nvml
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.nvidia.live import nvml
 from pytest_opprof.profile.event_log import EventLog
 
 from .windows import counts, of_torch, torch_or_skip
@@ -147,10 +147,10 @@ def test_older_work_is_not_in_a_window(torch: Any) -> None:
 
 
 def test_a_training_step_counts_as_the_reader_counts_its_exported_trace(torch: Any, tmp_path: Path) -> None:
-    from pytest_opprof.backends.torch import backend, cuda
-    from pytest_opprof.readers.pytorch import kineto as reader
-    from pytest_opprof.readers.shared.options import Options as ReadOptions
-    from pytest_opprof.readers.shared.place import Place
+    from pytest_opprof.frameworks.files.options import Options as ReadOptions
+    from pytest_opprof.frameworks.files.place import Place
+    from pytest_opprof.frameworks.pytorch.live import backend, cuda
+    from pytest_opprof.frameworks.pytorch.saved import kineto as reader
 
     layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(4 * 36, 5)).cuda()

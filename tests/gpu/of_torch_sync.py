@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_opprof.backends.cuda.sync_timing import BLOCKING
+from pytest_opprof.frameworks.nvidia.live.sync_timing import BLOCKING
 
 from .windows import of_torch, torch_or_skip
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from pytest_opprof.backends.cuda import driver
+from pytest_opprof.frameworks.nvidia.live import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.backends.contract import Options
-from pytest_opprof.backends.cuda import backend as cuda
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.nvidia.live import backend as cuda
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
 
@@ -45,7 +45,7 @@ def torch_or_skip() -> Any:
 
 def of_torch(body: Callable[[], object], **options: Any) -> OpProfile:
     """Return the profile of a *body* of PyTorch."""
-    from pytest_opprof.backends.torch.backend import backend
+    from pytest_opprof.frameworks.pytorch.live.backend import backend
 
     with backend().collect(Options(**options)) as log:
         log.mark()

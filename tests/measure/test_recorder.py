@@ -8,8 +8,8 @@ import pytest
 
 from pytest_opprof import op
 from pytest_opprof.backends import fake
-from pytest_opprof.backends.contract import Backend, Options
 from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
+from pytest_opprof.frameworks.live.contract import Backend, Options
 from pytest_opprof.measure import user_ops
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window

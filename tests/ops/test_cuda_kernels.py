@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.place import Place
+from pytest_opprof.frameworks.pytorch.saved import kineto
 from pytest_opprof.ops import cuda_kernels, names
 from pytest_opprof.ops.cuda_kernels import canonical, copied_dtypes, demangled, reduced
-from pytest_opprof.readers.pytorch import kineto
-from pytest_opprof.readers.shared.options import Options
-from pytest_opprof.readers.shared.place import Place
 
 from ..conftest import shared
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_opprof.backends.numpy import callers
+from pytest_opprof.frameworks.numpy.live import callers
 from pytest_opprof.profile import op_profile
 from pytest_opprof.profile.op_profile import OpProfile
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof.frameworks.pytorch.events import meaning_as, role
 from pytest_opprof.ops.names import Kind, Meaning, meaning
-from pytest_opprof.ops.pytorch_events import meaning_as, role
 from pytest_opprof.profile.attribution import NOBODY, owners
 
 Tree = list["str | tuple[str, Tree]"]

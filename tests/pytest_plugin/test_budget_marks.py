@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_opprof.backends import registry
+from pytest_opprof.frameworks.live import registry
 
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest, unittest\nfrom pytest_opprof.backends import fake\n"

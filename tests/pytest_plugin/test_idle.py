@@ -65,12 +65,13 @@ def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile("import numpy as np\ndef test_a(opprof):\n    with opprof(): np.array([1.0]) + 1\n")
-    loaded = "[m for m in sys.modules if m.startswith('pytest_opprof.backends.cu')]"
+    loaded = "[m for m in sys.modules if m.startswith('pytest_opprof.frameworks.nvidia')]"
     pytester.makeconftest(f"def pytest_unconfigure():\n    import sys; print({loaded})")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     result = pytester.runpytest_subprocess("-p", "pytest_opprof.plugin", "--opprof")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["[[]'pytest_opprof.backends.cuda', 'pytest_opprof.backends.cuda.backend'[]]"])
+    room = "pytest_opprof.frameworks.nvidia"
+    result.stdout.fnmatch_lines([f"[[]'{room}', '{room}.live', '{room}.live.backend'[]]"])
 
 
 def test_an_idle_run_registers_no_session(pytester: pytest.Pytester) -> None:

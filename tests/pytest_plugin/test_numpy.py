@@ -110,7 +110,7 @@ def test_a_body_without_an_op_that_has_rounds_is_judged_by_its_time(pytester: py
 def test_where_numpy_cannot_be_observed_the_header_says_so_and_the_test_is_not_passed_in_silence(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.backends.numpy.selftest.problem", lambda: "this Python is free-threaded")
+    monkeypatch.setattr("pytest_opprof.frameworks.numpy.live.selftest.problem", lambda: "this Python is free-threaded")
     pytester.makepyfile(test_m=TESTS)
     result = suite("--opprof", "--opprof-backend=auto")
     result.assert_outcomes(failed=2)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_opprof.backends.fake import FakeBackend
+from pytest_opprof.frameworks.fake.live import FakeBackend
 
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest\nfrom pytest_opprof.backends import fake\n"

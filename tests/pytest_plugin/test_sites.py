@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pytest_opprof.backends.numpy.backend import NumpyBackend
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
+from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.calls import CallRange

@@ -7,8 +7,8 @@ import csv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.readers import formats
-from pytest_opprof.readers.shared.place import Place
+from pytest_opprof.frameworks.files import formats
+from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.timeline.breakdown import Breakdown, added, breakdown
 from pytest_opprof.timeline.spans import Kind, Span, Timeline
 

@@ -8,10 +8,10 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from pytest_opprof.backends.contract import Backend, Options
-from pytest_opprof.backends.fake import backend as fake_device
-from pytest_opprof.backends.fake import launch
-from pytest_opprof.backends.numpy.backend import NumpyBackend
+from pytest_opprof.frameworks.fake.live import backend as fake_device
+from pytest_opprof.frameworks.fake.live import launch
+from pytest_opprof.frameworks.live.contract import Backend, Options
+from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.user_ops import op
 from pytest_opprof.measure.window import Window
@@ -44,7 +44,7 @@ def named(spans: list[Span]) -> list[str]:
 def test_a_round_of_a_model_has_the_ops_of_the_table_nested_inside_of_it() -> None:
     import torch
 
-    from pytest_opprof.backends.torch.backend import backend
+    from pytest_opprof.frameworks.pytorch.live.backend import backend
 
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     optimizer = torch.optim.Adam(model.parameters())

@@ -6,7 +6,7 @@ import numpy as np
 
 from pytest_opprof import Opprof, OpStats, Window, op
 from pytest_opprof.backends import Backend, KnownWork, fake
-from pytest_opprof.backends.numpy.backend import backend
+from pytest_opprof.frameworks.numpy.live.backend import backend
 from pytest_opprof.pytest_plugin.fixture import Rounds
 from pytest_opprof.testing import check_backend
 

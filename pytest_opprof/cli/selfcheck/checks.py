@@ -13,8 +13,8 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from ...backends.contract import Options
 from ...errors import BackendError
+from ...frameworks.live.contract import Options
 from ...machine.cpu_core import Core
 from ...machine.load import Watch
 from ...measure.recorder import Recorder

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ... import __version__
-from ...backends.ascend import backend as ascend
-from ...backends.cuda import driver
-from ...backends.registry import threads_limited
 from ...errors import BackendError
 from ...escaping import terminal
+from ...frameworks.ascend.live import backend as ascend
+from ...frameworks.live.registry import threads_limited
+from ...frameworks.nvidia.live import driver
 from ...machine.allocator import keep_memory
 from ...report.listing import document
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject

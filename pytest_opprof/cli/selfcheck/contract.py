@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from ... import __version__
-from ...backends.failures import failures_of
-from ...backends.registry import ensure_available, load
 from ...errors import BackendError
 from ...escaping import terminal
+from ...frameworks.live.failures import failures_of
+from ...frameworks.live.registry import ensure_available, load
 from ...report.listing import document
 from ...testing import promises
 from .checks import FAILED, OK

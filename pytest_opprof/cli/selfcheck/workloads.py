@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.ascend import backend as ascend
-from ...backends.ascend.libraries import is_preloaded
-from ...backends.contract import Backend
-from ...backends.cuda import driver
-from ...backends.registry import load
 from ...errors import BackendError
+from ...frameworks.ascend.live import backend as ascend
+from ...frameworks.ascend.live.libraries import is_preloaded
+from ...frameworks.live.contract import Backend
+from ...frameworks.live.registry import load
+from ...frameworks.nvidia.live import driver
 
 LONGER = 1.5
 """How much more work a slowed product is: it sums over so many times the elements, so that it takes as much longer."""

@@ -1,1 +1,0 @@
-"""NumPy, by watched arrays: they record their ops."""

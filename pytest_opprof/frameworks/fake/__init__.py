@@ -1,0 +1,1 @@
+"""A fake device, for tests of marks, reports and CI set-ups: `pytest_opprof.backends.fake`."""

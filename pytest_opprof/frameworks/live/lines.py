@@ -1,0 +1,37 @@
+"""The line tracer while a window is open, for profilers that record ops beside Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ...profile.event_log import EventLog
+from ...sites.chains import Chains
+from ...sites.line_tracer import MOST_MARKS
+from ...sites.tracer import Tracer
+
+
+@contextmanager
+def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Iterator[None]:
+    """Call *on_site* with a node of *chains* for each line that this thread comes to in the context."""
+    with Tracer.joined(chains, on_site) as is_joined:
+        if is_joined:  # another backend records this window, too, and its tracer serves both
+            yield
+            return
+    tracer = Tracer(chains, on_site)
+    if why := tracer.unavailable():
+        log.remark(f"which lines asked for ops is not known: {why}")
+        yield
+        return
+    tracer.start(sys._getframe(1))
+    try:
+        yield
+    finally:
+        tracer.stop()
+        if tracer.capped:
+            log.remark(
+                f"which lines asked for ops is known for the first {MOST_MARKS:,} lines that ran, not after them"
+            )
+        if tracer.replaced:
+            log.remark("which lines asked for ops may be wrong: something else traced lines (sys.settrace)")

@@ -1,0 +1,1 @@
+"""MegEngine's graph profile and its timeline, both saved."""

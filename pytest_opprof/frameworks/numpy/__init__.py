@@ -1,0 +1,1 @@
+"""NumPy and SciPy: what their ops work on, and the ops live. Nothing of them is saved."""

@@ -1,0 +1,92 @@
+"""What the GPUs did by CUPTI's records, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....ops import cuda_kernels
+from ....ops.cuda_calls import CUDA_COPIES
+from ....profile import kernels
+from ....profile.attribution import NOBODY
+from ....profile.columns import ABSENT
+from .calls import Calls
+from .cupti_records import KERNEL, MEMCPY, MEMSET, PEER_COPY, SHAPE, Table
+from .links import Numbers, callers
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What the GPU did: columns."""
+
+    ops: tuple[tuple[str, str], ...]
+    """Each name with its op; the op is empty if the name says it."""
+    op: NDArray[np.int64]
+    """Index into *ops*."""
+    start: NDArray[np.uint64]
+    device_ns: NDArray[np.int64]
+    """The GPU's own time; ABSENT if CUPTI did not time it and recorded zeros."""
+    duration_ns: NDArray[np.int64]
+    """The time to report: that of the host with sync timing; ABSENT if the op around it has the time."""
+    nbytes: NDArray[np.int64]
+    place: NDArray[np.int32]
+    """See `kernels.places`."""
+    caller: NDArray[np.int64]
+    """The index of the call of the program that asked for it; `NOBODY` where that is not known."""
+    may_be_node: NDArray[np.bool_]
+    """Whether it was a node of a CUDA graph, or may have been one where nothing tells."""
+
+    @property
+    def device(self) -> NDArray[np.int32]:
+        """The number of the GPU."""
+        number: NDArray[np.int32] = self.place[0]
+        return number
+
+
+def work_of(records: Mapping[int, Table], calls: Calls, text: Callable[[int], str], graphs_hold: bool) -> Work:
+    """Return the work in *records*; *text* returns the name of a kernel from its address.
+
+    *graphs_hold*: whether nodes of graphs have the number of their launch.
+    """
+    tables = [records[kind] for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
+    addresses, kernel = np.unique(tables[0]["name"], return_inverse=True)
+    ops = [_kernel(text(address)) for address in addresses.tolist()]
+    op = [kernel]
+    for table in tables[1:3]:
+        kinds, copy = np.unique(table["copy_kind"], return_inverse=True)
+        op.append(copy + len(ops))
+        ops += [(CUDA_COPIES.get(kind, "Memcpy"), "") for kind in kinds.tolist()]
+    op.append(np.full(len(tables[3]["start"]), len(ops)))
+    ops.append(("Memset", ""))
+    start, end, correlation, node, graph = (
+        np.concatenate([table[name] for table in tables])
+        for name in ("start", "end", "correlation", "graph_node", "graph")
+    )
+    caller = callers(calls, Numbers(start, correlation, node, graph.astype(np.int64)), graphs_hold)
+    # A call that CUPTI did not time is as one that was not recorded.
+    caller[(caller != NOBODY) & (np.append(calls.start, 0)[caller] == 0)] = NOBODY
+    device_ns = np.where((start == 0) | (end < start), ABSENT, (end - start).astype(np.int64))
+    return Work(
+        tuple(ops),
+        np.concatenate(op),
+        start,
+        device_ns,
+        device_ns,
+        np.concatenate(
+            [table["bytes"].astype(np.int64) if "bytes" in table else np.full(len(kernel), ABSENT) for table in tables]
+        ),
+        np.concatenate([_place(table) for table in tables], axis=1),
+        caller,
+        node != 0,
+    )
+
+
+def _place(table: Table) -> NDArray[np.int32]:
+    return kernels.places(table["device"], table["stream"], [table[name] for name in SHAPE if name in table])
+
+
+def _kernel(raw: str) -> tuple[str, str]:
+    return cuda_kernels.demangled(raw), cuda_kernels.canonical(raw)

@@ -1,0 +1,261 @@
+"""CUDA: what this process runs on NVIDIA GPUs, by CuPy, Numba, Triton or directly, as CUPTI records it.
+
+There is no wait inside a window, as the GPU times its work itself. There is one before the window, to keep older work
+out of it, and one after it, so that all of its work is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ....errors import BackendError
+from ....machine.nsight import NSYS
+from ....profile.environment import Environment
+from ....profile.event_log import EventLog
+from ...live.contract import Backend, KnownWork, Options
+
+if TYPE_CHECKING:
+    from .activity import Work
+    from .calls import Calls
+    from .cupti import Cupti
+    from .cupti_records import Table
+    from .driver import Driver
+
+_USERS = (
+    "cupy",
+    "numba.cuda",
+    "triton",
+    "pycuda.driver",
+    "cuda.bindings",
+    "cuda.core",
+    "jax_plugins.xla_cuda12",
+    "jax_plugins.xla_cuda13",
+)
+"""A process that imported one of these is going to use a GPU. JAX imports its module with the first array."""
+_VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
+_KEEPS_NAMES = 130401
+"""The version of CUPTI, 13.4 Update 1, whose kernels keep their names when a module is loaded in place of another."""
+_STALE_NAMES = (
+    "code was unloaded from the GPU: before 13.4 Update 1 CUPTI may give kernels that were loaded after it the names"
+    " of others"
+)
+
+
+class CudaBackend(Backend):
+    """Collects kernels, copies, sets, launches and synchronisations of all GPUs and threads of this process.
+
+    It does not override `settle`: work belongs to the step whose call started it, however late it runs, and the GPU
+    times it. `collect` waits once before a window and once after it.
+    """
+
+    name = "cuda"
+    tells_sites = True
+
+    def __init__(self) -> None:
+        self._problem: dict[int, str | None] = {}
+        self._fits = False
+        self._collecting = False
+
+    def unavailable(self) -> str | None:
+        """Say what is missing, or which profiler CUPTI serves already; return None if it can run here."""
+        return _occupied() or self._device_problem() or self._library_problem()
+
+    def in_use(self) -> bool:
+        """Tell whether this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
+        # In this order: processes without these modules pay for the first check alone.
+        uses = any(user in sys.modules for user in _USERS) or _mindspore_is_on_gpu()
+        return uses and not torch_records() and self._device_problem() is None
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record until the context ends.
+
+        Raises BackendError if `unavailable` has a reason, if the clock cannot be trusted, if a record or a kernel was
+        lost, or if another profiler took CUPTI over.
+        """
+        from . import nvml
+        from .events import Span, busy_ns, check_last_call, devices, fill, is_known
+        from .memory import Memory
+        from .sites import Pushed, sites_of
+
+        driver, cupti = self._start(options)
+        marks: list[int] = []
+        chains, pushed = options.chains, Pushed(cupti)
+        log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known, chains)
+        memory = Memory(log) if options.memory else None
+        driver.synchronize()
+        before = nvml.look(driver)
+        cupti.enable(pushed=chains is not None)
+        self._collecting = True
+        try:
+            begin = cupti.timestamp()
+            with memory.hook() if memory else nullcontext(), pushed.lines(chains, log) if chains else nullcontext():
+                yield log
+            end = cupti.timestamp()
+            contexts = driver.synchronize()
+        finally:
+            # Also after an exception or Ctrl-C: recording would slow what follows.
+            self._collecting = False
+            cupti.disable()
+        after = nvml.look(driver)
+        span, (calls, work, external) = Span(begin, end, marks, waited=end), _recorded(cupti, options)
+        sites = sites_of(calls, external) if chains and not pushed.problem else None
+        if ignored := driver.ignored_devices():
+            log.remark(ignored)
+        if cupti.version < _KEEPS_NAMES and (calls.of(_unloads) & span.has(calls.start)).any():
+            log.remark(_STALE_NAMES)
+        if contexts:
+            # Without a context nothing could run, and there was no wait that could be recorded.
+            check_last_call(calls, span)
+        if options.timing == "async":
+            log.busy_ns = busy_ns(calls, work, span)
+        log.marked_ns = marks
+        if used := devices(
+            work, fill(log, calls, work, span, sites=sites, moments=options.moments, graphs_hold=_graphs_hold(cupti))
+        ):
+            log.environment = _environment(driver, used, options)
+            nvml.tell(log, before, after, used)
+        if memory:
+            memory.finish(calls, span)
+
+    def selfcheck_work(self) -> KnownWork | None:
+        """Return a sum and a cast in CuPy, or None if that is not installed."""
+        if not find_spec("cupy"):
+            return None
+        cupy: Any = import_module("cupy")
+        array = cupy.ones(1024, cupy.float32)
+        return KnownWork(lambda: (array + array).astype(cupy.float64), {"Add": 1, "Cast": 1}, first_use="import cupy")
+
+    def _start(self, options: Options) -> tuple[Driver, Cupti]:
+        from . import driver as cuda_driver
+        from . import libcupti
+        from .sync_timing import check_blocking
+
+        if self._collecting:
+            raise BackendError("the cuda backend is recording already; it cannot be nested")
+        if reason := self.unavailable():
+            raise BackendError(
+                f"the cuda backend cannot record: {reason}. Or leave it out: --opprof-backend=numpy,torch"
+            )
+        if options.timing == "sync":
+            check_blocking()
+        driver = cuda_driver.opened()
+        assert driver is not None  # else it would be unavailable
+        return driver, libcupti.opened()
+
+    def _device_problem(self) -> str | None:
+        # Asked once a process, as it initialises CUDA, which takes 0.1 s. After a fork the answer may differ.
+        process = os.getpid()
+        if process not in self._problem:
+            from . import driver as cuda_driver
+
+            self._problem[process] = cuda_driver.problem()
+        return self._problem[process]
+
+    def _library_problem(self) -> str | None:
+        # Looked at until it fits: to read the list of loaded libraries takes a millisecond.
+        if self._fits:
+            return None
+        from . import driver as cuda_driver
+        from . import libcupti
+
+        driver = cuda_driver.opened()
+        try:
+            library = libcupti.opened()
+            major = library.major()
+        except BackendError as error:
+            return str(error)
+        newest, runtime = driver.version() if driver else (0, 0), libcupti.cuda_major(libcupti.mapped())
+        if major > newest[0]:
+            return (
+                f"{library.path} is of CUDA {major}, the driver supports {newest[0]}.{newest[1]}; install"
+                f" nvidia-cuda-cupti-cu{newest[0]}, or a newer driver"
+            )
+        if runtime not in (None, major):
+            return (
+                f"{library.path} is of CUDA {major}, this process runs CUDA {runtime}; install the libcupti of"
+                f" CUDA {runtime}, or set {libcupti.VARIABLE} to its file"
+            )
+        self._fits = True
+        return None
+
+
+_BACKEND = CudaBackend()
+
+
+def backend() -> CudaBackend:
+    """Return the backend (the entry point calls this). There is one, as there is one CUPTI."""
+    return _BACKEND
+
+
+def torch_records() -> bool:
+    """Tell whether torch is imported, and its profiler records GPUs here: CUPTI serves one profiler a process.
+
+    It does in a build for CUDA with CUPTI that finds a GPU, from PyTorch 2.10 on: earlier ones do not say how many
+    bytes a copy has.
+    """
+    torch: Any = sys.modules.get("torch")
+    if getattr(getattr(torch, "version", None), "cuda", None) is None:
+        return False
+    if not hasattr(getattr(getattr(torch, "autograd", None), "_KinetoEvent", None), "metadata_json"):
+        return False
+    from . import driver as cuda_driver
+
+    if driver := cuda_driver.opened():
+        driver.remember_devices()
+    return bool(torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities())
+
+
+def _occupied() -> str | None:
+    if torch_records():
+        return (
+            "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
+            " the torch backend records the kernels of CuPy, Numba and the like there too"
+        )
+    if NSYS in os.environ:
+        return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
+    return None
+
+
+def _mindspore_is_on_gpu() -> bool:
+    context: Any = getattr(sys.modules.get("mindspore"), "get_context", None)  # None while it is being imported
+    return context is not None and context("device_target") == "GPU"
+
+
+def _unloads(function: str) -> bool:
+    return function.startswith(("cuModuleUnload", "cuLibraryUnload", "cudaLibraryUnload"))
+
+
+def _environment(driver: Driver, devices: list[int], options: Options) -> Environment:
+    names = [*_VERSIONS, *(["mindspore"] if _mindspore_is_on_gpu() else [])]
+    imported = [(name, sys.modules[name]) for name in names if name in sys.modules]
+    frameworks = [(name, str(getattr(module, "__version__", ""))) for name, module in imported]
+    cuda = ".".join(map(str, driver.version()))
+    models = "+".join(sorted({driver.model(device) for device in devices}))
+    return Environment(tuple(sorted([("cuda", cuda), *frameworks])), models, timing=options.timing)
+
+
+def _graphs_hold(cupti: Cupti) -> bool:
+    from .links import GRAPHS_FROM
+
+    return cupti.version >= GRAPHS_FROM
+
+
+def _recorded(cupti: Cupti, options: Options) -> tuple[Calls, Work, Table]:
+    from . import activity, sync_timing
+    from .calls import calls_of
+    from .cupti_records import EXTERNAL
+
+    records: Mapping[int, Table] = cupti.records()
+    calls = calls_of(records, cupti.function)
+    work = activity.work_of(records, calls, cupti.text, _graphs_hold(cupti))
+    if options.timing == "sync":
+        work = replace(work, duration_ns=sync_timing.waited_ns(calls, work))
+    return calls, work, records[EXTERNAL]

@@ -1,0 +1,291 @@
+"""CUPTI's activity records by ctypes: what the GPU did, and the calls of CUDA that asked for it.
+
+CUPTI serves one profiler in a process, and keeps the callbacks that it is given until the process ends. So they are
+registered once and kept. A window enables kinds of records, disables them and flushes, in the order that torch.profiler
+uses. Three things are never called: ``cuptiSubscribe`` (torch.profiler would record nothing for the rest of the
+process), a timestamp callback (pytorch issue 192021: it corrupts times), ``cuptiFinalize``.
+
+CUPTI calls back inside a call of CUDA, holding a lock of its own, and a callback in Python needs the GIL. So whoever
+holds the GIL must not wait for that lock. All calls here release the GIL (ctypes does), as do launches, copies and
+waits of CuPy and Numba. CuPy asks for the device, and for other things that start no work, without releasing it: such
+calls are not recorded, from CUDA 12.5 on, so that they do not wait. Before, a program may hang in a window in which
+CUPTI asks for a buffer, or gives one back, in another thread, which may be its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ....errors import BackendError
+from ....ops import cuda_calls
+from .cupti_records import (
+    DRIVER,
+    EXTERNAL,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    OVERHEAD,
+    PEER_COPY,
+    RUNTIME,
+    Buffer,
+    Decoder,
+    Table,
+)
+from .driver import within
+
+KINDS = (KERNEL, MEMCPY, PEER_COPY, MEMSET, RUNTIME, DRIVER, OVERHEAD)
+BUFFER_BYTES = 2 * 2**20
+"""About 15,000 records. NVIDIA advises 1 to 10 MB. From CUDA 13 on CUPTI asks for a buffer for each thread in each
+window, and fills it with zeros inside the thread's first call of CUDA: 16 us for this size (measured without one)."""
+READY_BUFFERS = 4
+"""How many are made beforehand, and kept: then a callback, which runs inside a launch, takes one pop."""
+MOST_BUFFERS = 1024
+"""2 GiB in one window. Records beyond that are dropped, which is an error."""
+PATIENCE_S = 60.0
+"""How long the end of a window may take. CUPTI only copies what has been recorded."""
+CLOCK_S = 1.0
+"""How far CUPTI's clock may be from the system's. They are the same, read microseconds apart; where another profiler
+made CUPTI count ticks of a processor, they differ by decades."""
+_CUSTOM = 5
+"""The kind of the numbers that we push: ``CUSTOM2``, as PyTorch's profiler has the other two."""
+_DOMAINS = {DRIVER: 1, RUNTIME: 2}
+_FORCED = 1
+_MAX_LIMIT_REACHED = 12
+_QUIET = (1, 2, 3, 10, 11, 16, 17, 30, 132, 138, 151, 200, 317)
+"""Calls of the runtime that only ask (cupti_runtime_cbid.h): cudaDriverGetVersion, RuntimeGetVersion, GetDeviceCount,
+GetLastError, PeekAtLastError, SetDevice, GetDevice, MemGetInfo, StreamQuery, EventQuery, PointerGetAttributes,
+DeviceGetAttribute, StreamIsCapturing."""
+_MAY_REFUSE = 27
+"""From CUDA 12.9 on CUPTI drops records if it gets no buffer. Before, it may crash (pytorch/kineto issue 1275)."""
+_MEANINGS = {
+    15: "it cannot be initialised: there is no working NVIDIA driver, or one that is too old for this libcupti",
+    35: "this user may not profile; ask the administrator to lift NVreg_RestrictProfilingToAdminUsers",
+    39: "another profiler has it: nsys, ncu, cuda-gdb, or one in this process. Run without it",
+    999: "there is no working NVIDIA driver, or one that is too old for this libcupti",
+}
+_REQUESTED = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
+)
+_COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+
+
+class Cupti:
+    """The loaded libcupti, of which a process has one; *library* has its functions."""
+
+    def __init__(self, library: Any, path: str = "") -> None:
+        self.path = path
+        self._library = library
+        self._process = os.getpid()
+        self._ready = [np.empty(BUFFER_BYTES, np.uint8) for _ in range(READY_BUFFERS)]
+        self._lent: dict[int, Buffer] = {}
+        self._filled: list[tuple[Buffer, int]] = []
+        self._decoder = Decoder(self._follow)
+        # CUPTI keeps these pointers until the process ends, so they must not be freed.
+        self._callbacks = (_REQUESTED(self._requested), _COMPLETED(self._completed))
+        self._registered = False
+        self._stuck = False
+        self._enabled: list[int] = []
+        self._untaken = False
+        """Whether a window ended in an error, so that nobody asked for its records."""
+        self._may_refuse = True
+        self._overflowed = False
+        """Whether there were more records than buffers."""
+        self._now = ctypes.c_uint64()
+
+    @cached_property
+    def version(self) -> int:
+        """CUPTI's own version: 130101 is CUDA 13.1 Update 1. Before 13 they were counted: 18 to 28 are 12.0 to 12.9."""
+        number = ctypes.c_uint32()
+        self._call("cuptiGetVersion", ctypes.byref(number))
+        return number.value
+
+    def major(self) -> int:
+        """Return the major version of CUDA that the library is part of."""
+        return self.version // 10_000 if self.version >= 1000 else 12 if self.version >= 18 else 11
+
+    def timestamp(self) -> int:
+        """Return the time now, in ns, on the clock that records have."""
+        self._call("cuptiGetTimestamp", ctypes.byref(self._now))
+        return self._now.value
+
+    def enable(self, pushed: bool = False) -> None:
+        """Begin to record, also which number was *pushed* at each call of CUDA.
+
+        Raises BackendError if that is not possible; then nothing is recorded.
+        """
+        self._check_process()
+        if self._stuck:
+            raise BackendError("CUPTI did not return from the end of an earlier window; measure in a new process")
+        if not self._registered:
+            self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
+            self._registered = True
+        self._check_clock()
+        self._may_refuse = self.version >= _MAY_REFUSE
+        if self._untaken:
+            self._end()  # the GPU went on after the window; the caller has waited for it
+        for _ in self._taken():
+            pass
+        self._dropped()
+        self._overflowed, self._untaken = False, True
+        try:
+            for kind in (*KINDS, EXTERNAL) if pushed else KINDS:
+                self._call("cuptiActivityEnable", kind)
+                self._enabled.append(kind)
+            if leave_out := getattr(self._library, "cuptiActivityEnableRuntimeApi", None):  # from CUDA 12.5 on
+                for callback in _QUIET:
+                    leave_out(callback, 0)  # a call that it refuses to leave out is recorded, as all are before 12.5
+        except BackendError:
+            self.disable()
+            raise
+
+    def disable(self) -> None:
+        """Stop recording, if it records, and let CUPTI hand over all records.
+
+        Raises BackendError if it fails, or does not return: before 13.0 Update 1 it may hang here.
+        """
+        if self._enabled:
+            self._end()
+
+    def records(self) -> dict[int, Table]:
+        """Return what was recorded until it was disabled, by kind. The GPU has to be done by then.
+
+        Raises BackendError if CUPTI dropped records, if its clock was changed, or if this process was forked from the
+        one that loaded it.
+        """
+        self._check_process()
+        self._untaken = False
+        dropped = self._dropped()
+        if dropped or self._overflowed:
+            self._filled.clear()
+            raise BackendError(
+                f"CUPTI dropped {dropped or 'some'} records: more than fit into"
+                f" {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB, or into this machine's memory. Measure less in one window:"
+                " fewer rounds, or windows inside the test"
+            )
+        self._check_clock()
+        return self._decoder.decode(self._taken())
+
+    def push(self, number: int) -> None:
+        """Let the calls of CUDA that this thread makes from now on have a *number*, until it is popped."""
+        self._call("cuptiActivityPushExternalCorrelationId", _CUSTOM, ctypes.c_uint64(number))
+
+    def pop(self) -> None:
+        """Let them have the number that this thread pushed before the last one, or none."""
+        self._call("cuptiActivityPopExternalCorrelationId", _CUSTOM, None)
+
+    def function(self, kind: int, callback: int) -> str:
+        """Return the name of the function that was called, without its version: ``cudaLaunchKernel``."""
+        name = ctypes.c_char_p()
+        self._call("cuptiGetCallbackName", _DOMAINS[kind], int(callback), ctypes.byref(name))
+        return cuda_calls.without_api_version((name.value or b"").decode()).lstrip("_")
+
+    def text(self, address: int) -> str:
+        """Return the kernel's name that a record points to. CUPTI keeps it as long as the kernel is loaded.
+
+        Before 13.4 Update 1 it may be that of another kernel, which was unloaded before.
+        """
+        return ctypes.string_at(address).decode("utf-8", "replace") if address else "(no name)"
+
+    # The callbacks run inside a launch or in a thread of CUPTI: they must not call CUDA, take a lock or raise.
+
+    def _requested(self, buffer: Any, size: Any, most_records: Any) -> None:
+        memory = self._memory()
+        if memory is None:
+            buffer[0], size[0], most_records[0] = None, 0, 0
+            return
+        address = memory.ctypes.data
+        self._lent[address] = memory
+        buffer[0], size[0], most_records[0] = address, memory.nbytes, 0
+
+    def _memory(self) -> Buffer | None:
+        """Return a buffer; None if no memory is left, or if there are `MOST_BUFFERS` and CUPTI bears that."""
+        if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
+            self._overflowed = True
+            if self._may_refuse:
+                return None
+        try:
+            return self._ready.pop()
+        except IndexError:
+            pass
+        try:
+            return np.empty(BUFFER_BYTES, np.uint8)
+        except MemoryError:
+            return None
+
+    def _completed(self, context: Any, stream: int, address: int, size: int, used: int) -> None:
+        memory = self._lent.pop(address, None)
+        if memory is None:
+            return
+        if self._overflowed and not self._may_refuse:
+            self._ready.append(memory)  # the window has failed: what else is recorded is thrown away
+        else:
+            self._filled.append((memory, min(used, memory.nbytes)))
+
+    def _taken(self) -> Iterator[Buffer]:
+        """Yield the filled part of each buffer. When the next one is asked for, the buffer may be used again."""
+        while self._filled:
+            memory, used = self._filled.pop(0)
+            if used:
+                yield memory[:used]
+            if len(self._ready) < READY_BUFFERS:
+                self._ready.append(memory)
+
+    def _end(self) -> None:
+        """Disable what is enabled, and flush; in another thread, so that a deadlock in CUPTI ends with an error."""
+
+        def end() -> None:
+            try:
+                while self._enabled:
+                    self._library.cuptiActivityDisable(self._enabled.pop())
+                self._call("cuptiActivityFlushAll", _FORCED)
+            finally:
+                self._stuck = False
+
+        self._stuck = True
+        within(PATIENCE_S, end, "CUPTI does not return from the end of a window; libcupti 13.0 Update 1 may help")
+
+    def _dropped(self) -> int:
+        """Return how many records were dropped since the last call of this."""
+        number = ctypes.c_size_t()
+        self._call("cuptiActivityGetNumDroppedRecords", None, 0, ctypes.byref(number))
+        return number.value
+
+    def _follow(self, buffer: Buffer, at: int) -> int | None:
+        address = buffer.ctypes.data
+        record = ctypes.c_void_p(address + at)
+        status = self._library.cuptiActivityGetNextRecord(
+            ctypes.c_void_p(address), ctypes.c_size_t(len(buffer)), ctypes.byref(record)
+        )
+        if status == _MAX_LIMIT_REACHED:
+            return len(buffer)  # this record is the last one
+        return (record.value or 0) - address if status == 0 else None
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise BackendError(
+                "this process was forked from one that uses CUDA, which does not survive a fork. Do not fork:"
+                " multiprocessing.set_start_method('spawn')"
+            )
+
+    def _check_clock(self) -> None:
+        away_s = abs(self.timestamp() - time.time_ns()) / 1e9
+        if away_s > CLOCK_S:
+            raise BackendError(
+                f"CUPTI's clock is {away_s:.3g} s away from the system's: another profiler in this process"
+                " (torch.profiler does) gave it its own, or the system's was set. Run this test in a process without it"
+            )
+
+    def _call(self, function: str, *arguments: object) -> None:
+        if status := getattr(self._library, function)(*arguments):
+            text = ctypes.c_char_p()
+            self._library.cuptiGetResultString(status, ctypes.byref(text))
+            name = (text.value or b"an unknown error").decode()
+            meaning = f": {_MEANINGS[status]}" if status in _MEANINGS else ""
+            raise BackendError(f"CUPTI reports {name} ({status}) from {function}{meaning}")

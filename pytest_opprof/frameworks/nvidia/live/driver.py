@@ -1,0 +1,207 @@
+"""The NVIDIA driver (libcuda) by ctypes: which GPUs there are, and waiting until they are done."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from functools import cache
+from queue import SimpleQueue
+from typing import Any, ClassVar
+
+from ....errors import BackendError
+
+PATIENCE_S = 600.0
+"""How long to wait for the GPU. A kernel that takes longer is considered to hang."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""CUDA reads it once, when it is initialised."""
+_NO_DEVICE = 100
+_NAME_BYTES, _BUS_BYTES = 256, 32
+
+
+class Driver:
+    """The part of libcuda that is needed; *library* has its functions."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._visible: tuple[str | None] | None = None
+        """What `VISIBLE` was when CUDA was initialised by us; None where the program did it."""
+
+    def is_initialised(self) -> bool:
+        """Tell whether CUDA was initialised in this process: before that there is nothing to wait for."""
+        return bool(self._library.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0)
+
+    def remember_devices(self) -> None:
+        """Remember which GPUs the program chose, if CUDA is yet to be initialised: from then on it cannot choose."""
+        if not self.is_initialised():
+            self._visible = (os.environ.get(VISIBLE),)
+
+    def problem(self) -> str | None:
+        """Say why CUDA cannot run in this process, or return None if it can. The first call initialises CUDA."""
+        self.remember_devices()
+        status = self._library.cuInit(0)
+        if status == _NO_DEVICE or (status == 0 and not self._count()):
+            return "the NVIDIA driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        if status:
+            return f"the NVIDIA driver cannot be initialised: {self._error(status)}; check nvidia-smi"
+        return None
+
+    def ignored_devices(self) -> str:
+        """Say that the program chose other GPUs after CUDA was initialised here, which CUDA ignores; empty if not."""
+        now = os.environ.get(VISIBLE)
+        if self._visible is None or self._visible == (now,):
+            return ""
+        return (
+            f"{VISIBLE} is {now!r}, and was {self._visible[0]!r} when opprof initialised CUDA, which goes on with that:"
+            " set it before the first measured test"
+        )
+
+    def version(self) -> tuple[int, int]:
+        """Return the newest version of CUDA that the driver supports: (13, 0)."""
+        number = self._int("cuDriverGetVersion")
+        return number // 1000, number % 1000 // 10
+
+    def model(self, device: int) -> str:
+        """Return the name of a GPU: ``NVIDIA H100 80GB HBM3``."""
+        text = ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("cuDeviceGetName", text, _NAME_BYTES, device)
+        return text.value.decode("utf-8", "replace")
+
+    def bus(self, device: int) -> str:
+        """Return the PCI address of a GPU, as its number outside of CUDA is another: ``0000:3b:00.0``."""
+        text = ctypes.create_string_buffer(_BUS_BYTES)
+        self._call("cuDeviceGetPCIBusId", text, _BUS_BYTES, device)
+        return text.value.decode("ascii")
+
+    def synchronize(self) -> int:
+        """Wait until every GPU that this process uses has done its work; return the number of contexts waited for.
+
+        Raises BackendError if that takes longer than `PATIENCE_S`, or if a kernel failed.
+        """
+        contexts, retained = self._contexts()
+
+        def wait() -> None:
+            for context in contexts:
+                self._call("cuCtxSetCurrent", ctypes.c_void_p(context))
+                self._call("cuCtxSynchronize")
+
+        try:
+            if contexts:
+                within(PATIENCE_S, wait, "the GPU is not done: a kernel hangs, or waits for something")
+        finally:
+            for device in retained:
+                self._library.cuDevicePrimaryCtxRelease_v2(device)
+        return len(contexts)
+
+    def _contexts(self) -> tuple[list[int], list[int]]:
+        """Return the contexts in use, and the devices whose primary context has to be released."""
+        current = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(current))
+        found, retained = dict.fromkeys(filter(None, [current.value])), []
+        for device in self.active():
+            primary = ctypes.c_void_p()
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), device)
+            retained.append(device)
+            found[primary.value or 0] = None
+        return list(found), retained
+
+    def active(self) -> Iterator[int]:
+        """Yield the GPUs that this process has set up."""
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        for device in range(self._count()):
+            self._call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
+            if active.value:
+                yield device
+
+    def _count(self) -> int:
+        return self._int("cuDeviceGetCount")
+
+    def _int(self, function: str) -> int:
+        number = ctypes.c_int()
+        self._call(function, ctypes.byref(number))
+        return number.value
+
+    def _call(self, function: str, *arguments: object) -> None:
+        if status := getattr(self._library, function)(*arguments):
+            raise BackendError(f"the NVIDIA driver reports {self._error(status)} from {function}")
+
+    def _error(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorName(status, ctypes.byref(text))
+        return f"{(text.value or b'an unknown error').decode()} ({status})"
+
+
+@cache
+def opened() -> Driver | None:
+    """Return the driver of this machine, None if there is none."""
+    try:
+        return Driver(ctypes.CDLL("libcuda.so.1"))
+    except OSError:
+        return None
+
+
+def problem() -> str | None:
+    """Say why no NVIDIA GPU can be used, or return None if one can."""
+    driver = opened()
+    return driver.problem() if driver else "there is no NVIDIA driver (libcuda.so.1) on this machine"
+
+
+class _Waiter:
+    """A thread that calls the driver in place of others, so that Ctrl-C works, and is kept for the next call.
+
+    It is kept because CUPTI asks for a buffer for each thread that calls CUDA in a window.
+    """
+
+    idle: ClassVar[list[_Waiter]] = []
+    """Those that have nothing to do: one, unless several are wanted at once."""
+
+    def __init__(self) -> None:
+        self._actions = SimpleQueue[Callable[[], None]]()
+        self.thread = threading.Thread(target=self._run, name="opprof-cuda", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._actions.get()()
+
+    def start(self, action: Callable[[], None]) -> Future[None]:
+        """Let it run *action*; return what tells when that is done."""
+        done = Future[None]()
+
+        def run() -> None:
+            failed: BaseException | None = None
+            try:
+                action()
+            except BaseException as error:
+                failed = error
+            self.idle.append(self)  # before it is told: who is told may want the thread at once
+            if failed is None:
+                done.set_result(None)
+            else:
+                done.set_exception(failed)
+
+        self._actions.put(run)
+        return done
+
+    @classmethod
+    def free(cls) -> _Waiter:
+        """Return one that has nothing to do."""
+        while cls.idle:
+            # A thread does not survive a fork.
+            if (waiter := cls.idle.pop()).thread.is_alive():
+                return waiter
+        return cls()
+
+
+def within(seconds: float, action: Callable[[], None], what: str) -> None:
+    """Run *action* in another thread, so that Ctrl-C works. Raises BackendError with *what* if it takes longer.
+
+    That thread then stays, as a call of the driver cannot be ended.
+    """
+    done = _Waiter.free().start(action)
+    wait([done], seconds)
+    if not done.done():
+        raise BackendError(f"{what}. Gave up after {seconds:g} s")
+    done.result()

@@ -1,0 +1,255 @@
+"""Activity of CUDA -> events of a log: what the GPU did, under the call of CUDA that asked for it.
+
+A kernel, a copy or a set is an op. It belongs to the interval in which the host asked for it, as the GPU may do it
+later. The call that asked is an event around it, and no op. A synchronisation is an op of the host, without device
+time. Other calls are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import BackendError
+from ....ops import cuda_calls, names
+from ....profile import kernels
+from ....profile.attribution import NOBODY
+from ....profile.columns import ABSENT
+from ....profile.event_log import EventLog
+from ....sites.chains import UNKNOWN
+from .activity import Work
+from .calls import Calls
+
+SYNCHRONIZE = "Synchronize"
+_TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
+_LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
+_LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
+_GRAPHS = (
+    " CUPTI before 13.1 Update 1 gives launches of CUDA graphs wrong numbers: install a newer one if CUDA allows it"
+)
+_UNTIMED = "{} kernels or copies were not timed by CUPTI: device times lack them"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a window was open, and where its intervals begin: ns on CUPTI's clock."""
+
+    begin: int
+    end: int
+    marks: Sequence[int] = ()
+    waited: int = 1 << 63
+    """When the last wait for the GPU began."""
+
+    def has(self, when: NDArray[Any]) -> NDArray[np.bool_]:
+        """Tell which times are inside."""
+        inside: NDArray[np.bool_] = (when >= self.begin) & (when < self.end)
+        return inside
+
+    def waited_for(self, calls: Calls) -> NDArray[np.bool_]:
+        """Tell which *calls* had returned by the last wait. Others, of other threads, may have sent work after it."""
+        returned: NDArray[np.bool_] = calls.end <= self.waited
+        return returned
+
+    def interval(self, when: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the interval of each time."""
+        return np.searchsorted(np.array(self.marks, np.uint64), when, side="right").astype(np.int64)
+
+
+def is_known(name: str) -> bool:
+    """Tell whether a log may have the *name*: in a budget any other is a mistake."""
+    return cuda_calls.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
+
+
+def fill(
+    log: EventLog,
+    calls: Calls,
+    work: Work,
+    span: Span,
+    parents: NDArray[np.int64] | None = None,
+    cause: str = _TAKEN,
+    sites: NDArray[np.int64] | None = None,
+    moments: bool = False,
+    graphs_hold: bool = True,
+) -> NDArray[np.bool_]:
+    """Append to *log* what the program asked for in *span*; return which of the *work* that is.
+
+    *parents* are the events of the log that the calls are in, *sites* the lines of the calls; *moments*: also say when
+    all that ran; *graphs_hold*: CUPTI is one that numbers launches of graphs rightly. Raises BackendError, with the
+    likely *cause*, if a kernel was launched and is not in *work*, or if nothing tells when some of the work was done.
+    """
+    parents = np.full(len(calls.start), NOBODY) if parents is None else parents
+    caller, asked = work.caller, _asked(calls, work, span)
+    inside = span.has(asked)
+    busy = np.bincount(caller[inside & (caller != NOBODY)], minlength=len(calls.start)) > 0
+    _check_kernels(calls, busy, span, cause)
+    alone = np.flatnonzero(inside & (caller == NOBODY))
+    graphs = calls.of(cuda_calls.is_graph_launch) & span.has(calls.start) & ~calls.failed & ~calls.captured
+    graphs &= busy | span.waited_for(calls)
+    nodes_alone = int(work.may_be_node[alone].sum())
+    _check_graphs(log, int(graphs.sum()), int((graphs & ~busy).sum()), nodes_alone, "" if graphs_hold else _GRAPHS)
+    _check_copies(log, calls, busy, span)
+    if untimed := np.count_nonzero(inside & (work.device_ns == ABSENT)):
+        log.remark(_UNTIMED.format(untimed))
+    host = np.flatnonzero(busy | graphs | (calls.of(_synchronizes) & span.has(calls.start)))
+    done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
+    first = len(log)
+    # The index of each call's event. Work without a call has an event of its own around it.
+    event_of_call = np.full(len(calls.start) + 1, NOBODY)
+    event_of_call[host] = len(log) + np.arange(len(host))
+    event_of_work = np.full(len(work.start), NOBODY)
+    event_of_work[alone] = len(log) + len(host) + np.arange(len(alone))
+    _append(log, _named(log, calls, calls.function[host]), parents[host], span.interval(calls.start[host]))
+    unlinked = np.full(len(alone), log.name(names.UNLINKED)) if len(alone) else alone
+    _append(log, unlinked, np.full(len(alone), NOBODY), span.interval(asked[alone]))
+    if len(done):
+        events = len(log) + np.arange(len(done))
+        log.on_device = kernels.Events(events, work.place[:, done], work.device_ns[done])
+    log.extend(
+        np.array([log.name(raw, op=op) for raw, op in work.ops])[work.op[done]],
+        work.duration_ns[done],
+        np.where(caller[done] == NOBODY, event_of_work[done], event_of_call[caller[done]]),
+        span.interval(asked[done]),
+        work.nbytes[done],
+    )
+    if sites is not None:
+        asking = np.concatenate([host, np.full(len(alone), NOBODY), caller[done]])
+        for event, site in enumerate(np.append(sites, UNKNOWN)[asking].tolist(), first):
+            if site != UNKNOWN:
+                log.asked_at(event, site)
+    if moments:
+        called = event_of_call[host], calls.start[host], calls.end[host], calls.thread[host]
+        for event, start, end, thread in zip(*(column.tolist() for column in called)):
+            log.ran(event, start, end, f"thread {thread}")
+        times = zip(range(len(log) - len(done), len(log)), work.start[done].tolist(), work.device_ns[done].tolist())
+        for event, start, took in times:
+            if took != ABSENT:
+                log.ran(event, start, start + took)
+    for interval in sorted(loads(calls, span)):
+        log.remark(_LOADED, interval)
+    return inside
+
+
+def _asked(calls: Calls, work: Work, span: Span) -> NDArray[np.uint64]:
+    """Return when the call of each work was made; for work without a call, when it began.
+
+    Work that began after the window was asked for in it all the same, as nothing of the program was waited for: by the
+    latest call that starts work, or one before that. So was a node of a graph that began after the latest launch of
+    one. Raises BackendError for work that has neither a call nor a time.
+    """
+    alone = work.caller == NOBODY
+    if lost := np.count_nonzero(alone & (work.start == 0) & (work.device_ns == ABSENT)):
+        raise BackendError(
+            f"CUPTI recorded {lost} kernels or copies without their times and without the calls that asked for them:"
+            " whether they belong to the window is not known. Measure less in one window"
+        )
+    asked = np.where(alone, work.start, np.append(calls.start, np.uint64(0))[work.caller])
+    for late, starts in (
+        (alone & (work.start >= span.waited), cuda_calls.starts_device_work),
+        (alone & work.may_be_node, cuda_calls.is_graph_launch),
+    ):
+        made = calls.start[calls.of(starts) & span.has(calls.start) & span.waited_for(calls)]
+        latest = np.uint64(made[-1] if len(made) else span.waited - 1)
+        asked[late] = np.minimum(asked[late], latest)
+    return asked
+
+
+def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
+    """Return for each interval how long the GPUs were busy: the sum over GPUs, overlapping work counted once."""
+    asked = _asked(calls, work, span)
+    timed = np.flatnonzero(span.has(asked) & (work.device_ns != ABSENT))
+    timed = timed[np.argsort(work.start[timed], kind="stable")]
+    start = work.start[timed].astype(np.int64)
+    end = start + work.device_ns[timed]
+    group = span.interval(asked[timed]) << 32 | work.device[timed].astype(np.int64)
+    busy: dict[int, int] = {}
+    for number in np.unique(group).tolist():
+        own = group == number
+        busy[number >> 32] = busy.get(number >> 32, 0) + kernels.busy_ns(start[own], end[own])
+    return busy
+
+
+def _named(log: EventLog, calls: Calls, function: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the log's number of the name of each *function*. Names of other functions are not added to the log."""
+    numbers = np.zeros(len(calls.functions) + 1, np.int64)
+    for index in np.unique(function).tolist():
+        numbers[index] = log.name(calls.functions[index])
+    return numbers[function]
+
+
+def _append(log: EventLog, name: NDArray[Any], parent: NDArray[np.int64], interval: NDArray[np.int64]) -> None:
+    absent = np.full(len(name), ABSENT)
+    log.extend(name, absent, parent, interval, absent)
+
+
+def _synchronizes(function: str) -> bool:
+    return names.meaning(function).op == SYNCHRONIZE
+
+
+def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str) -> None:
+    launched = calls.of(cuda_calls.is_kernel_launch) & span.has(calls.start) & (busy | span.waited_for(calls))
+    lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
+    if lost:
+        raise BackendError(
+            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: it recorded their launches, but not the"
+            f" kernels. {cause}"
+        )
+
+
+def _check_copies(log: EventLog, calls: Calls, busy: NDArray[np.bool_], span: Span) -> None:
+    """Say aloud that calls that copy or set memory have no work on record."""
+    copies = calls.of(cuda_calls.moves) & span.has(calls.start) & ~calls.failed & ~calls.captured
+    if idle := np.count_nonzero(copies & ~busy & span.waited_for(calls)):
+        log.remark(
+            f"{idle} of {np.count_nonzero(copies)} calls that copy or set memory did nothing that was recorded, and"
+            " are not counted. PyTorch's profiler records no copies between GPUs; copies of 0 bytes have no record"
+        )
+
+
+def _check_graphs(log: EventLog, launched: int, idle: int, alone: int, cause: str) -> None:
+    """Say aloud that some of the graphs *launched* are *idle*, without any work; *alone* are nodes without a call.
+
+    Raises BackendError if all work of all graphs is missing: a graph without any is rare, an empty profile would pass
+    every budget.
+    """
+    if not idle:
+        return
+    if alone >= idle:
+        log.remark(
+            f"{idle} launches of CUDA graphs have no work of their own, and {alone} kernels and copies have no launch:"
+            f" these are counted in the round in which they began.{cause}"
+        )
+    elif idle < launched:
+        log.remark(f"{idle} of {launched} launches of CUDA graphs did nothing that CUPTI recorded.{cause}")
+    else:
+        raise BackendError(
+            f"CUPTI recorded {launched} launches of CUDA graphs, and"
+            f" {f'only {alone} of their nodes' if alone else 'nothing that they did'}. It may not see a graph that was"
+            f" made before the first window of the process: make it inside one.{cause}"
+        )
+
+
+def check_last_call(calls: Calls, span: Span) -> None:
+    """Check that the backend's own wait at the end of *span* was recorded: then all before it was, too.
+
+    Raises BackendError if it was not: another profiler took CUPTI over inside the window.
+    """
+    if not (calls.start[calls.of(_synchronizes)] >= span.end).any():
+        raise BackendError(
+            "CUPTI stopped recording inside the window: another profiler was started in this process"
+            " (torch.profiler, jax.profiler, cupy's or nsys' API), and CUPTI serves one. Run this test without it"
+        )
+
+
+def loads(calls: Calls, span: Span) -> Collection[int]:
+    """Return the intervals in which code was loaded onto the GPU, as at the end of compiling or inside a launch."""
+    times = np.concatenate([calls.start[calls.of(lambda name: name.startswith(_LOADS))], calls.loaded])
+    return set(span.interval(times[span.has(times)]).tolist())
+
+
+def devices(work: Work, inside: NDArray[np.bool_]) -> list[int]:
+    """Return the numbers of the GPUs that did some of the *work*."""
+    return [int(device) for device in np.unique(work.device[inside])]

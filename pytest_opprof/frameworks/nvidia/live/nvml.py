@@ -1,0 +1,188 @@
+"""Whether a GPU was throttled or shared while it worked, by NVML, if its package nvidia-ml-py is installed.
+
+NVML is asked before a window and after it, never inside. Between these only the driver's counters of throttled time
+show something; a process that came and went in between is not seen. Nothing here raises: if NVML does not answer, that
+is a remark. This was written from NVML's documentation and from what others report; it was not tried on a GPU.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from time import monotonic_ns
+from typing import Any
+
+from ....errors import BackendError
+from ....machine.load import is_of_this_run, named
+from ....profile.event_log import EventLog
+from .driver import Driver
+
+_IDLE, _SW_POWER_CAP, _SW_THERMAL = 0x01, 0x04, 0x20
+_THROTTLED = {
+    _SW_THERMAL: "SW thermal slowdown",
+    0x40: "HW thermal slowdown",
+    0x80: "HW power brake",
+    0x08: "HW slowdown",
+}
+"""Reasons why clocks are low, nvmlClocksEventReason* of nvml.h. Its other reasons do not disturb a measurement: how the
+GPU is set up (clocks of applications and of the display, sync boost), that it is idle, or that it is at its power cap,
+as some GPUs always are."""
+_COUNTERS = {_SW_POWER_CAP: 0, _SW_THERMAL: 1}
+"""The counter of the time of a reason, NVML_PERF_POLICY_* of nvml.h. Other counters are not used: their numbers are 251
+to 253 in some versions of nvml.h and 269 to 271 in others."""
+_COUNTED_NS = 1_000_000_000
+"""Counters are used in windows that are longer than this: they are said to move in steps of 100 ms."""
+_SHARE = 0.01
+"""From which share of the window on clocks count as low: any GPU under load is at its limit for moments.
+https://github.com/NVIDIA/DCGM/issues/285"""
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+_PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
+"""The newer name of each function first: drivers before 535, or 510, have only the older one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What NVML says of a GPU at one time."""
+
+    at_ns: int
+    reasons: int = 0
+    """Why its clocks are low, as bits."""
+    counted_ns: Mapping[int, int] = field(default_factory=dict)
+    """How long they ever were low, by reason; only reasons that the GPU counts."""
+    others: tuple[str, ...] = ()
+    """Processes that compute on it and are not of this run."""
+    unknown: tuple[str, ...] = ()
+    """What NVML did not answer."""
+
+
+def unwatched() -> str:
+    """Say why NVML is not asked, and what to do about it; empty if it is."""
+    return _opened()[1]
+
+
+@cache
+def _opened() -> tuple[Any, str]:
+    """Return pynvml with NVML opened, or why there is none."""
+    what = "whether a GPU is throttled or shared is not watched"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a package of the same name warns that it is superseded
+            import pynvml
+
+        pynvml.nvmlInit()
+    except ImportError:
+        return None, f'{what}: nvidia-ml-py is not installed: pip install "pytest-opprof[cuda]"'
+    except Exception as error:  # another package of that name may fail in any way
+        return None, f"{what}: NVML cannot be opened: {error}; check nvidia-smi"
+    return pynvml, ""
+
+
+def look(driver: Driver | None) -> dict[int, Look]:
+    """Return what NVML says of each GPU that this process has set up, by its number in CUDA.
+
+    NVML has other numbers, as it ignores CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Both know the PCI address.
+    """
+    try:
+        buses = {device: driver.bus(device) for device in driver.active()} if driver else {}
+    except BackendError:
+        return {}  # the wait for the GPU reports what is wrong with it
+    nvml, missing = _opened() if buses else (None, "")
+    return {} if missing else {device: _look(nvml, device, bus) for device, bus in buses.items()}
+
+
+def _look(nvml: Any, device: int, bus: str) -> Look:
+    unknown, reasons, others = list[str](), 0, tuple[str, ...]()
+    try:
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(bus)
+    except Exception as error:
+        why = f"whether GPU {device} was throttled or shared is not known: NVML does not know {bus}: {error}"
+        return Look(monotonic_ns(), unknown=(why,))
+    try:
+        reasons = _answer(nvml, _REASONS, handle)
+    except Exception as error:
+        unknown.append(f"whether GPU {device} was throttled is not known: {error}")
+    try:
+        others = _others(_answer(nvml, _PROCESSES, handle))
+    except Exception as error:
+        unknown.append(f"whether GPU {device} was shared is not known: {error}")
+    return Look(monotonic_ns(), reasons, _counted_ns(nvml, handle), others, tuple(unknown))
+
+
+def _answer(nvml: Any, functions: Sequence[str], handle: Any) -> Any:
+    """Return the answer of the first function that does not raise. Raises the first error if all do."""
+    errors: list[Exception] = []
+    for function in functions:
+        try:
+            return getattr(nvml, function)(handle)
+        except Exception as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _counted_ns(nvml: Any, handle: Any) -> dict[int, int]:
+    found = {}
+    for reason, counter in _COUNTERS.items():
+        with suppress(Exception):  # not every GPU counts, and NVML is to lose the function with CUDA 14
+            found[reason] = nvml.nvmlDeviceGetViolationStatus(handle, counter).violationTime
+    return found
+
+
+def _others(listed: Sequence[Any]) -> tuple[str, ...]:
+    """Return the processes among those *listed* that are not of this run. Raises LookupError if that cannot be told.
+
+    In a container older drivers list the host's numbers of processes, or none; newer ones list the container's, or
+    sometimes the number of a thread of CUDA. This process computes on the GPU, so it is listed. If its number is not
+    found, it cannot be told from the others, unless it is the only one listed.
+    """
+    ours = [process for process in listed if is_of_this_run(process.pid)]
+    if not ours and len(listed) != 1:
+        raise LookupError(f"NVML lists {len(listed)} processes, none of them this one; in a container: --pid=host")
+    # On a GPU with several instances (MIG) each instance has its own cores and memory.
+    instances = {getattr(process, "gpuInstanceId", None) for process in ours}
+    others = [p for p in listed if p not in ours and getattr(p, "gpuInstanceId", None) in instances]
+    return tuple(dict.fromkeys(named(process.pid) for process in others))
+
+
+def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], devices: Sequence[int]) -> None:
+    """Add to *log* what disturbed the *devices*, which worked between two looks."""
+    if missing := unwatched():
+        log.remark(missing)
+        return
+    for device in devices:
+        if device not in after:
+            why = f"whether GPU {device} was throttled or shared is not known: its primary context is not in use"
+            log.remark(why)
+            continue
+        log.disturbed += disturbances(device, before.get(device), after[device])
+        if _is_held(_SW_POWER_CAP, before.get(device), after[device]):
+            log.remark(f"GPU {device} works at its power cap: how fast it is depends on how warm it is")
+        for why in after[device].unknown:
+            log.remark(why)
+
+
+def disturbances(device: int, before: Look | None, after: Look) -> Iterator[str]:
+    """Yield what disturbed a GPU between two looks; there is only the later one if it was set up in between."""
+    if reasons := [name for reason, name in _THROTTLED.items() if _is_held(reason, before, after)]:
+        yield f"GPU {device} was throttled: {', '.join(reasons)}"
+    if others := dict.fromkeys([*(before.others if before else ()), *after.others]):
+        yield f"GPU {device} was shared with {', '.join(others)}"
+
+
+def _is_held(reason: int, before: Look | None, after: Look) -> bool:
+    """Tell whether clocks were low for a *reason*."""
+    if (share := _share(reason, before, after)) is not None:
+        return share >= _SHARE
+    # The reasons of an idle GPU do not count.
+    return any(look.reasons & reason for look in (before, after) if look and not look.reasons & _IDLE)
+
+
+def _share(reason: int, before: Look | None, after: Look) -> float | None:
+    """Return the share of the time between two looks in which clocks were low; None if it was not counted."""
+    if before is None or after.at_ns - before.at_ns < _COUNTED_NS:
+        return None
+    if reason not in before.counted_ns or reason not in after.counted_ns:
+        return None
+    return (after.counted_ns[reason] - before.counted_ns[reason]) / (after.at_ns - before.at_ns)

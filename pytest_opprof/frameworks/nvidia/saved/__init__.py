@@ -1,0 +1,1 @@
+"""Profilers of NVIDIA, which record kernels and not ops: Nsight Systems, Nsight Compute."""

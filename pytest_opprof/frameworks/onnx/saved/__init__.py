@@ -1,0 +1,1 @@
+"""ONNX: models, and profiles of ONNX Runtime."""

@@ -1,0 +1,290 @@
+"""What an op of PyTorch reads, writes and computes, as far as it follows from the shapes of what it is given.
+
+FLOPs are those of matrix products, convolutions, attention and their gradients, a multiplication and an addition being
+two: as `torch.utils.flop_counter` counts them. Other ops have none that anybody counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from ...ops.names import meaning
+
+Shape = tuple[int, ...]
+Shapes = Sequence[Shape | None]
+"""Those of the arguments, in order; None for what is no tensor."""
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """Return the shape of the result of an elementwise op.
+
+    >>> broadcast([(8, 1, 3), (4, 1)])
+    (8, 4, 3)
+    """
+    result: list[int] = []
+    for place in range(1, max(map(len, shapes), default=0) + 1):
+        sizes = [shape[-place] for shape in shapes if len(shape) >= place]
+        result.append(next((size for size in sizes if size != 1), 1))
+    return tuple(reversed(result))
+
+
+def matmul(left: Shape, right: Shape) -> tuple[Shape, int]:
+    """Return the shape of a matrix product, as `torch.matmul` and `numpy.matmul` have it, and its FLOPs.
+
+    >>> matmul((5, 2, 3), (3, 4)), matmul((3,), (3,))
+    (((5, 2, 4), 120), ((), 6))
+    """
+    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
+    result = (*broadcast([left[:-2], right[:-2]]), *rows, *columns)
+    return result, 2 * prod(result) * (left[-1] if left else 1)
+
+
+def _two(left: int, right: int) -> Callable[[Shapes], tuple[Shape, int] | None]:
+    def product(shapes: Shapes) -> tuple[Shape, int] | None:
+        a, b = shapes[left], shapes[right]
+        return None if not a or not b else matmul(a, b)
+
+    return product
+
+
+def _linear(shapes: Shapes) -> tuple[Shape, int] | None:
+    data, weight = shapes[0], shapes[1]
+    return None if not data or not weight else matmul(data, tuple(reversed(weight)))
+
+
+def _attention(shapes: Shapes) -> tuple[Shape, int] | None:
+    query, key, value = shapes[:3]
+    if not (query and key and value) or len(query) < 2:
+        return None
+    scores, first = matmul(query, (*key[:-2], key[-1], key[-2]))
+    result, second = matmul(scores, value)
+    return result, first + second
+
+
+def _attention_grad(shapes: Shapes) -> tuple[Shape, int] | None:
+    """Return it of five products: the scores once more, and the gradients of value, scores, query and key."""
+    query, key, value = shapes[1:4]
+    forward = _attention([query, key, value])
+    if forward is None or not (query and key and value):
+        return None
+    scores = 2 * prod(query) * key[-2]
+    return query, 3 * scores + 2 * (forward[1] - scores)
+
+
+_PRODUCTS: Mapping[str, Callable[[Shapes], tuple[Shape, int] | None]] = {
+    **dict.fromkeys(["aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::dot"], _two(0, 1)),
+    **dict.fromkeys(["aten::_int_mm", "aten::_scaled_mm", "aten::vdot", "aten::chain_matmul"], _two(0, 1)),
+    **dict.fromkeys(["aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"], _two(1, 2)),
+    **dict.fromkeys(["aten::inner", "aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise"], _linear),
+    **dict.fromkeys(
+        [
+            "aten::_scaled_dot_product_flash_attention_for_cpu",
+            "aten::_scaled_dot_product_flash_attention",
+            "aten::_scaled_dot_product_efficient_attention",
+            "aten::_scaled_dot_product_cudnn_attention",
+            "aten::_scaled_dot_product_fused_attention_overrideable",
+        ],
+        _attention,
+    ),
+    **dict.fromkeys(
+        [
+            "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+            "aten::_scaled_dot_product_flash_attention_backward",
+            "aten::_scaled_dot_product_efficient_attention_backward",
+            "aten::_scaled_dot_product_cudnn_attention_backward",
+        ],
+        _attention_grad,
+    ),
+}
+_CONVOLUTIONS: Mapping[str, tuple[int, int, int, int, int]] = {
+    "aten::conv1d": (3, 4, 5, -1, 6),
+    "aten::conv2d": (3, 4, 5, -1, 6),
+    "aten::conv3d": (3, 4, 5, -1, 6),
+    "aten::convolution": (3, 4, 5, 6, 8),
+    "aten::_convolution": (3, 4, 5, 6, 8),
+    "aten::convolution_overrideable": (3, 4, 5, 6, 8),
+    "aten::mkldnn_convolution": (4, 3, 5, -1, 6),
+    "aten::cudnn_convolution": (3, 2, 4, -1, 5),
+    "aten::thnn_conv2d": (4, 5, -1, -1, -1),
+    "aten::_slow_conv2d_forward": (4, 5, -1, -1, -1),
+    "aten::conv_transpose1d": (3, 4, 7, -2, 6),
+    "aten::conv_transpose2d": (3, 4, 7, -2, 6),
+    "aten::conv_transpose3d": (3, 4, 7, -2, 6),
+}
+"""Where each has stride, padding, dilation, whether it is transposed (-2: always), and groups; -1: nowhere."""
+_CONVOLUTION_GRAD = "aten::convolution_backward"
+NEEDS_ATTRIBUTES = frozenset([*_CONVOLUTIONS, _CONVOLUTION_GRAD])
+"""The ops whose FLOPs follow from more than shapes."""
+HAVE_FLOPS = frozenset([*_PRODUCTS, *NEEDS_ATTRIBUTES])
+
+
+def _sizes(value: object, dimensions: int) -> Sequence[int] | None:
+    """Return a stride (padding, dilation) of each dimension; None for what is no number."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if not values or not all(type(each) is int for each in values):
+        return None
+    return [*values] * dimensions if len(values) == 1 else [*values]
+
+
+def _convolution(raw: str, shapes: Shapes, attributes: Sequence[object]) -> tuple[Shape, int] | None:
+    data, weight = shapes[0], shapes[1]
+    if not data or not weight or len(weight) < 3:
+        return None
+    dimensions = len(weight) - 2
+    places = _CONVOLUTIONS[raw]
+
+    def attribute(place: int, default: object) -> object:
+        return default if place < 0 else attributes[place] if place < len(attributes) else None
+
+    stride, padding, dilation = (_sizes(attribute(place, d), dimensions) for place, d in zip(places, ([1], [0], [1])))
+    groups = attribute(places[4], 1)
+    if stride is None or padding is None or dilation is None or type(groups) is not int:
+        return None
+    kernel, spatial = weight[2:], data[-dimensions:]
+    batch = data[: len(data) - dimensions - 1]
+    sizes_of = (spatial, stride, padding, dilation, kernel)
+    if places[3] == -2 or attribute(places[3], False) is True:
+        # Each element of the data meets the whole kernel. The padding of the result is not looked at.
+        taps = prod(spatial) * prod(kernel) * weight[0] * weight[1]
+        size = ((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(*sizes_of))
+        return (*batch, weight[1] * groups, *size), 2 * prod(batch) * taps
+    sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, s, p, d, k in zip(*sizes_of)]
+    result = (*batch, weight[0], *sizes)
+    return result, 2 * prod(result) * weight[1] * prod(kernel)
+
+
+def _convolution_grad(shapes: Shapes, attributes: Sequence[object]) -> tuple[Shape, int] | None:
+    gradient, data, weight = shapes[:3]
+    mask = attributes[-1] if attributes else None
+    if not gradient or not data or not weight or not isinstance(mask, (list, tuple)) or len(mask) < 2:
+        return None
+    transposed = len(attributes) > 7 and attributes[7] is True
+    positions = prod(data[1 - len(weight) + 1 :]) if transposed else prod(gradient[1 - len(weight) + 1 :])
+    batch = prod(gradient[: len(gradient) - len(weight) + 1])
+    one = 2 * batch * positions * prod(weight)
+    return data, one * sum(bool(each) for each in mask[:2])
+
+
+_REDUCTIONS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys("aten::sum aten::mean aten::prod aten::any aten::all aten::amax aten::amin".split(), (1, 2)),
+    **dict.fromkeys("aten::argmax aten::argmin aten::logsumexp aten::max aten::min".split(), (1, 2)),
+    **dict.fromkeys(["aten::var", "aten::std"], (1, 3)),
+    "aten::linalg_vector_norm": (2, 3),
+}
+"""Where each has the dimensions that it goes over, and whether it keeps them; with fewer arguments it goes over all."""
+_WITH_INDICES = frozenset(["aten::max", "aten::min"])
+"""Those that return indices, too, where they go over one dimension; of two tensors they are elementwise."""
+FACTORIES = frozenset(
+    """aten::empty_like aten::zeros_like aten::ones_like aten::full_like aten::rand_like aten::randn_like
+    aten::randint_like aten::new_empty aten::new_empty_strided aten::new_zeros aten::new_ones aten::new_full""".split()
+)
+"""The ops that make a tensor like another, which they do not read."""
+USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS, *FACTORIES])
+"""The ops of which more than shapes tells what they write, or how much they compute."""
+
+
+def _reduction(raw: str, shapes: Shapes, attributes: Sequence[object]) -> Shape | None:
+    """Return the shape of the result; None where the arguments do not tell it, or there are several."""
+    data, (of_dimensions, of_keep) = shapes[0], _REDUCTIONS[raw]
+    if data is None or not attributes:
+        return None
+    if len(attributes) <= of_keep:
+        return () if len(shapes) < 2 or shapes[1] is None else None
+    given, keep = attributes[of_dimensions], attributes[of_keep]
+    every = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    dimensions = [each for each in every if isinstance(each, int)]
+    if raw in _WITH_INDICES or type(keep) is not bool or len(dimensions) < len(every):
+        return None
+    gone = {each % len(data) for each in dimensions} if dimensions and data else set(range(len(data)))
+    return tuple(1 if place in gone else size for place, size in enumerate(data) if keep or place not in gone)
+
+
+def reduced_dtype(raw: str, dtype: str, attributes: Sequence[object]) -> str:
+    """Return the dtype of the result of a reduction of a *dtype*; empty for other ops, and where it is not known."""
+    if raw not in _REDUCTIONS:
+        return ""
+    if raw in ("aten::any", "aten::all"):
+        return "bool"
+    if raw in ("aten::argmax", "aten::argmin"):
+        return "int64"
+    place = 1 if len(attributes) == 2 else 3
+    if raw in ("aten::sum", "aten::mean", "aten::prod"):
+        if len(attributes) > place and isinstance(given := attributes[place], int):
+            return _SCALAR_TYPES.get(given, "")
+        return "int64" if dtype.startswith(("int", "uint", "bool")) else dtype
+    return dtype
+
+
+def made(raw: str, shape: Shape, dtype: str, attributes: Sequence[object]) -> tuple[Shape, str] | None:
+    """Return the shape and dtype of what one of `FACTORIES` makes like a *shape* of *dtype*; None where nothing tells.
+
+    >>> made("aten::zeros_like", (2, 3), "float32", [None, 7, None, None, False, None])
+    ((2, 3), 'float64')
+    """
+    # After the dtype come layout, device and pin_memory, and of what is like another the memory format.
+    place = len(attributes) - (5 if raw.endswith("_like") else 4)
+    if place < 1:
+        return None
+    given, sizes = attributes[place], shape if raw.endswith("_like") else attributes[1]
+    dtype = dtype if given is None else _SCALAR_TYPES.get(given, "") if isinstance(given, int) else ""
+    if not dtype or not isinstance(sizes, (list, tuple)) or not all(type(size) is int for size in sizes):
+        return None
+    return tuple(sizes), dtype
+
+
+_SCALAR_TYPES = {
+    **dict(
+        enumerate("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool".split())
+    ),
+    15: "bfloat16",
+}
+"""By the numbers that PyTorch's profiler writes for dtypes (`c10::ScalarType`)."""
+_ELEMENTWISE = frozenset(
+    """Abs Acos Acosh Add Addcdiv Addcmul And Asin Asinh Atan Atan2 Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
+    BitwiseXor Ceil Celu Clip Cos Cosh CumProd CumSum Div Dropout Elu EluGrad Erf Exp Expm1 Floor Gelu GeluGrad
+    HardSigmoid HardSwish LeakyRelu LeakyReluGrad Log Log1p LogSigmoid LogSoftmax LogSoftmaxGrad Max Min Mish Mod Mul
+    Neg Not Or Pow PRelu Reciprocal Relu ReluGrad Round Rsqrt Selu Sigmoid SigmoidGrad Sign Sin Sinh Softmax SoftmaxGrad
+    Softplus SoftplusGrad Softsign Sqrt Sub Swish SwishGrad Tan Tanh TanhGrad Trunc Where Xor""".split()
+)
+"""Ops whose result is as large as what they read, broadcast."""
+_COMPARISONS = frozenset("Equal NotEqual Less LessOrEqual Greater GreaterOrEqual IsNaN IsInf And Or Not Xor".split())
+_NORMS = frozenset(
+    """LayerNormalization BatchNormalization GroupNormalization InstanceNormalization RMSNormalization""".split()
+)
+
+
+def result_of(raw: str, shapes: Shapes, attributes: Sequence[object] = ()) -> tuple[Shape | None, int | None]:
+    """Return the shape of the result of the op *raw*, and its FLOPs; None for what does not follow.
+
+    *attributes* are the arguments that are no tensors, at their places: needed by `USE_ATTRIBUTES`.
+
+    >>> result_of("aten::addmm", [(4,), (2, 3), (3, 4)])
+    ((2, 4), 48)
+    """
+    if raw in _PRODUCTS and len(shapes) > 1:
+        try:
+            found = _PRODUCTS[raw](shapes)
+        except (IndexError, ValueError):
+            found = None
+        return found or (None, None)
+    if raw in _CONVOLUTIONS and len(shapes) > 1:
+        return _convolution(raw, shapes, attributes) or (None, None)
+    if raw == _CONVOLUTION_GRAD and len(shapes) > 2:
+        return _convolution_grad(shapes, attributes) or (None, None)
+    if raw in _REDUCTIONS and shapes:
+        return _reduction(raw, shapes, attributes), None
+    op = meaning(raw).op
+    known = [shape for shape in shapes if shape is not None]
+    if raw == "aten::embedding" and len(known) == 2:
+        return (*known[1], *known[0][1:]), None
+    if op in _NORMS and known:
+        return known[0], None
+    if (op in _ELEMENTWISE or op in _COMPARISONS) and known:
+        return broadcast(known), None
+    return None, None
+
+
+def is_comparison(raw: str) -> bool:
+    """Tell whether the results of the op are of the dtype bool."""
+    return meaning(raw).op in _COMPARISONS

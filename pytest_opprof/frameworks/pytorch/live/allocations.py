@@ -1,0 +1,89 @@
+"""Allocations beside a session of all threads, which leaves them out: by PyTorch's older profiler of one thread.
+
+A session with `profile_all_threads` hears of no allocation (PyTorch 2.13: memory is reported to the profiler of the
+thread alone). The older profiler lists calls and allocations of a thread in their order, our marks among them: 2 us a
+call. What other threads allocate is not in it, and would make the peak another one in each run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ....profile.event_log import EventLog
+from .marks import MARK
+from .sites import Allocating
+
+
+def can_be_listed() -> bool:
+    """Tell whether this PyTorch still has the older profiler."""
+    from torch._C import _autograd
+
+    return hasattr(_autograd, "_enable_profiler_legacy")
+
+
+def start() -> None:
+    """Begin, in this thread."""
+    from torch._C._autograd import _enable_profiler_legacy
+    from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+    without = False
+    _enable_profiler_legacy(
+        ProfilerConfig(ProfilerState.CPU, without, True, without, without, without, _ExperimentalConfig())
+    )
+
+
+def stop() -> list[list[Any]]:
+    """End; return the events of each thread, none if something else ended it."""
+    from torch._C._autograd import _disable_profiler_legacy
+
+    try:
+        threads: list[list[Any]] = _disable_profiler_legacy()
+    except RuntimeError:
+        return []
+    return threads
+
+
+def read(threads: Sequence[Sequence[Any]], log: EventLog, is_left_out: Callable[[str], bool]) -> None:
+    """Tell *log* of the allocations in *threads*, but for those inside of calls that *is_left_out* tells by name."""
+    marks_us: list[float] = []
+    elsewhere: list[Sequence[Any]] = []
+    for events in threads:
+        if any(event.name() == MARK for event in events if event.kind() == "push"):
+            _read_thread(events, log, is_left_out, marks_us)
+        else:
+            elsewhere.append(events)
+    for events in elsewhere:  # of threads that PyTorch told of this one's profiler, as gloo's
+        for event in events:
+            if event.kind() == "memory_alloc":
+                log.allocated(event.cpu_memory_usage(), bisect_right(marks_us, event.start_us()))
+
+
+def _read_thread(
+    events: Iterable[Any], log: EventLog, is_left_out: Callable[[str], bool], marks_us: list[float]
+) -> None:
+    allocating = Allocating(log) if log.chains is not None else None
+    depth, left_out = 0, 0  # the second is the depth of the outermost call that is left out; 0 for none
+    for event in events:
+        kind = event.kind()
+        if kind == "push":
+            depth += 1
+            name = event.name()
+            if name == MARK:
+                marks_us.append(event.start_us())
+            elif not left_out and is_left_out(name):
+                left_out = depth
+            if allocating is not None:
+                allocating.enter(name, event)
+        elif kind == "pop":
+            if left_out == depth:
+                left_out = 0
+            depth -= 1
+            if allocating is not None:
+                allocating.leave()
+        elif kind == "memory_alloc" and not left_out:
+            size = event.cpu_memory_usage()
+            log.allocated(size, len(marks_us))
+            if allocating is not None and size > 0:
+                allocating.allocated(len(marks_us))

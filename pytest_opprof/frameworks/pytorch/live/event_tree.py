@@ -1,0 +1,287 @@
+"""Kineto's event tree -> events of a log: the ops of each thread that was recorded."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ....ops.names import Kind, meaning, stable
+from ....profile.columns import ABSENT
+from ....profile.event_log import EventLog
+from ...live.contract import Options
+from ..events import KINDS, WAITS, Role, logged, role, transfers
+from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
+from ..work import COPIES, Argument, Tensor, work
+from .marks import MARK
+from .sites import NODE, SITE, Sites
+
+_FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
+"""Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
+_DISPATCHES = "PythonDispatchMode"
+"""Stands around what a dispatch mode does for an op: that of fake tensors calls the op on meta tensors."""
+_NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
+_WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
+
+
+class _Raw(NamedTuple):
+    """What is known of all events of one name."""
+
+    name: int
+    """That of an event of which only the name matters: a part of another."""
+    kind: Kind | None
+    """How it counts, where its name does not tell."""
+    works: bool
+    """Whether what is inside is a part of it."""
+    looked_at: tuple[bool, bool, bool]
+    """By the place where an event is, whether it matters what it works on. To look takes 2 us."""
+    makes: bool
+    """Whether it makes a tensor, maybe of another dtype than the one it is given."""
+    needs_attributes: bool
+
+
+class TreeReader:
+    """Appends the ops of an event tree to a log; `pytorch_events.Role` says what else is in a tree."""
+
+    def __init__(self, log: EventLog, options: Options, flat: Callable[[], Sequence[Any]] = tuple) -> None:
+        """*flat* returns the same events as `_KinetoEvent`: they have lists of numbers, which the tree lacks."""
+        import torch
+        from torch._C._profiler import RecordScope, _EventType, _TensorMetadata
+
+        self.log = log
+        self._flat = flat
+        self._attributes_by_correlation: dict[int, Any] | None = None
+        self._tensor = _TensorMetadata
+        self._meta = torch.device("meta")
+        self.on_meta: set[int] = set()
+        """The outermost events that worked on fake or meta tensors: nothing was computed."""
+        self._works: dict[tuple[object, ...], tuple[int, int, int | None]] = {}
+        self.options = options
+        self.grad_numbers = 0, 0
+        """That of autograd's first node in the recording, and the one after its last."""
+        self.marks: list[int] = []
+        self._thread = 0
+        """The thread that set the marks: the one that opened the window."""
+        self.cuts_ops = False
+        """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
+        self._user_scope = RecordScope.USER_SCOPE
+        self._allocation = _EventType.Allocation
+        self._roles: dict[str, Role] = {MARK: Role.ANNOTATION}
+
+    def find_marks(self, tree: list[Any]) -> None:
+        """Collect the times of the marks, which may be inside annotations."""
+        for event in tree:
+            if event.name == MARK:
+                self.marks.append(event.start_time_ns)
+                self._thread = event.start_tid
+            elif self._role(event) is Role.ANNOTATION:
+                self.find_marks(event.children)
+        self.marks.sort()
+
+    def find_marks_inside_ops(self, tree: list[Any]) -> None:
+        """Collect the marks inside ops, too: in autograd's functions and hooks a range may begin, but no step."""
+        outside, everywhere, stack = set(self.marks), list[int](), list(tree)
+        while stack:
+            event = stack.pop()
+            if event.name == MARK:
+                everywhere.append(event.start_time_ns)
+            stack.extend(event.children)
+        everywhere.sort()
+        inside = {interval for interval, start in enumerate(everywhere, start=1) if start not in outside}
+        if inside <= self.log.range_marks:
+            self.marks, self.log.inside_ops, self.cuts_ops = everywhere, inside, True
+
+    def walk(self, tree: list[Any]) -> None:
+        """Append every op to the log in the order of time, an op before the ops inside it."""
+        log, with_memory = self.log, self.options.memory
+        sites = None if self.options.chains is None else Sites(log)
+        with_moments = self.options.moments
+        thread, name_of_thread = self._thread, ""
+        if sites is not None:
+            sites.in_thread(thread)
+            if any(event.start_tid != thread for event in tree):
+                sites.forward_threads = self._forward_threads()
+        raws: dict[str, _Raw] = {}
+        stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
+        outermost = -1
+        while stack:
+            event, parent, interval, place = stack.pop()
+            if parent < 0 or self.cuts_ops:
+                interval = bisect_right(self.marks, event.start_time_ns)
+                if event.start_tid != thread:
+                    thread = event.start_tid
+                    name_of_thread = "" if thread == self._thread else f"thread {thread}"
+                    if sites is not None:
+                        sites.in_thread(thread)
+            if with_memory and event.tag == self._allocation:
+                log.allocated(event.extra_fields.alloc_size, interval)
+                if sites is not None and event.extra_fields.alloc_size > 0:
+                    sites.allocated(interval)
+                continue
+            raw = event.name
+            if sites is not None:
+                sites.comes_to(raw, event, interval)
+            known = raws.get(raw)
+            if known is None:
+                what = self._role(event)
+                if what in (Role.COMPILES, Role.FRAME):
+                    self._compile(event, parent, interval, sites)
+                    continue
+                if raw == WAITS or transfers(raw):
+                    self._communicates(raw, event, parent, bisect_right(self.marks, event.start_time_ns))
+                    continue
+                if what is not Role.ANNOTATION:
+                    known = raws[raw] = self._raw(raw, what)
+            index, children = parent, event.children
+            if known is not None and known.looked_at[place]:
+                name, nbytes, flops = self._work(event, raw, children, known)
+                index = log.add(name, event.duration_time_ns, parent, interval, nbytes)
+                if flops is not None:
+                    log.computed(index, flops)
+                if known.works:
+                    place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
+            elif known is not None:
+                index = log.add(known.name, event.duration_time_ns, parent, interval)
+            if index != parent:
+                outermost = index if parent < 0 else outermost
+                if ((known and known.looked_at[_FREE]) or raw == _DISPATCHES) and self._is_on_meta(event):
+                    self.on_meta.add(outermost)
+            if sites is not None and index != parent:
+                sites.asked(index)
+            if with_moments and index != parent:
+                log.ran(index, event.start_time_ns, event.end_time_ns, name_of_thread)
+            if children:
+                stack.extend([(child, index, interval, place) for child in reversed(children)])
+
+        if sites is not None:
+            sites.in_thread(self._thread)
+            sites.end(*self.grad_numbers)
+
+    def is_left_out(self, raw: str) -> bool:
+        """Tell whether what happens inside of an event is of no op: torch.compile's work, or a library's."""
+        return self._roles.get(raw) in (Role.COMPILES, Role.FRAME) or raw == WAITS or transfers(raw)
+
+    def _forward_threads(self) -> dict[int, int]:
+        """Return which thread called the forward op of each node of autograd, by the node's correlation."""
+        nodes = [event for event in self._flat() if event.name().startswith(NODE)]
+        return {event.correlation_id(): event.fwd_thread_id() for event in nodes}
+
+    def _raw(self, raw: str, what: Role) -> _Raw:
+        told = KINDS.get(what)
+        name, kind = self.log.name(raw, kind=told), told or meaning(stable(raw)).kind
+        is_move = kind is Kind.MOVE or raw in COPIES
+        counts = kind not in _NEVER_COUNT or raw in COPIES
+        looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
+        return _Raw(name, told, kind in _WORKERS, looked_at, raw in FACTORIES, raw in NEEDS_ATTRIBUTES)
+
+    def _work(self, event: Any, raw: str, children: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
+        """Return the name of an event with what it works on, its bytes and its FLOPs."""
+        for child in children:
+            if child.name == raw:  # autocast casts, and calls the op once more: that one does the work
+                event = child
+        # The key is flat, and of what the event has as it is: to make one is what most of the time goes into.
+        key: list[object] = [raw]
+        tensor, has_tensors = self._tensor, False
+        inputs = getattr(event.extra_fields, "inputs", ())
+        for value in inputs:
+            if type(value) is tensor:
+                has_tensors = True
+                sizes = value.sizes
+                key.append(value.dtype)
+                key += sizes
+                if 3 < len(sizes) < 6:
+                    key.append(tuple(value.strides))
+            elif type(value) is list:
+                tensors = tuple([(each.dtype, *each.sizes) for each in value if type(each) is tensor])
+                has_tensors = has_tensors or bool(tensors)
+                key.append(tensors)
+            else:
+                key.append(None)
+        attributes: Sequence[object] = ()
+        made: Tensor | None = None
+        if known.needs_attributes:
+            attributes = self._attributes(event)
+            key.append(str(attributes))
+        reads = has_tensors and not known.makes
+        if not reads:
+            made = self._made(event)
+            key.append(made)
+        case = tuple(key)
+        found = self._works.get(case)
+        if found is None:
+            done = work(raw, [self._argument(value) for value in inputs] if reads else [made], attributes)
+            name = self.log.name(raw, done.dtypes, kind=known.kind, signature=done.signature)
+            found = self._works[case] = name, ABSENT if done.nbytes is None else done.nbytes, done.flops
+        return found
+
+    def _is_on_meta(self, event: Any) -> bool:
+        """Tell whether an op worked on meta tensors. Fake ones have another device: what is inside tells.
+
+        To look at one tensor takes 0.1 us.
+        """
+        if event.name == _DISPATCHES:
+            return any(map(self._is_on_meta, event.children))
+        for value in getattr(event.extra_fields, "inputs", ()):
+            if type(value) is self._tensor:
+                return bool(value.device == self._meta)
+        return False
+
+    def _argument(self, value: Any) -> Argument:
+        if type(value) is self._tensor:
+            return Tensor(str(value.dtype).removeprefix("torch."), tuple(value.sizes), tuple(value.strides))
+        if type(value) is list:
+            return tuple(each for each in map(self._argument, value) if isinstance(each, Tensor))
+        return None
+
+    def _made(self, event: Any) -> Tensor | None:
+        """Return the tensor that an op made without reading one: the first that is written inside."""
+        children = event.children
+        for child in [each for each in children if each.name.endswith("_")] or children:
+            for value in getattr(child.extra_fields, "inputs", ())[:1]:
+                if type(value) is self._tensor:
+                    made = self._argument(value)
+                    return made if isinstance(made, Tensor) else None
+        return None
+
+    def _attributes(self, event: Any) -> Sequence[object]:
+        if self._attributes_by_correlation is None:
+            self._attributes_by_correlation = {
+                each.correlation_id(): each for each in self._flat() if each.name() in NEEDS_ATTRIBUTES
+            }
+        found = self._attributes_by_correlation.get(event.correlation_id)
+        return () if found is None else found.concrete_inputs()
+
+    def _communicates(self, raw: str, event: Any, parent: int, interval: int) -> None:
+        """Take its time off the op around it. What is inside is of the library, and in its thread."""
+        if parent >= 0:
+            self.log.compiling(parent, event.duration_time_ns)
+        if raw != WAITS:
+            known = self.log.communication_ns = self.log.communication_ns or {}
+            known[interval] = known.get(interval, 0) + event.duration_time_ns
+
+    def _compile(self, compiling: Any, parent: int, interval: int, sites: Sites | None) -> None:
+        """Append the frames that were compiled, and take the time of *compiling* off the op around it."""
+        self.log.counts.get("grad_nodes", {}).pop(interval, None)  # tracing makes nodes, too
+        if parent >= 0:
+            self.log.compiling(parent, compiling.duration_time_ns)
+        stack = [compiling]
+        while stack:
+            event = stack.pop()
+            if self._role(event) is Role.FRAME:
+                index = self.log.add(self.log.name(event.name), ABSENT, parent, interval)
+                if sites is not None:
+                    sites.asked(index)
+            else:
+                stack.extend(event.children)
+
+    def _role(self, event: Any) -> Role:
+        found = self._roles.get(event.name)
+        if found is None and event.name.startswith(SITE):
+            found = self._roles[event.name] = Role.ANNOTATION
+        elif found is None:
+            # An event that is no op of torch (a call of Python, an allocation) has neither of these.
+            scope = getattr(event.extra_fields, "scope", None)
+            numbered = getattr(event.extra_fields, "sequence_number", -1) >= 0
+            is_logged = event.name in logged(child.name for child in event.children[:1])
+            found = self._roles[event.name] = role(event.name, scope == self._user_scope, numbered, is_logged)
+        return found

@@ -1,0 +1,163 @@
+"""The ops on the host: which op is in which, what torch.compile did, and what the GPU did for each."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ....ops.cuda_kernels import is_nccl, moved
+from ....ops.names import Kind
+from ....profile.attribution import NOBODY, owners
+from ....profile.columns import ABSENT
+from ....profile.event_log import EventLog
+from ....profile.nesting import innermost, nested
+from ..events import COMPILING, KINDS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
+from .kineto import Activity, Call, Op
+from .sites import SITE, sites_of
+
+_MEMCPY = "cudaMemcpyAsync"
+"""The op of a copy that does nothing but a memcpy: the memcpy is counted in its place."""
+
+
+class _Thread:
+    """The ops of a thread. Of what torch.compile did, only the frames that it compiled are among them."""
+
+    def __init__(self, ops: Iterable[Op], roles: Iterable[Role]) -> None:
+        """*ops* are ordered by time."""
+        self.ops: list[Op] = []
+        self.compiler = Compiler()
+        self.compiling: set[int] = set()
+        """The numbers of the outermost ops in which torch.compile worked."""
+        for op, what in zip(ops, roles):
+            if what in COMPILING and op.start >= self.compiler.until:
+                self.compiling.add(op.number)
+            if not self.compiler.leaves_out(op.start, op.end, what):
+                self.ops.append(op)
+        self._starts, self._ends = [op.start for op in self.ops], [op.end for op in self.ops]
+        self.parents, _ = nested(self._starts, self._ends)
+
+    def innermost(self, call: Call) -> Op | None:
+        """Return the innermost op around *call*, or around its begin."""
+        found = innermost(self._starts, self._ends, self.parents, call.start, call.end)
+        return None if found == NOBODY else self.ops[found]
+
+
+class HostOps:
+    """The ops of all threads, and what the GPU did for each."""
+
+    def __init__(self, ops: Sequence[Op], calls: Sequence[Call]) -> None:
+        self.ops: list[Op] = []
+        """Without annotations: ops inside one are inside the op around it."""
+        self.parents: list[int] = []
+        self.around: dict[int, int] = {}
+        """By the correlation of a call, the index of the op around it."""
+        self.compiled: list[tuple[int, Op]] = []
+        """Each op in which torch.compile worked, after the index of the op around it."""
+        self.compiler_calls: set[int] = set()
+        """The correlations of the calls that torch.compile made."""
+        self._logged = logged(op.name for op in ops)
+        self._roles: dict[str, Role] = {}
+        self._marks = [op for op in ops if op.name.startswith(SITE)]
+        self._nest(ops, calls)
+        alike: dict[tuple[str, tuple[str, ...], bool], int] = {}
+        numbers = [alike.setdefault((op.name, op.dtypes, op.signature.is_scalar), len(alike)) for op in self.ops]
+        meanings = [meaning_as(self._roles[name], name, dtypes, is_scalar) for name, dtypes, is_scalar in alike]
+        self._meanings = [meanings[number] for number in numbers]
+        self._owners = owners(self.parents, numbers, meanings)
+        self._device_ns = [0] * len(self.ops)
+        self._does = [""] * len(self.ops)
+        """What each op does, where its name does not say it."""
+        self._workers: set[str] = set()
+        """The names of wrappers and groups that launched kernels themselves."""
+
+    def _nest(self, ops: Iterable[Op], calls: Sequence[Call]) -> None:
+        by_thread: defaultdict[int, list[Op]] = defaultdict(list)
+        for op in sorted(ops, key=lambda op: (op.start, op.number)):
+            by_thread[op.thread].append(op)
+        threads = {thread: _Thread(own, map(self._role, own)) for thread, own in by_thread.items()}
+        place: dict[int, int] = {}
+        for thread in threads.values():
+            for op, parent in zip(thread.ops, thread.parents):
+                around = NOBODY if parent == NOBODY else place[thread.ops[parent].number]
+                if op.number in thread.compiling:
+                    self.compiled.append((around, op))
+                is_op = self._role(op) not in (Role.ANNOTATION, Role.COMPILES)
+                place[op.number] = self._add(op, around) if is_op else around
+        for call in calls:
+            op_around = threads[call.thread].innermost(call) if call.thread in threads else None
+            self.around[call.correlation] = NOBODY if op_around is None else place[op_around.number]
+            if call.thread in threads and threads[call.thread].compiler.ran_at(call.start):
+                self.compiler_calls.add(call.correlation)
+        # Kineto's links are more reliable than times. It has none for a call outside of all ops.
+        self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
+
+    def _add(self, op: Op, parent: int) -> int:
+        if parent != NOBODY and (outer := self.ops[parent]).name == op.name:
+            # Autocast casts, and calls the op once more: that one does the work.
+            self.ops[parent] = outer._replace(signature=op.signature, nbytes=op.nbytes)
+        self.ops.append(op)
+        self.parents.append(parent)
+        return len(self.ops) - 1
+
+    def _role(self, op: Op) -> Role:
+        if op.name not in self._roles and op.name.startswith(SITE):
+            self._roles[op.name] = Role.ANNOTATION
+        if op.name not in self._roles:
+            self._roles[op.name] = role(op.name, op.annotates, op.sequence is not None, op.name in self._logged)
+        return self._roles[op.name]
+
+    def did(self, done: Activity, home: int) -> None:
+        """Say that *done* was asked for by the op at the index *home*."""
+        move = moved(done.name)
+        if not (move and is_nccl(done.name)):  # a collective's time is mostly waiting for other ranks
+            self._device_ns[home] += done.duration_ns
+        if move:
+            self._is_memcpy(home, move)
+        elif may_work(self._meanings[home]):
+            self._workers.add(self.ops[home].name)
+
+    def _is_memcpy(self, home: int, move: str) -> None:
+        """If the op is a plain copy, let the memcpy be counted in its place."""
+        owner = self._owners[home]
+        if not is_made_by(self._meanings[owner], move):
+            return
+        while home != NOBODY:
+            if is_made_by(self._meanings[home], move):
+                self._does[home] = _MEMCPY
+            home = NOBODY if home == owner else self.parents[home]
+
+    def append_to(self, log: EventLog, marks: Sequence[int], on_device: bool, moments: bool = False) -> int:
+        """Append the ops to *log*, with their device time if *on_device*; return the index of the first.
+
+        *moments*: also say when they ran.
+        """
+        first, intervals = len(log), list[int]()
+        sites = [] if log.chains is None else sites_of(self.ops, self.parents, self._marks)
+        times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
+        for index, (op, parent, time) in enumerate(zip(self.ops, self.parents, times)):
+            is_outermost = parent == NOBODY
+            intervals.append(bisect_right(marks, op.start) if is_outermost else intervals[parent])
+            what = self._roles[op.name]
+            kind = Kind.GRAPH if op.name in self._workers else KINDS.get(what)
+            name = log.name(op.name, op.dtypes, self._does[index], kind, op.signature)
+            time = ABSENT if what is Role.FRAME else time
+            nbytes = ABSENT if self._does[index] else op.nbytes  # a memcpy in its place has the bytes
+            event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
+            if op.flops is not None:
+                log.computed(event, op.flops)
+            if sites:
+                log.asked_at(event, *sites[index])
+            if moments:
+                log.ran(event, op.start, op.end, f"thread {op.thread}")
+        for around, compiled in self.compiled if not on_device else ():
+            if around != NOBODY:
+                log.compiling(first + around, compiled.duration_ns)
+        return first
+
+    def _inclusive(self) -> list[int]:
+        times = list(self._device_ns)
+        for index in range(len(times) - 1, -1, -1):
+            if self.parents[index] != NOBODY:
+                times[self.parents[index]] += times[index]
+        return times

@@ -1,0 +1,141 @@
+"""Calls of ops, for both traces of PyTorch: the signature of a call, and what it counts as."""
+
+from __future__ import annotations
+
+import json
+from ast import literal_eval
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ....ops.dtypes import of_pytorch_event
+from ....ops.names import Meaning
+from ....ops.signature import Shape
+from ....profile.op_key import CallSite
+from ..events import Role, is_made_by, meaning_as, role
+from ..formulas import FACTORIES
+from ..work import COPIES, Work, recorded_work
+
+
+class Tensors(NamedTuple):
+    """The shapes and dtypes of a call's tensors; the fields are those of `SavedOp`."""
+
+    input_shapes: tuple[Shape, ...] | None = None
+    output_shapes: tuple[Shape, ...] | None = None
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """All calls that have the same name and signature."""
+
+    name: str
+    category: str
+    dims: bytes
+    """``Input Dims`` as JSON, as written in the file."""
+    types: bytes
+    numbered: bool
+    """Whether autograd gave them sequence numbers."""
+    logged: Collection[str] = field(compare=False)
+    """The names of all recorded events that torch.compile wrote into its own log."""
+    values: bytes = b""
+    """``Concrete Inputs`` as JSON, of ops whose work follows from more than shapes."""
+    site: CallSite | None = None
+    """Which line asked for them."""
+
+    @cached_property
+    def is_copy(self) -> bool:
+        """Whether the op copies a tensor, so that it is a cast if the two dtypes differ."""
+        return self.name in COPIES
+
+    @cached_property
+    def tensors(self) -> tuple[tuple[Shape | None, str], ...]:
+        """The shape and dtype of each input that is a tensor, also of those in lists; a dtype of "" is not known."""
+        found: list[tuple[Shape | None, str]] = []
+        for kind, shape in zip(_list(self.types), _list(self.dims)):
+            if kind == "TensorList" and isinstance(shape, list):
+                found += [(_shape(each), "") for each in shape]
+            elif isinstance(kind, str) and (dtype := of_pytorch_event(kind)):
+                found.append((_shape(shape), dtype))
+        return tuple(found)
+
+    @property
+    def inputs_and_outputs(self) -> Tensors:
+        """The shapes and dtypes that are known. The first argument of a copy is its output.
+
+        What a tensor is made like is none of them: it is not read.
+        """
+        if self.name in FACTORIES:
+            made = self.work.signature
+            return Tensors(made.input_shapes and (), made.input_shapes, (), made.input_dtypes or ())
+        shapes, dtypes = zip(*self.tensors) if self.tensors else ((), ())
+        ends = 1 if self.is_copy and len(shapes) > 1 else 0
+        known = bool(self.types) and None not in shapes
+        return Tensors(
+            shapes[ends : 2 * ends or None] if known else None,
+            shapes[:ends] if known and ends else None,
+            dtypes[ends : 2 * ends or None],
+            dtypes[:ends],
+        )
+
+    @cached_property
+    def work(self) -> Work:
+        """What a call works on, and how much it does; nothing where shapes were not recorded."""
+        types = _list(self.types)
+        return recorded_work(self.name, types, _list(self.dims) if types else [], [*map(_value, _list(self.values))])
+
+    @cached_property
+    def annotates(self) -> bool:
+        """Whether it is a `record_function`. In 2021 those had the category of ops; no op has a # in its name."""
+        return self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
+
+    @cached_property
+    def role(self) -> Role:
+        """Whether it is an op, or what else."""
+        return role(self.name, self.annotates, self.numbered, self.name in self.logged)
+
+    @cached_property
+    def meaning(self) -> Meaning | None:
+        """The op it counts as; None for what is no op, such as an annotation."""
+        if self.role in (Role.ANNOTATION, Role.COMPILES):
+            return None
+        if not self.is_copy:
+            return meaning_as(self.role, self.name)
+        shapes, dtypes = zip(*self.tensors[:2]) if self.tensors else ((), ())
+        return meaning_as(self.role, self.name, dtypes, bool(shapes) and not any(shape != () for shape in shapes))
+
+    def is_made_by(self, move: str) -> bool:
+        """Tell whether these are copies that the device makes by the memcpy *move*, which is counted in their place."""
+        return bool(self.meaning and is_made_by(self.meaning, move))
+
+
+def json_text(value: bytes) -> str:
+    """Return a text that is written as JSON; "" for what is none."""
+    try:
+        text = json.loads(value or b"null")
+    except (ValueError, RecursionError):
+        return ""
+    return text if isinstance(text, str) else ""
+
+
+def _value(text: object) -> object:
+    """Return an argument that is no tensor, ``[1, 1]`` or ``False``; text as it is, None for what is not told."""
+    try:
+        return literal_eval(text) if isinstance(text, str) and text else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def _list(text: bytes) -> list[Any]:
+    try:
+        value = json.loads(text or b"[]")
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _shape(dims: object) -> Shape | None:
+    """Return the shape, or None where it is not one (symbolic dimensions)."""
+    return tuple(dims) if isinstance(dims, list) and all(type(size) is int for size in dims) else None

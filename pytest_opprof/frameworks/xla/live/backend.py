@@ -1,0 +1,192 @@
+"""JAX on the CPU, by a session of XLA's profiler that is kept in memory, and the programs that XLA compiled.
+
+XLA's profiler of a GPU needs CUPTI for itself. There the backend of CUDA records JAX, and this one is not in use.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.metadata import PackageNotFoundError, version
+
+from ....errors import BackendError
+from ....machine.scratch import scratch
+from ....profile.environment import Environment
+from ....profile.event_log import EventLog
+from ....sites.chains import UNKNOWN
+from ....sites.stack import here
+from ...live.contract import Backend, KnownWork, Options
+from ...live.lines import traced
+from .fence import FUNCTION, Fence
+from .misses import Misses
+from .programs import Programs, is_started
+
+_INSTALL = 'jax is not installed: pip install "pytest-opprof[jax]"'
+_FIRST = (0, 7, 2)
+_TOO_OLD = (
+    "jax {installed} is installed, and opprof records jax 0.7.2 or newer: pip install -U jax, or measure without it"
+    " (--opprof-backend names the backends)"
+)
+_ON_CPU = "cpu"
+_ON_GPU = frozenset(["gpu", "cuda", "rocm"])
+
+
+class JaxBackend(Backend):
+    """Collects the kernels that XLA runs on the CPU, the ops in them, and what it compiles; of all threads.
+
+    It starts no client of JAX's: that would take memory of a GPU. A test may be the first to use JAX.
+    """
+
+    name = "jax"
+    tells_sites = True
+    hint = "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)"
+
+    def __init__(self) -> None:
+        self._fence: Fence | None = None
+        self._programs = Programs()
+        self._recording = False
+        self._misses = Misses()
+
+    def unavailable(self) -> str | None:
+        """Say that JAX is missing or too old, or return None."""
+        from importlib.util import find_spec
+
+        return self.unsupported() if find_spec("jax") else _INSTALL
+
+    def unsupported(self) -> str | None:
+        """Say that JAX is too old: 0.7.2 is the first whose profiler is known."""
+        try:
+            installed = version("jax")
+        except PackageNotFoundError:  # a checkout, of whatever version
+            return None
+        numbers = tuple(int(each) for each in re.findall(r"\d+", installed)[:3])
+        return _TOO_OLD.format(installed=installed) if numbers < _FIRST else None
+
+    def in_use(self) -> bool:
+        """Tell whether something imported JAX, which does not run on a GPU."""
+        return "jax._src.xla_bridge" in sys.modules and not (is_started() and _platform() in _ON_GPU)
+
+    @contextmanager
+    def collect(self, options: Options) -> Iterator[EventLog]:
+        """Record until the context ends.
+
+        Raises BackendError where JAX does not run on the CPU, where another session of its profiler runs, and where a
+        program was lost that ran.
+        """
+        import jax
+        import jaxlib
+
+        from .events import NAMES, Compiled, fill
+        from .recording import LINE, MARK, Recording
+        from .session import Session, others_refused
+
+        if self._recording:
+            raise BackendError("the jax backend is recording already; it cannot be nested")
+
+        def mark() -> None:
+            if log.interval in log.range_marks:  # a step begins and ends after `settle`
+                self.settle()
+            with jax.profiler.TraceAnnotation(MARK):
+                pass
+
+        def comes_to(node: int) -> None:
+            with jax.profiler.TraceAnnotation(f"{LINE}{node}"):
+                pass
+
+        def missed(function: str, why: str) -> None:
+            again[log.interval] = again.get(log.interval, 0) + 1
+            log.remark(f"JAX traced {function} again, in the same test: {why}")
+
+        def made(ns: int, function: str) -> None:
+            if function != FUNCTION:
+                site = UNKNOWN if log.chains is None else here(log.chains, sys._getframe(1))
+                compiled.append(Compiled(log.interval, ns, function, site))
+
+        versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
+        log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
+        compiled: list[Compiled] = []
+        again = dict[int, int]()
+        self._misses.listen()
+        self.settle()
+        with self._programs.held(made), others_refused(), self._misses.told(missed):
+            session = Session()
+            self._recording = True
+            try:
+                with traced(options.chains, log, comes_to) if options.chains else nullcontext():
+                    yield log
+                self.settle()
+                self.settle()
+            finally:
+                # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
+                self._recording = False
+                data = session.stop()
+            log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
+            if self._fence:
+                recording = Recording.of(data)
+                recording.check(log.interval, self._fence)
+                fill(log, recording, self._programs, compiled, options.moments)
+
+    def begin_test(self) -> None:
+        """Forget which functions an earlier test traced."""
+        self._misses.forget()
+        if self.in_use():
+            self._misses.listen()
+
+    def rank(self) -> tuple[int, int] | None:
+        """Return what jax.distributed says once it is initialised."""
+        import jax
+
+        # Before it is, process_index() would set devices up, and say 0.
+        return (jax.process_index(), jax.process_count()) if jax.distributed.is_initialized() else None
+
+    def settle(self) -> None:
+        """Wait until all is done that this thread called. Raises BackendError where JAX does not run on the CPU."""
+        if not is_started():
+            return
+        import jax
+
+        devices = jax.local_devices()
+        if (platform := _platform()) != _ON_CPU:
+            where = "; the cuda backend records it" if platform in _ON_GPU else ""
+            raise BackendError(f"JAX runs on {platform} here, and the jax backend sees its CPU only{where}")
+        if self._fence is None or self._fence.devices != devices:
+            self._fence = Fence(devices)
+        self._fence.wait()
+
+    def selfcheck_work(self) -> KnownWork:
+        """Return a product and a cast: two programs of one kernel each."""
+        import jax
+
+        matrix = jax.numpy.ones((8, 8))
+        return KnownWork(
+            lambda: (matrix @ matrix).astype("bfloat16"),
+            {"MatMul": 1, "Cast": 1, "jax::program": 2, "jax::kernel": 2},
+            _profiler,
+            first_use="import jax; jax.numpy.zeros(1)",
+        )
+
+
+_BACKEND = JaxBackend()
+
+
+def backend() -> JaxBackend:
+    """Return the backend (the entry point calls this). There is one, as there is one profiler."""
+    return _BACKEND
+
+
+def _platform() -> str:
+    """Return where JAX runs what names no device: ``cpu``, ``gpu``, ``tpu``."""
+    import jax
+
+    return str(jax.default_backend())
+
+
+@contextmanager
+def _profiler() -> Iterator[None]:
+    """Profile as users do: into a folder."""
+    import jax
+
+    with scratch() as folder, jax.profiler.trace(str(folder)):
+        yield

@@ -1,0 +1,207 @@
+"""From kernels that ran to the events of a log.
+
+A kernel that is one op (and views) is an event of that op. Any other is an event under its own name, which has the time
+and reads and writes memory; the ops in it are events inside that have no time and touch no memory. Besides, each kernel
+is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ....errors import BackendError
+from ....ops.names import Kind
+from ....ops.signature import Signature
+from ....profile.columns import ABSENT
+from ....profile.event_log import EventLog
+from ....sites.chains import UNKNOWN, Frame
+from ....sites.code import Kind as CodeKind
+from ....sites.code import kinds
+from ..hlo_module import Frame as Place
+from ..hlo_module import HloModule
+from ..kernels import Kernel, Op, TooManyOpsError, kernel
+from ..opcodes import OTHERS, SORT
+from .fence import MODULE
+from .programs import Program, Programs
+from .recording import Execution, Ran, Recording
+
+COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
+NAMES = frozenset([COMPILE, PROGRAM, KERNEL]) | OTHERS
+"""Raw names that are no mistake where they did not run, and that `ops.tables` does not have."""
+_NO_LETTER = re.compile(r"\W")
+_NOTHING = Signature((), (), (), ())
+
+
+class Compiled(NamedTuple):
+    """A program that was made."""
+
+    interval: int
+    ns: int
+    function: str
+    """``jit(f)``."""
+    site: int
+    """The line that it was made for: a node of chains."""
+
+
+class _Rows(NamedTuple):
+    """The events of a kernel: its marker, what has the time and the memory, and what is inside of that."""
+
+    names: Sequence[int]
+    nbytes: int
+    flops: Sequence[tuple[int, int]]
+    """Row and FLOPs."""
+    lines: Sequence[Sequence[Frame]]
+    """Of each row: those of the program that was compiled, the innermost first."""
+
+
+def fill(
+    log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[Compiled], moments: bool = False
+) -> None:
+    """Add the events of a checked *recording* to *log*, and what was *compiled*; *moments*: also say when they ran.
+
+    Raises BackendError for a program that is not known any more, and for one whose ops cannot be counted.
+    """
+    log.knows_flops = True
+    called, compiles = _marker(log, PROGRAM), log.name(COMPILE, kind=Kind.WRAPPER, signature=_NOTHING)
+    for call in recording.calls:
+        if not recording.is_in_fence(call):
+            event = log.add(called, ABSENT, -1, bisect_right(recording.marks, call.start), nbytes=0)
+            if line := recording.line_of(call):
+                log.asked_at(event, line)
+            if moments:
+                log.ran(event, call.start, call.end, f"thread {call.thread}")
+    for interval, ns, function, site in compiled:
+        # It counts by its name, and is no op of the program: which test is the first to use a function depends on the
+        # tests before it.
+        event = log.add(compiles, ns, interval=interval)
+        if site:
+            log.asked_at(event, site)
+        log.remark(f"JAX compiled {function}", interval)
+    ran = [each for each in recording.ran if each.execution.program.name != MODULE]
+    names: defaultdict[Program, set[str]] = defaultdict(set)
+    for each in ran:
+        names[each.execution.program].add(each.name)
+    modules = programs.find(names)
+    rows: dict[tuple[Program, str], _Rows | None] = {}
+    for program, module in modules.items():
+        for name in names[program]:
+            found = _kernel(log, module, name, names[program])
+            rows[program, name] = found and _rows(log, found, module.name, is_all=len(names[program]) == 1)
+    log.marked_ns = recording.marks
+    _append(log, _calls(ran, modules), rows, recording, moments)
+
+
+def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kernel | None:
+    try:
+        found = kernel(module, name, ran)
+    except TooManyOpsError as error:
+        raise BackendError(f"{error}: leave the test out of opprof, or make the loop shorter") from None
+    for guess in found.guesses if found else ():
+        log.remark(f"{module.name} runs {guess} in one kernel: counted once, as the program does not tell how often")
+    return found
+
+
+def _rows(log: EventLog, found: Kernel, program: str, is_all: bool) -> _Rows:
+    """Return the rows of a kernel of a *program*, which *is_all* that it ran, or not."""
+    inside = list(found.ops)
+    if found.alone is None:
+        main = log.name(found.name, op=found.name, signature=found.signature)
+        in_order = [None, None, *inside]
+    else:
+        op = inside.pop(found.alone)
+        main = _name(log, op, is_part=not is_all)
+        in_order = [None, op, *inside]
+    names = [_marker(log, KERNEL), main, *(_name(log, op, is_part=True) for op in inside)]
+    flops = [(row, op.flops) for row, op in enumerate(in_order) if op and op.flops is not None]
+    frames = [] if log.chains is None else [(), (in_order[1] or found).frames, *(op.frames for op in inside)]
+    lines = [_lines(each, program) for each in frames]
+    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops, lines)
+
+
+def _lines(frames: Sequence[Place], program: str) -> Sequence[Frame]:
+    """Return the lines of the user's that an instruction comes from: those inside of the function that was compiled.
+
+    JAX keeps one program for what is called at several lines, with the lines of the first call. Those around it, and
+    all where no function of the user's was compiled, could be wrong: `Recording.callers` tells them.
+    """
+    lines = [Frame(*each) for each in frames if kinds[each.file] is CodeKind.TRACED]
+    function = program.removeprefix("jit_").rstrip("_")  # that of a lambda is jit__lambda
+    names = [_NO_LETTER.sub("_", line.function.rpartition(".")[2]).rstrip("_") for line in lines]
+    return lines[: names.index(function) + 1] if function in names else ()
+
+
+def _marker(log: EventLog, name: str) -> int:
+    return log.name(name, op=name, signature=_NOTHING)
+
+
+def _name(log: EventLog, op: Op, is_part: bool) -> int:
+    """Return the name of an op, which *is_part* of more: there a cast of a number counts by its raw name only."""
+    kind = Kind.WRAPPER if is_part and op.is_number_cast else None
+    return log.name(op.raw, op=op.op, kind=kind, signature=op.signature)
+
+
+def _append(
+    log: EventLog,
+    ran: Sequence[Ran],
+    rows: Mapping[tuple[Program, str], _Rows | None],
+    recording: Recording,
+    moments: bool,
+) -> None:
+    """Append the rows of all that *ran*, each with its time, its interval and its place in the log."""
+    marks, callers = recording.marks, {} if log.chains is None else recording.callers()
+    name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
+    flops, sites = [], []
+    for each in ran:
+        found = rows[each.execution.program, each.name]
+        if found is None:
+            continue
+        base, inside = len(log) + len(name), len(found.names) - 2
+        name += found.names
+        parent += [-1, -1, *[base + 1] * inside]
+        duration += [ABSENT, each.ns, *[ABSENT] * inside]
+        nbytes += [0, found.nbytes, *[0] * inside]
+        interval += [bisect_right(marks, each.start)] * (2 + inside)
+        flops += [(base + row, number) for row, number in found.flops]
+        if log.chains is not None:
+            caller = callers.get(each.execution.run, UNKNOWN)
+            sites += [(base + row, log.chains.of_lines(lines, caller)) for row, lines in enumerate(found.lines)]
+        if moments:
+            log.ran(base + 1, each.start, each.end, f"thread {each.thread}")
+    log.extend(*(np.array(column, np.int64) for column in (name, duration, parent, interval, nbytes)))
+    for event, number in flops:
+        log.computed(event, number)
+    for event, node in sites:
+        if node != UNKNOWN:
+            log.asked_at(event, node)
+
+
+def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran]:
+    """Return what *ran* with one row for each call of a kernel.
+
+    XLA copies what it sorts, operand by operand, by kernels that have the name of the sort.
+    """
+    sorts: defaultdict[tuple[Execution, str], list[Ran]] = defaultdict(list)
+    others: list[Ran] = []
+    for each in ran:
+        instruction, _ = modules[each.execution.program].by_name[each.name]
+        (sorts[each.execution, each.name] if instruction.opcode == SORT else others).append(each)
+    if not sorts:
+        return others
+    times = Counter((each.execution, each.name) for each in others)
+    for (execution, name), pieces in sorts.items():
+        module = modules[execution.program]
+        _, computation = module.by_name[name]
+        # As often as the other kernels of the loop's body.
+        beside = [times[execution, each.name] for each in module.computations[computation].values()]
+        calls = 1 if computation == module.entry else min(filter(None, beside), default=len(pieces))
+        size = max(len(pieces) // calls, 1)
+        for index in range(0, len(pieces), size):
+            together = pieces[index : index + size]
+            others.append(together[0]._replace(ns=sum(each.ns for each in together), end=together[-1].end))
+    return sorted(others)

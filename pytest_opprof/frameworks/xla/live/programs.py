@@ -1,0 +1,154 @@
+"""The programs of this process by the number that profiles call them by, and what compiles them.
+
+XLA's client has its executables, and each has its optimised program. A test often compiles a function and drops it
+before its window closes: so executables are held while a window is open, those that are there when it opens and each
+that is made in it.
+
+An executable that was loaded from a file (JAX's cache on disk, `jax.experimental.serialize_executable`) goes by the
+number that its program had in the process which compiled it. It is found by the names of the program and its
+instructions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from ....errors import BackendError
+from ..hlo_module import HloModule
+from ..kernels import kernel
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+"""What JAX tells `jax.monitoring` when it has an executable: XLA compiled it, or JAX found it in its cache on disk."""
+_COMPILES = "backend_compile"
+"""How the name of the function begins that makes an executable, unless it is loaded from a file."""
+_NEWEST = 8
+"""How many executables are looked at when one was made: other threads may have made some at the same time."""
+Made = Callable[[int, str], None]
+"""Is told how many ns it took to make an executable, and of what: ``jit(f)``."""
+
+
+class Program(NamedTuple):
+    """What a profile says of a program. Only together they tell it, where some are loaded from files."""
+
+    number: int
+    name: str
+
+
+class Programs:
+    """The programs of a client. Those that were looked up once are known as long as the process runs."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[int, HloModule] = {}
+        self._held: list[Any] = []
+
+    @contextmanager
+    def held(self, made: Made) -> Iterator[None]:
+        """Hold all executables until the context ends; call *made* for each that is made."""
+
+        def hold(ns: int, function: str) -> None:
+            self._held[:0] = _client().live_executables()[:_NEWEST]  # the newest is the first
+            made(ns, function)
+
+        self._held = _client().live_executables() if is_started() else []
+        try:
+            with compiling(hold):
+                yield
+        finally:
+            self._held = []
+
+    def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, HloModule]:
+        """Return each program that *ran*, of which these instructions did; while they are `held`.
+
+        Raises BackendError for one that is not there, or that cannot be told from another.
+        """
+        self._look_for({program.number for program in ran})
+        loaded = self._loaded()
+        found = {}
+        for program, names in ran.items():
+            by_number = self._compiled.get(program.number)
+            candidates = [*([by_number] if by_number else []), *loaded.get(program.name, ())]
+            fitting = [each for each in candidates if each.name == program.name and each.by_name.keys() >= {*names}]
+            if not fitting:
+                raise BackendError(
+                    f"the program {program.name} ran, and JAX does not have it any more; keep what jax.jit returned"
+                    " until the test is over"
+                )
+            if any(_contents(each, names) != _contents(fitting[0], names) for each in fitting[1:]):
+                raise BackendError(
+                    f"several programs {program.name} were loaded from JAX's cache on disk, and its profiler does not"
+                    " tell which of them ran; measure without the cache: JAX_ENABLE_COMPILATION_CACHE=false"
+                )
+            found[program] = fitting[0]
+        return found
+
+    def _look_for(self, numbers: Collection[int]) -> None:
+        for executable in self._held:
+            if self._compiled.keys() >= {*numbers}:
+                return
+            if not _is_loaded(executable):
+                for module in _modules(executable):
+                    self._compiled.setdefault(module.id, module)
+
+    def _loaded(self) -> dict[str, list[HloModule]]:
+        """Return the programs that were loaded from files, by name."""
+        import jax
+
+        found: dict[str, dict[int, HloModule]] = {}
+        if jax.config.jax_compilation_cache_dir or "jax.experimental.serialize_executable" in sys.modules:
+            for executable in filter(_is_loaded, self._held):
+                for module in _modules(executable):
+                    found.setdefault(module.name, {})[module.id] = module
+        return {name: list(modules.values()) for name, modules in found.items()}
+
+
+@contextmanager
+def compiling(made: Made) -> Iterator[None]:
+    """Call *made* for each executable that is made until the context ends."""
+    import jax
+
+    def listen(event: str, duration_secs: float, **about: object) -> None:
+        if event == _COMPILED:
+            made(round(duration_secs * 1e9), str(about.get("fun_name", "a program")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield
+    finally:
+        unregister = getattr(jax.monitoring, "unregister_event_duration_listener", None)
+        if unregister is None:  # jax 0.7
+            unregister = sys.modules["jax._src.monitoring"]._unregister_event_duration_listener_by_callback
+        unregister(listen)
+
+
+def is_started() -> bool:
+    """Tell whether JAX has a client: importing it starts none, and to ask for its devices would."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(bridge.backends_are_initialized())
+
+
+def _client() -> Any:
+    import jax
+
+    return jax.local_devices()[0].client
+
+
+def _modules(executable: Any) -> list[HloModule]:
+    return [HloModule(each.as_serialized_hlo_module_proto()) for each in executable.hlo_modules()]
+
+
+def _is_loaded(executable: Any) -> bool:
+    """Tell whether an executable was loaded from a file: nothing but what called for it tells that."""
+    calls = executable.traceback.frames if executable.traceback else ()
+    return not any(call.function_name.startswith(_COMPILES) for call in calls[:3])
+
+
+def _contents(module: HloModule, names: Collection[str]) -> list[object]:
+    """Return what instructions are, and not where they come from."""
+    found: list[object] = []
+    for name in sorted(names):
+        each = kernel(module, name, names)
+        found.append(each and each._replace(frames=(), ops=tuple(op._replace(frames=()) for op in each.ops)))
+    return found

@@ -1,0 +1,1 @@
+"""Saved XLA: programs as HLO and StableHLO, and the profiles of JAX and TensorFlow."""

@@ -1,1 +1,0 @@
-"""ONNX models, and ONNX Runtime's profile."""

@@ -1,1 +1,0 @@
-"""XLA: programs as HLO and StableHLO, and the profiles of JAX and TensorFlow."""
