@@ -11,10 +11,12 @@ HERE = "torch-2.13.0-cpu-x86_64"
 Tests = Mapping[str, Mapping[str, object]]
 
 
-def calls_file(tests: Tests, schema: int = 3, torch: str = "2.13.0", **more: object) -> str:
+def calls_file(tests: Tests, schema: int = 4, torch: str = "2.13.0", **more: object) -> str:
     """Return a file of calls; of each test its calls by op, which are those of its body, or windows by name."""
     windows = {
-        test: dict(ops) if any(isinstance(each, dict) for each in ops.values()) else {"body": {"calls": dict(ops)}}
+        test: dict(ops)
+        if any(isinstance(each, dict) for each in ops.values())
+        else {"body": {"ops": {op: {"calls": calls} for op, calls in ops.items()}}}
         for test, ops in tests.items()
     }
     environment = {"arch": "x86_64", "device": "cpu", "frameworks": {"torch": torch}, "timing": ""}

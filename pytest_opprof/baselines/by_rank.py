@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ..machine.ranks import spelled
-from ..profile.calls import facts_in_all
+from ..profile.op_counts import facts_in_all
 from .entry import WindowBaseline
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -32,7 +32,7 @@ def combined(entries: Sequence[WindowBaseline | None]) -> WindowBaseline | None:
     for rank, entry in enumerate(entries):
         if entry is None:
             continue
-        same = next((each for each in alike if each[1][0].calls == entry.calls), None)
+        same = next((each for each in alike if each[1][0].ops == entry.ops), None)
         if same is None:
             alike.append(([rank], [entry]))
         else:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..machine.identity import with_python
-from ..profile.calls import CallRange, Range, calls_of
 from ..profile.environment import Environment
+from ..profile.op_counts import OpCounts, counts_of
+from ..profile.range import Range
 from ..profile.timings import ProcessTimes, run_of
 from ..python_calls.names import other_versions
 from ..verdict import coarse
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class WindowBaseline:
     """One window of one test."""
 
-    calls: Mapping[str, CallRange]
+    ops: Mapping[str, OpCounts]
+    """By op, its calls and what they worked on."""
     times: Mapping[str, tuple[ProcessTimes, ...]] = field(default_factory=dict)
     """By machine: what each process timed."""
     mismatched: Mapping[str, KeptTimes] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class WindowBaseline:
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
         """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
         run = run_of(profile, threads)
-        return cls(calls_of(profile), {machine: (run,)} if run else {})
+        return cls(counts_of(profile), {machine: (run,)} if run else {})
 
     @property
     def processes(self) -> list[ProcessTimes]:
@@ -57,7 +59,7 @@ class WindowBaseline:
     @property
     def all_facts(self) -> dict[str, Range]:
         """What is known of the window as a whole."""
-        return {**derived(self.calls), **self.facts}
+        return {**derived(self.ops), **self.facts}
 
     def comparable(self, now: Mapping[str, str]) -> WindowBaseline:
         """Return it without the calls of Python functions, where these *now* are of other versions."""
@@ -71,18 +73,18 @@ class WindowBaseline:
 
     def allows(self, now: WindowBaseline) -> bool:
         """Tell whether the calls and facts of *now* are no change."""
-        return self._allows_calls(now) and not self._changed_facts(now)
+        return self._allows_ops(now) and not self._changed_facts(now)
 
     def _changed_facts(self, now: WindowBaseline) -> list[str]:
         """Return the facts that changed: none that varies with the ops."""
-        vary = any(calls.some_vary for calls in self.calls.values())
+        vary = any(each.some_vary for each in self.ops.values())
         before = self.comparable(now.python).all_facts
         return [name for name, _ in compared(before, now.all_facts, "") if not (vary and before[name].varies)]
 
-    def _allows_calls(self, now: WindowBaseline) -> bool:
-        gone = CallRange(0, 0)
-        return now.calls.keys() <= self.calls.keys() and all(
-            calls.in_range(now.calls.get(op, gone)) for op, calls in self.calls.items()
+    def _allows_ops(self, now: WindowBaseline) -> bool:
+        gone = OpCounts(Range(0))
+        return now.ops.keys() <= self.ops.keys() and all(
+            each.in_range(now.ops.get(op, gone)) for op, each in self.ops.items()
         )
 
     def updated(self, now: WindowBaseline, machine: str, times_changed: bool) -> WindowBaseline:
@@ -92,21 +94,21 @@ class WindowBaseline:
         few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
         Times are of calls: other facts alone drop none. Times in the file that are of other calls go.
         """
-        if not self._allows_calls(now):
+        if not self._allows_ops(now):
             return now
         here = {key: each for key, each in now.coarse.items() if self.lacks_coarse(key, each)}
         fresh = machine in now.times and (times_changed or self._is_unlike(now, machine))
-        calls = {op: each.completed(now.calls[op]) if op in now.calls else each for op, each in self.calls.items()}
+        ops = {op: each.completed(now.ops[op]) if op in now.ops else each for op, each in self.ops.items()}
         facts = {**now.all_facts, **self.facts}
         facts |= {name: now.all_facts[name] for name in self._changed_facts(now)}
         python = self.python
         if self.lacks_python(now) or any(name in OF_PYTHON for name in self._changed_facts(now)):
             # All of them: one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
-        facts = _that_do_not_follow(facts, calls)
+        facts = _that_do_not_follow(facts, ops)
         return replace(
             self,
-            calls=calls,
+            ops=ops,
             facts=facts,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
@@ -136,19 +138,17 @@ class Baselines:
 
 def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""
-    calls = window.calls
-    calls |= {op: each.applied(calls.get(op, CallRange(0, 0))) for op, each in window.vary.items()}
-    facts = window.fact_ranges | {name: Range(*seen, varies=True) for name, seen in window.facts_vary.items()}
-    facts = _that_do_not_follow(facts, calls)
+    ops = {**window.counts, **window.vary}
+    facts = _that_do_not_follow({**window.fact_ranges, **window.facts_vary}, ops)
     versions = window.python.versions if window.python else {}
     times = {window.machine: window.processes} if window.processes else {}
     # Ranks wait for each other, in the CPU time of some libraries.
     is_kept = window.coarse is not None and window.environment.ranks == 1
     coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_kept else {}
-    return WindowBaseline(calls, times, facts=facts, python=versions, coarse=coarse)
+    return WindowBaseline(ops, times, facts=facts, python=versions, coarse=coarse)
 
 
-def _that_do_not_follow(facts: Mapping[str, Range], calls: Mapping[str, CallRange]) -> dict[str, Range]:
-    follow = derived(calls)
-    vary = any(each.some_vary for each in calls.values())  # then their sums are not judged
+def _that_do_not_follow(facts: Mapping[str, Range], ops: Mapping[str, OpCounts]) -> dict[str, Range]:
+    follow = derived(ops)
+    vary = any(each.some_vary for each in ops.values())  # then their sums are not judged
     return {name: each for name, each in facts.items() if not (vary and name in SUMS) and follow.get(name) != each}

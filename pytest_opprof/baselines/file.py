@@ -1,7 +1,8 @@
 """What each test did when it was last accepted: JSON files in the repository, made to be reviewed.
 
 ``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the calls of the tests of one module in one
-environment. Keys are sorted, one op a line: a changed count is a changed line, and nothing else is. Beside it,
+environment. Keys are sorted, one op a line, with its dtypes, bytes and FLOPs: a change of an op is a changed line, and
+nothing else is. Beside it,
 ``test_model.py.times.json`` holds the raw rounds of several processes, by machine: calls agree between CPU models,
 times do not. They name the calls that were timed by a digest: after a merge or a revert of one file of the two, times
 of other calls are not used.
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
-from ..profile.calls import CallRange, Range
+from ..profile.op_counts import OpCounts
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..results.document import read_document
+from ..results.plain import plain
 from ..verdict.coarse import Coarse
 from ..verdict.quantities import FACTS
 from .by_rank import numbers, problem
@@ -29,7 +31,7 @@ from .paths import times_of
 from .schemas import SCHEMA, TIMES_SCHEMA, check_version, digest
 
 if TYPE_CHECKING:
-    from .file_types import CallsFile, KeptCalls, KeptCoarse, KeptTimes, KeptWindow, TimesFile
+    from .file_types import CallsFile, KeptCoarse, KeptTimes, KeptWindow, TimesFile
 
 _Kind = TypeVar("_Kind")
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
@@ -53,25 +55,19 @@ def load(path: Path) -> Baselines:
             where = f"[{test!r}][{window!r}]"
             if why := problem(kept.ranks, calls.environment.ranks):
                 raise _broken(path, f"{where}['ranks']: {why}")
-            for ranks, each in kept.ranks.items() if not _has_calls(kept) else [("", kept)]:
+            for ranks, each in kept.ranks.items() if not _has_ops(kept) else [("", kept)]:
                 _check_window(path, f"{where}['ranks'][{ranks!r}]" if ranks else where, each)
-            if _has_calls(kept) is bool(kept.ranks):
-                raise _broken(path, f"{where}: has to have either 'calls' or 'ranks'")
+            if _has_ops(kept) is bool(kept.ranks):
+                raise _broken(path, f"{where}: has to have either 'ops' or 'ranks'")
     return _joined(beside, calls, load_times(beside) if os.path.exists(beside) else None)
 
 
 def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
     """Raise BaselineError for what a window cannot have done."""
-    for field in ("calls", "bytes", "flops", "facts"):
-        for op, plain in getattr(kept, field).items() if _has_calls(kept) else ():
-            if (counted := _range(plain)).least > counted.most:
-                raise _broken(path, f"{where}[{field!r}][{op!r}]: the range is empty")
-    if not _has_calls(kept) or kept.ranks:
-        raise _broken(path, f"{where}: has {'ranks in ranks' if kept.ranks else 'no calls'}")
+    if not _has_ops(kept) or kept.ranks:
+        raise _broken(path, f"{where}: has {'ranks in ranks' if kept.ranks else 'no ops'}")
     if unknown := kept.facts.keys() - FACTS.keys():
         raise _broken(path, f"{where}['facts']: {min(unknown)!r} is no fact; known are {', '.join(FACTS)}")
-    if unknown := {*kept.dtypes, *kept.bytes, *kept.flops} - _calls_of(kept).keys():
-        raise _broken(path, f"{where}: {min(unknown)!r} has work, but no calls")
 
 
 def load_times(path: Path) -> TimesFile:
@@ -123,8 +119,6 @@ def _shown(*where: str) -> str:
 
 def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
     """Return the baselines of a module. Raises BaselineError where *times*, read from *path*, do not fit its calls."""
-    from msgspec import to_builtins
-
     if times and times.environment != calls.environment:
         raise _broken(path, "['environment']: is not that of the calls beside it")
     tests: dict[str, dict[str, WindowBaseline]] = {}
@@ -132,10 +126,10 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
             machines = times.times.get(test, {}).get(window, {}) if times else {}
-            own = digest(_counted(to_builtins(kept)))
+            own = digest(_timed(kept))
             of_these = {machine: each for machine, each in machines.items() if each.calls_digest == own}
             for machine, each in of_these.items():
-                if unknown := each.ops_us.keys() - {*_calls_of(kept), OUTSIDE}:
+                if unknown := each.ops_us.keys() - {*_ops_of(kept), OUTSIDE}:
                     raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} is timed, but has no calls")
             by_rank = {ranks: _entry(each) for ranks, each in kept.ranks.items()}
             first = min(by_rank, key=lambda ranks: numbers(ranks)[0].start) if by_rank else ""
@@ -159,16 +153,15 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return what a window or a rank did, without times."""
-    facts = {name: _range(each) for name, each in kept.facts.items()}
-    return WindowBaseline({op: _calls(kept, op) for op in _calls_of(kept)}, facts=facts, python=kept.python)
+    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python)
 
 
-def _calls_of(kept: KeptWindow) -> dict[str, KeptCalls]:
-    return kept.calls if isinstance(kept.calls, dict) else {}
+def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
+    return kept.ops if isinstance(kept.ops, dict) else {}
 
 
-def _has_calls(kept: KeptWindow) -> bool:
-    return isinstance(kept.calls, dict)
+def _has_ops(kept: KeptWindow) -> bool:
+    return isinstance(kept.ops, dict)
 
 
 def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[Path]:
@@ -178,18 +171,16 @@ def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[
     nothing to say is removed. What is not whole yet lies in the folder *through*, or beside them. Raises BaselineError
     when one cannot be written.
     """
-    from msgspec import to_builtins
-
     calls, times = _documents(baselines)
     changed = []
     # Times first: an interruption leaves times of calls that are not there yet, which nothing is judged by. An older
     # file, which has both in one, keeps its own until it is replaced.
     has_times = bool(times.times or times.coarse)
     for at, document, has_any in ((times_of(path), times, has_times), (path, calls, bool(calls.tests))):
-        plain = to_builtins(document)
+        content = plain(document)
         try:
-            if has_any and not _holds(at, plain):
-                write_atomically(at, _pretty(plain), through)
+            if has_any and not _holds(at, content):
+                write_atomically(at, _pretty(content), through)
                 changed.append(at)
             elif not has_any and os.path.exists(at):
                 at.unlink()
@@ -199,17 +190,15 @@ def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[
     return sorted(changed)
 
 
-def _holds(path: Path, plain: object) -> bool:
+def _holds(path: Path, content: object) -> bool:
     """Tell whether the file at *path* says this already, in whatever layout."""
     try:
-        return os.path.exists(path) and read_document(path, "baseline file") == plain
+        return os.path.exists(path) and read_document(path, "baseline file") == content
     except BaselineError:
         return False
 
 
 def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
-    from msgspec import to_builtins
-
     from ..profile.environment_json import EnvironmentJson
     from .file_types import CallsFile, KeptWindow, TimesFile
 
@@ -222,7 +211,7 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
             by_rank = {ranks: _kept_window(each) for ranks, each in entry.ranks.items()}
             kept = KeptWindow(ranks=by_rank) if by_rank else _kept_window(entry)
             calls.setdefault(test, {})[window] = kept
-            own = digest(_counted(to_builtins(kept))) if entry.times else ""
+            own = digest(_timed(kept)) if entry.times else ""
             machines = {machine: _kept_times(runs, own) for machine, runs in entry.times.items()}
             if machines := {**entry.mismatched, **machines}:
                 times.setdefault(test, {})[window] = machines
@@ -249,45 +238,21 @@ def _coarse(kept: KeptCoarse) -> Coarse:
 
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:
-    from .file_types import KeptWindow, Varying, VaryingAmount
+    """Return what the file has of an entry; amounts of 0 are left out, as are those that are not known."""
+    from msgspec.structs import replace as with_fields
 
-    return KeptWindow(
-        {op: _kept(each, Varying) for op, each in entry.calls.items()},
-        {op: _kept_dtypes(each) for op, each in entry.calls.items() if each.dtypes},
-        _amounts(entry, "bytes"),
-        _amounts(entry, "flops"),
-        {name: _kept(each, VaryingAmount) for name, each in entry.facts.items()},
-        dict(entry.python),
-    )
+    from .file_types import KeptWindow
 
-
-def _kept(each: Range, varying: Any) -> Any:
-    """Return a range as the file has it; *varying* is the type of one that differs from process to process."""
-    if each.varies:
-        return varying([each.least, each.most])
-    return each.most if each.least == each.most else [each.least, each.most]
+    ops = dict(entry.ops)
+    for op, each in entry.ops.items():
+        if none := {name: None for name in ("bytes", "flops") if (of := getattr(each, name)) and not of.most}:
+            ops[op] = with_fields(each, **none)
+    return KeptWindow(ops, dict(entry.facts), dict(entry.python))
 
 
-def _kept_dtypes(calls: CallRange) -> Any:
-    from .file_types import Varying
-
-    if len(calls.dtypes) == 1 and not calls.some_vary:
-        return next(iter(calls.dtypes))
-    return {name: _kept(each, Varying) for name, each in calls.dtypes.items()}
-
-
-def _amounts(entry: WindowBaseline, field: str) -> dict[str, Any]:
-    """Return the bytes or FLOPs of each op, where there are some and they are known."""
-    from .file_types import VaryingAmount
-
-    amounts: dict[str, Range | None] = {op: getattr(calls, field) for op, calls in entry.calls.items()}
-    return {op: _kept(each, VaryingAmount) for op, each in amounts.items() if each is not None and each.most}
-
-
-def _counted(window: dict[str, Any]) -> Any:
-    """Return what the times of a *window* are of, as JSON has it: its calls alone, as before dtypes were kept."""
-    ops = {key: value for key, value in window.items() if key not in ("facts", "python")}
-    return ops["calls"] if ops.keys() == {"calls"} else ops
+def _timed(window: KeptWindow) -> object:
+    """Return what the times of a *window* are of, as JSON has it: its ops."""
+    return plain([_ops_of(window), {ranks: _ops_of(each) for ranks, each in window.ranks.items()}])
 
 
 def _kept_times(runs: Sequence[ProcessTimes], calls_digest: str) -> KeptTimes:
@@ -312,33 +277,28 @@ def _microseconds(times_ns: Iterable[int]) -> list[float]:
     return [int(us) if us.is_integer() else us for us in rounded]
 
 
-def _pretty(value: object, indent: str = "") -> str:
-    """Return JSON with sorted keys and one key a line, lists on the line of their key."""
-    if not isinstance(value, Mapping) or not value:
-        return json.dumps(value) + ("" if indent else "\n")
-    lines = [f"{indent} {json.dumps(key)}: {_pretty(value[key], indent + ' ')}" for key in sorted(value)]
+_ON_ONE_LINE = ("facts", "python")
+"""What a window has beside its ops."""
+
+
+def _pretty(value: object, indent: str = "", under: str = "") -> str:
+    """Return JSON with sorted keys and one key a line, an op with all that is known of it on one."""
+    if not isinstance(value, Mapping) or not value or under in _ON_ONE_LINE:
+        return json.dumps(value, sort_keys=True) + ("" if indent else "\n")
+    inside = indent + " "
+    lines = [
+        f"{inside}{json.dumps(key)}: {_op_line(each) if under == 'ops' else _pretty(each, inside, key)}"
+        for key, each in sorted(value.items())
+    ]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
 
 
-def _range(kept: Any) -> Range:
-    if isinstance(kept, int):
-        return Range(kept, kept)
-    least, most = kept if isinstance(kept, list) else kept.varies
-    return Range(least, most, varies=not isinstance(kept, list))
-
-
-def _calls(window: KeptWindow, op: str) -> CallRange:
-    """Return the calls of *op*, with their work as far as the file has it."""
-    calls, dtypes = _range(_calls_of(window)[op]), window.dtypes.get(op, {})
-    by_dtype = {dtypes: calls} if isinstance(dtypes, str) else {name: _range(each) for name, each in dtypes.items()}
-    return CallRange(
-        calls.least,
-        calls.most,
-        calls.varies,
-        by_dtype,
-        _range(window.bytes[op]) if op in window.bytes else None,
-        _range(window.flops[op]) if op in window.flops else None,
-    )
+def _op_line(op: object) -> str:
+    """Return an op on one line: its calls first, its dtypes sorted."""
+    if not isinstance(op, dict):
+        return json.dumps(op)
+    inside = {key: dict(sorted(each.items())) if isinstance(each, dict) else each for key, each in op.items()}
+    return json.dumps(inside)
 
 
 def _runs(kept: KeptTimes) -> Iterator[ProcessTimes]:

@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..profile.environment_json import EnvironmentJson
+from ..profile.op_counts import OpCounts
+from ..profile.range import Range
 from ..results.json_schema import published
 from ..results.run_result import RunResult
 
@@ -21,47 +23,15 @@ _Rounds = Annotated[list[Annotated[float, Meta(ge=0, le=1e15)]], Meta(min_length
 _Processes = Annotated[list[_Rounds], Meta(min_length=1)]
 
 
-class Varying(Struct, frozen=True, forbid_unknown_fields=True):
-    """The fewest and the most calls, where processes differ."""
-
-    varies: _Range
-
-
-KeptCalls = _Count | _Range | Varying
-_Amount = Annotated[int, Meta(ge=1, le=10**18)]
-_Amounts = Annotated[list[Annotated[int, Meta(ge=0, le=10**18)]], Meta(min_length=2, max_length=2)]
-
-
-class VaryingAmount(Struct, frozen=True, forbid_unknown_fields=True):
-    """The least and the most, where processes differ."""
-
-    varies: _Amounts
-
-
-KeptAmount = _Amount | _Amounts | VaryingAmount
-
-
-KeptFact = Annotated[int, Meta(ge=0, le=10**18)] | _Amounts | VaryingAmount
-
-
 class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one window of a test did in one round."""
 
-    calls: Annotated[
-        dict[str, KeptCalls] | UnsetType,
-        Meta(
-            description="By op: its calls; [fewest, most] where rounds differ, varies where processes do. Absent where"
-            " `ranks` has them."
-        ),
+    ops: Annotated[
+        dict[str, OpCounts] | UnsetType,
+        Meta(description="By op: its calls and what they worked on. Absent where `ranks` has them."),
     ] = UNSET
-    dtypes: Annotated[
-        dict[str, str | dict[str, KeptCalls]],
-        Meta(description="By op: what all of its calls read and write, or its calls by that; absent where not known."),
-    ] = {}
-    bytes: Annotated[dict[str, KeptAmount], Meta(description="By op: bytes read and written.")] = {}
-    flops: Annotated[dict[str, KeptAmount], Meta(description="By op: floating-point operations.")] = {}
     facts: Annotated[
-        dict[str, KeptFact],
+        dict[str, Range],
         Meta(
             description="Of the window as a whole, by quantity: grad_nodes, peak_memory, recompilations, and sums over"
             " all ops that do not follow from these: calls, bytes, flops."
@@ -83,7 +53,7 @@ class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):
     """``test_x.py.json``: what is reviewed."""
 
     environment: EnvironmentJson
-    schema: Literal[3]
+    schema: Literal[4]
     tests: Annotated[
         dict[str, Annotated[dict[str, KeptWindow], Meta(min_length=1)]],
         Meta(description="By test id (without the module), then by window."),
@@ -211,9 +181,9 @@ def schemas() -> dict[str, str]:
 
     of = "of the tests of one module in one environment"
     return {
-        "baseline-3.json": published(CallsFile, "baseline:3", f"pytest-opprof: calls {of}"),
+        "baseline-4.json": published(CallsFile, "baseline:4", f"pytest-opprof: calls {of}"),
         "profile-1.json": published(ProfileFile, "profile:1", "pytest-opprof profile"),
-        "run-3.json": published(RunResult, "run:3", "pytest-opprof: everything that one pytest run measured"),
+        "run-4.json": published(RunResult, "run:4", "pytest-opprof: everything that one pytest run measured"),
         "baseline-python-1.json": published(
             PythonFile, "baseline-python:1", f"pytest-opprof: calls of Python functions {of}"
         ),

@@ -1,6 +1,6 @@
 """How the calls in baselines came to be what they are: what each commit changed, by op, window and environment.
 
-Pure: `git_log` asks git. Only calls are decoded, of any schema version: all have them in the same place.
+Pure: `git_log` asks git. Only calls are decoded.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _HERE = PurePosixPath()
 _SHORT = 9
 
 
-class _Varying(msgspec.Struct, gc=False):
-    varies: list[int]
+class _Op(msgspec.Struct, gc=False):
+    calls: int | list[int] | dict[str, list[int]]
 
 
 class _Window(msgspec.Struct, gc=False):
-    calls: dict[str, int | list[int] | _Varying]
+    ops: dict[str, _Op] = {}
 
 
 class _File(msgspec.Struct, gc=False):
@@ -185,10 +185,10 @@ def history(commits: Sequence[Commit], contents: Iterable[bytes]) -> History:
                 except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
                     found.unread.append(f"{path} of {commit.name[:_SHORT]} cannot be read: {error}")
                     continue
-                if file.schema > SCHEMA:
+                if file.schema != SCHEMA:
                     found.unread.append(
                         f"{path} of {commit.name[:_SHORT]} has schema version {file.schema}, this pytest-opprof reads"
-                        f" up to {SCHEMA}"
+                        f" {SCHEMA}"
                     )
                     continue
                 after = _windows(file)
@@ -234,14 +234,14 @@ def _windows(file: _File) -> _Windows:
     for test, windows in file.tests.items():
         for window, kept in windows.items():
             if window == BODY or BODY not in windows:
-                counted[test, window] = {op: _most(calls) for op, calls in kept.calls.items()}
+                counted[test, window] = {op: _most(each.calls) for op, each in kept.ops.items()}
     return counted
 
 
-def _most(calls: int | list[int] | _Varying) -> int:
+def _most(calls: int | list[int] | dict[str, list[int]]) -> int:
     if isinstance(calls, int):
         return calls
-    return max(calls if isinstance(calls, list) else calls.varies, default=0)
+    return max(calls if isinstance(calls, list) else calls.get("varies", []), default=0)
 
 
 def _changes(at: int, environment: str, module: str, before: _Windows, after: _Windows) -> Iterator[Change]:

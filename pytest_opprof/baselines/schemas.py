@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..errors import BaselineError
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 TIMES_SCHEMA: Final = 1
 SITES_SCHEMA: Final = 1
 PYTHON_SCHEMA: Final = 1

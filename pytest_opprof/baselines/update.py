@@ -71,7 +71,7 @@ class Updates:
         sites, base = self._store.sites(*where), self._store.entry(*where)
         if isinstance(sites, str):
             return True
-        computes = base is not None and any(calls.flops and calls.flops.most for calls in base.calls.values())
+        computes = base is not None and any(each.flops and each.flops.most for each in base.ops.values())
         return computes and all(calls.flops is None for of_op in sites.values() for calls in of_op.values())
 
     def write_sites(self, test: TestRecord, sites: Mapping[str, SitesByOp]) -> None:

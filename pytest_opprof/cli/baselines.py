@@ -66,8 +66,8 @@ def _list(arguments: argparse.Namespace) -> bool:
                 }
                 said |= {machine: f"times of other calls on {machine}" for machine in entry.mismatched}
                 timed = "; ".join(said[machine] for machine in sorted(said))
-                calls = sum(calls.most for calls in entry.calls.values())
-                ops = f"{calls} calls of {len(entry.calls)} ops{f'; {timed}' if timed else ''}"
+                calls = sum(each.calls.most for each in entry.ops.values())
+                ops = f"{calls} calls of {len(entry.ops)} ops{f'; {timed}' if timed else ''}"
                 print(terminal(f"  {test}  {window}: {ops}"))
     return False
 

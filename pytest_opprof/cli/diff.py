@@ -116,7 +116,7 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     else:
         timing = judge(old, new, Rule(tolerances, 1, 1, 1))
     facts = before.entry.all_facts, after.entry.all_facts
-    diff = compare(before.entry.calls, after.entry.calls, timing, tolerances, facts=facts, then=base.then(now))
+    diff = compare(before.entry.ops, after.entry.ops, timing, tolerances, facts=facts, then=base.then(now))
     both: dict[str, Any] = {
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
         for key, side, kept in (("base", base, before), ("now", now, after))
@@ -225,8 +225,8 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         before, after = base.windows[key], now.windows[key]
         timing = _timing(before, after, Rule(tolerances, base=base.called), arguments.ignore_noise)
         diffs[key] = compare_counts_first(
-            before.entry.calls,
-            after.entry.calls,
+            before.entry.ops,
+            after.entry.ops,
             timing,
             tolerances,
             top,
@@ -311,8 +311,8 @@ def _plain(diff: Diff) -> dict[str, Any]:
     def plain(row: Any) -> dict[str, Any]:
         return {
             "op": row.op,
-            "base_calls": row.base_calls and row.base_calls.most,
-            "now_calls": row.now_calls and row.now_calls.most,
+            "base_calls": row.base and row.base.calls.most,
+            "now_calls": row.now and row.now.calls.most,
             "base_ns": row.base_ns,
             "now_ns": row.now_ns,
             "verdict": row.word,

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from ..baselines import file
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import UsageError
-from ..profile.calls import calls_of
 from ..profile.environment_json import EnvironmentJson
+from ..profile.op_counts import counts_of
 from ..profile.timings import OUTSIDE, ProcessTimes, run_of
 from ..results.document import read_document
 from ..results.run_result import run_of_document
@@ -187,14 +187,14 @@ def _profile(
     profile = trace.profile(by=arguments.by)
     run = run_of(profile, wall=False)
     numbers = WindowNumbers.of(BODY, profile)
-    entry = WindowBaseline(calls_of(profile), {"": (run,)} if run else {}, facts=numbers.fact_ranges)
+    entry = WindowBaseline(counts_of(profile), {"": (run,)} if run else {}, facts=numbers.fact_ranges)
     kept = {("", BODY): Kept(numbers, entry)}
     return Side(path, "profile", kept, trace.source, trace.is_cut, whole=whole_of(arguments, found, trace))
 
 
 def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -> WindowNumbers:
     """Return as numbers what a baseline keeps: the fewest and the most calls for those of all rounds."""
-    ops = {op: OpResult((calls.least, calls.most), None, None, None) for op, calls in entry.calls.items()}
+    ops = {op: OpResult((each.calls.least, each.calls.most), None, None, None) for op, each in entry.ops.items()}
     return WindowNumbers(
         name=window,
         environment=environment,

@@ -18,6 +18,7 @@ import msgspec
 from .. import __version__
 from ..machine.atomic_write import gzipped, write_atomically
 from ..machine.identity import machine
+from ..results.plain import converted
 from ..results.run_result import TestRecord
 from .turns import SideRun
 
@@ -69,7 +70,7 @@ class BaseCache:
                 raise ValueError("it is of another commit")
             for report in (report for reports in kept.reports.values() for report in reports):
                 if "opprof" in report:
-                    msgspec.convert(report["opprof"], TestRecord)
+                    converted(report["opprof"], TestRecord)
         except FileNotFoundError:
             return self._known
         except (OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
 from ..python_calls.counted import PythonCalls
-from ..results.run_result import TestRecord, plain
+from ..results.plain import converted, plain
+from ..results.run_result import TestRecord
 from ..results.test_id import id_of
 from ..results.window_result import WindowResult
 from .parent import Parent, why
@@ -80,7 +81,7 @@ class Fresh:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what was measured, and what went wrong."""
         if report.when == "call" and hasattr(report, "opprof"):
-            self._answer.windows = convert(report.opprof, TestRecord).windows
+            self._answer.windows = converted(report.opprof, TestRecord).windows
         # A body that was measured fails for what it spends: the run that asks says so itself.
         if not report.passed and not (report.when == "call" and self._answer.windows):
             self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"

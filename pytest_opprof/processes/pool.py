@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from msgspec import convert
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
@@ -19,6 +18,7 @@ from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
 from ..python_calls.counted import PythonCalls
+from ..results.plain import converted
 from ..results.window_result import SitesByOp
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
@@ -86,7 +86,7 @@ class Process:
                 {window.name: window.remarks for window in answer.windows},
                 answer.python,
             )
-            for test, answer in convert(answers, dict[str, Measured]).items()
+            for test, answer in converted(answers, dict[str, Measured]).items()
         }
 
     def end(self) -> None:

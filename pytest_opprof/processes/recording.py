@@ -12,11 +12,11 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
-from ..profile.calls import facts_in_all, in_all
+from ..profile.op_counts import OpCounts, facts_in_all, in_all
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
 from ..results.run_result import TestRecord
-from ..results.window_result import SitesByOp, Varies, WindowResult, titled
+from ..results.window_result import SitesByOp, WindowResult, titled
 from ..units import plural
 from ..verdict.coarse import Coarse, together
 from ..verdict.noise import clean_processes, is_steady
@@ -96,7 +96,7 @@ class Recording:
             if varying and processes == CALL_PROCESSES and not self._is_broken:
                 self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
         for test in tests:
-            vary: dict[str, Varies] = {}
+            vary: dict[str, OpCounts] = {}
             for window in (window for window in windows if window.test is test):
                 window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
@@ -105,10 +105,11 @@ class Recording:
                     self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
             self._lines += [
-                f"{window.title}: {FACTS[name].text} vary from run to run: {least:,}..{most:,}. The range is kept"
+                f"{window.title}: {FACTS[name].text} vary from run to run: {each.least:,}..{each.most:,}."
+                " The range is kept"
                 for window in windows
                 if window.test is test
-                for name, (least, most) in window.result.facts_vary.items()
+                for name, each in window.result.facts_vary.items()
                 if name in OF_PYTHON
             ]
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
@@ -289,7 +290,7 @@ class _Window:
 
     def _add_times(self, number: int, entry: WindowBaseline) -> None:
         before, after = self._seen[0].processes, entry.processes
-        if entry.calls != self._seen[0].calls:
+        if entry.ops != self._seen[0].ops:
             self.lost = f"other ops ran in process {number}"
         elif not after or len({(run.rounds, run.threads, frozenset(run.ops_ns)) for run in (*before, *after)}) != 1:
             self.lost = f"other rounds or ops were timed in process {number}"
@@ -299,24 +300,24 @@ class _Window:
     @property
     def varies(self) -> bool:
         """Whether an op did more in one process than in another: with random sizes, numbers of calls may vary, too."""
-        if any(calls.some_vary for calls in in_all([entry.calls for entry in self._seen]).values()):
+        if any(each.some_vary for each in in_all([entry.ops for entry in self._seen]).values()):
             return True
         facts = facts_in_all([entry.all_facts for entry in self._seen])
         return any(name in facts and facts[name].varies for name in OF_PYTHON)
 
-    def keep_calls_that_vary(self) -> dict[str, Varies]:
+    def keep_calls_that_vary(self) -> dict[str, OpCounts]:
         """Keep, and return, what differs between processes of the calls of each op, and of their work."""
-        calls = in_all([entry.calls for entry in self._seen])
-        vary = self.result.vary | {op: Varies.of(each) for op, each in calls.items() if each.some_vary}
+        ops = in_all([entry.ops for entry in self._seen])
+        vary = self.result.vary | {op: each for op, each in ops.items() if each.some_vary}
         facts = facts_in_all([entry.all_facts for entry in self._seen])
-        facts_vary = {name: (each.least, each.most) for name, each in facts.items() if each.varies}
+        facts_vary = {name: each for name, each in facts.items() if each.varies}
         self.test.windows[self._index] = replace(self.result, vary=vary, facts_vary=facts_vary)
         if vary:
             self.lost = "its calls vary from run to run"
         return vary
 
 
-def _said_to_vary(test: TestRecord, vary: Mapping[str, Varies]) -> str:
+def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
     ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
@@ -325,12 +326,12 @@ def _said_to_vary(test: TestRecord, vary: Mapping[str, Varies]) -> str:
     return f"{test.id}: calls vary from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
 
 
-def _what_varies(of_op: Varies) -> str:
-    if of_op.calls:
-        return "..".join(map(str, of_op.calls))
-    if of_op.dtypes:
-        return f"in {', '.join(of_op.dtypes)}"
-    return "in bytes" if of_op.bytes else "in FLOPs"
+def _what_varies(counts: OpCounts) -> str:
+    if counts.calls.varies:
+        return str(counts.calls)
+    if dtypes := [name for name, calls in counts.by_dtypes.items() if calls.varies]:
+        return f"in {', '.join(dtypes)}"
+    return "in bytes" if counts.bytes and counts.bytes.varies else "in FLOPs"
 
 
 def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:

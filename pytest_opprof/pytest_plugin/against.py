@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec import convert, structs
+from msgspec import structs
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError, OpprofError, UsageError
@@ -32,7 +32,7 @@ from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
 from ..processes.turns import SideRun, side_command
 from ..processes.worktree import Worktree, worktree
-from ..profile.calls import facts_in_all, in_all
+from ..profile.op_counts import facts_in_all, in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..python_calls.causes import Before
@@ -40,7 +40,8 @@ from ..python_calls.counted import PythonCalls
 from ..report import colours
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
-from ..results.run_result import TestRecord, plain
+from ..results.plain import converted, plain
+from ..results.run_result import TestRecord
 from ..results.test_id import split_id
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
@@ -536,8 +537,8 @@ class Found:
         pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         return compare_counts_first(
-            in_all([entry.calls for entry in before]),
-            in_all([entry.calls for entry in after]),
+            in_all([entry.ops for entry in before]),
+            in_all([entry.ops for entry in after]),
             self._timing(test, window, plan.tolerances),
             plan.tolerances,
             plan.top,
@@ -576,7 +577,7 @@ class _Failure:
 
 
 def _results(data: object) -> list[WindowResult]:
-    return convert(data, TestRecord).windows
+    return converted(data, TestRecord).windows
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:

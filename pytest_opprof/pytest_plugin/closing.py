@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from msgspec import convert
 
 from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Saved, Store
@@ -28,7 +27,8 @@ from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report import colours
 from ..report.summary import Summary
 from ..results.merging import merged
-from ..results.run_result import RunResult, TestRecord, plain, run_of, write
+from ..results.plain import converted, plain
+from ..results.run_result import RunResult, TestRecord, run_of, write
 from ..results.test_id import split_id
 from ..results.window_result import titled
 from ..units import plural
@@ -127,7 +127,7 @@ class Closing:
         except BackendError as error:
             lacking = "no baseline was written" if self._settings.update else "the report is of rank 0 alone"
             raise BackendError(f"{lacking}: {error}") from None
-        self._of_ranks = {rank: convert(each, list[TestRecord]) for rank, each in enumerate(told) if rank}
+        self._of_ranks = {rank: converted(each, list[TestRecord]) for rank, each in enumerate(told) if rank}
 
     def _record_of_ranks(self) -> None:
         """Write the calls that all ranks measured, of tests that passed on each. Raises BaselineError."""
@@ -175,7 +175,7 @@ class Closing:
             self._summary.ran = True
             self._summary.records.pop(test, None)
             if hasattr(report, "opprof"):
-                self._summary.records[test] = convert(report.opprof, TestRecord)
+                self._summary.records[test] = converted(report.opprof, TestRecord)
         # A failing subtest reports before its test, which "passed"; a failing teardown after it.
         if report.failed and hasattr(report, "opprof"):
             for entry in getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ()):

@@ -21,8 +21,8 @@ from ..measure.window import Window
 from ..processes.pool import Answer, Pool
 from ..processes.this_run import say
 from ..profile.assembly import joined
-from ..profile.calls import calls_of
 from ..profile.environment import Environment
+from ..profile.op_counts import counts_of
 from ..profile.op_profile import OpProfile
 from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
@@ -114,7 +114,7 @@ class Judging:
 
         def with_other_times(window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
             other = others.get(window.name)
-            if other is None or calls_of(other) != window.numbers.calls:
+            if other is None or counts_of(other) != window.numbers.counts:
                 return window
             run = run_of(other, window.processes[0].threads)
             return self._compared(replace(window, processes=(run,)), base, plan) if run else window
@@ -153,7 +153,7 @@ class Judging:
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
             nothing = Environment((), ranks=self._settings.rank.size)
             base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
-            if base and (lost := unseen(base.calls, {})):
+            if base and (lost := unseen(base.ops, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
 
     def _each(
@@ -188,7 +188,7 @@ class Judging:
             except BaselineError as error:
                 broken_file = "its baseline file cannot be used"
                 self._errors.append(str(error))
-        known = base.calls if base else ()
+        known = base.ops if base else ()
         budget = plan.budget if limited else Budget()
         broken = budget.check(profile, self._settings.aliases, known, python)
         limits = list(limits_of(budget, profile, self._settings.aliases, known, python))
@@ -201,7 +201,7 @@ class Judging:
             report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:
             report = _with_remark_of_versions(report, base)
-            lost = "" if plan.budget.allows_nothing else unseen(base.calls, calls_of(profile), profile.unseen)
+            lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
             return report
@@ -236,7 +236,7 @@ class Judging:
             if base.times:
                 here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
                 return unjudged(here, runs)
-        if any(calls.some_vary for calls in base.calls.values()):
+        if any(each.some_vary for each in base.ops.values()):
             return unjudged("its calls vary from run to run", runs)
         if self._settings.noise == "ignore":
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
@@ -290,7 +290,7 @@ class Judging:
         kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
         if isinstance(kept, str):
             return replace(window, base_sites_lost=kept)
-        known = {**base.calls, **base.facts}
+        known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
         for op in window.asked:
             if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
                 why = f"the lines that are kept are of other calls of {op}; pytest --opprof-update records them again"
@@ -397,7 +397,7 @@ class Judging:
         if entry is None:
             said = f" ({again.why})" if again.why else ""
             return _undecided(plan, f"a fresh process did not measure it{said}", window, base)
-        if entry.calls != window.numbers.calls:
+        if entry.ops != window.numbers.counts:
             return _undecided(plan, "a fresh process ran other ops", window, base)
         runs = (*window.processes, *entry.times.get(machine(), ()))
         if len(runs) == len(window.processes):
@@ -414,7 +414,7 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
     facts = _comparable(base, window).all_facts, window.numbers.fact_ranges
-    diff = compare_counts_first(base.calls, window.numbers.calls, timing, plan.tolerances, plan.top, facts)
+    diff = compare_counts_first(base.ops, window.numbers.counts, timing, plan.tolerances, plan.top, facts)
     return replace(window, diff=diff)
 
 

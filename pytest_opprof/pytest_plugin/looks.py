@@ -94,12 +94,12 @@ def with_looks(
     """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
     window = _with_remarks(window, looks)
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
-    seen = [(each.calls, each.all_facts) for each in found]
+    seen = [(each.ops, each.all_facts) for each in found]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
-    was, now = (base.calls, base.all_facts), (window.numbers.calls, window.numbers.fact_ranges)
+    was, now = (base.ops, base.all_facts), (window.numbers.counts, window.numbers.fact_ranges)
     if excused := excuse(was, now, seen, tolerances):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])
@@ -107,10 +107,10 @@ def with_looks(
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)
-    calls = seen[0][0]
+    calls = {**seen[0][1], **{op: each.calls for op, each in seen[0][0].items()}}
     # The first use in a process may do more than the change: it imports, or fills a cache, with the same ops.
     varied = [
-        f"{named(op)} {calls.get(op, seen[0][1].get(op, 0)) if first[op] in _OF_CALLS else first[op].value}"
+        f"{named(op)} {calls.get(op, 0) if first[op] in _OF_CALLS else first[op].value}"
         for op in worse
         if op in first and op in last
     ]
@@ -167,7 +167,7 @@ def lacks_sites(window: JudgedWindow) -> bool:
 def is_alike(window: JudgedWindow, again: OpProfile) -> bool:
     """Tell whether a window made the same calls *again*, and lines are known: a debugger here may be in the way."""
     has_lines = any(key.site and key.site.frames for key in again.keys)
-    calls = {op: calls.most for op, calls in window.numbers.calls.items()}
+    calls = {op: each.calls.most for op, each in window.numbers.counts.items()}
     return has_lines and calls == {stats.op: stats.most_calls for stats in again.ops}
 
 

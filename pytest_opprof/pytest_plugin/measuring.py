@@ -26,7 +26,7 @@ from ..processes.this_run import COLD, CORE, ONE_THREAD, SITES
 from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
-from ..results.run_result import plain
+from ..results.plain import plain
 from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY
 from ..units import plural

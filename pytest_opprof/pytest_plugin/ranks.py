@@ -171,7 +171,7 @@ class Compared:
         self._is_told = True
         if self._ranks is None or not (told := self._name(item)):
             return windows
-        mine = {each.name: {op: str(calls) for op, calls in each.numbers.calls.items()} for each in windows}
+        mine = {each.name: {op: str(counts.calls) for op, counts in each.numbers.counts.items()} for each in windows}
         every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
         if failed := [rank for rank, each in enumerate(every) if each is None]:
             raise BackendError(f"ranks were to be compared, and on {ranks_named(failed)} the test itself failed")

@@ -8,6 +8,7 @@ from typing import Final
 
 from ..errors import UsageError
 from ..escaping import markdown as escaped
+from ..profile.range import Range
 from ..results.run_result import WORDS, RunResult
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
@@ -178,7 +179,7 @@ def _window(window: WindowResult) -> Iterator[str]:
         for each in stats[:_ROWS]:
             said = "over budget" if each.op in over else ""
             time = format_ns(each.fastest_ns) if each.device_ns else ""
-            yield f"| {_code(each.op)} | {_range((each.fewest_calls, each.most_calls))} | {time} | {said} |"
+            yield f"| {_code(each.op)} | {Range(each.fewest_calls, each.most_calls)} | {time} | {said} |"
     number = len(window.rows) - len(sums) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if sums:
@@ -200,7 +201,7 @@ def _window(window: WindowResult) -> Iterator[str]:
 
 
 def _row(row: RowResult, fails: bool) -> str:
-    before, after = _range(row.base_calls), _range(row.now_calls)
+    before, after = (str(calls) if calls else "" for calls in (row.base_calls, row.now_calls))
     calls = after if before in ("", after) else f"{before} → {after or 'none'}"
     old, new = ("" if ns is None else format_ns(ns) for ns in (row.base_ns, row.now_ns))
     became = row.word if row.verdict.is_change else "over budget" if fails else ""
@@ -208,12 +209,6 @@ def _row(row: RowResult, fails: bool) -> str:
         f"| {_code(named(row.op))} | {calls} | {f'{old} → {new}' if old and new else new}"
         f" | {escaped(', '.join(filter(None, [became, row.work])))} |"
     )
-
-
-def _range(calls: tuple[int, int] | None) -> str:
-    if calls is None:
-        return ""
-    return str(calls[1]) if calls[0] == calls[1] else f"{calls[0]}..{calls[1]}"
 
 
 def _accepting(failing: Failing, against: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..escaping import writer
 from ..machine.ranks import ranks_named
-from ..profile.calls import CallRange
 from ..profile.kernels import KernelStats
+from ..profile.range import Range
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, format_share, plural
@@ -55,7 +55,7 @@ def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
         [
             short(stats.kernel),
             stats.op,
-            str(CallRange(stats.fewest_calls, stats.most_calls)),
+            str(Range(stats.fewest_calls, stats.most_calls)),
             _time(stats.fastest_ns),
             " x ".join(shapes_text([shape]) for shape in (stats.grid, stats.block) if shape) or "-",
             (f"GPU {stats.device}: " if several else "") + (", ".join(map(str, stats.streams)) or "-"),
@@ -99,7 +99,7 @@ def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
         (
             [
                 stats.op,
-                str(CallRange(stats.fewest_calls, stats.most_calls)),
+                str(Range(stats.fewest_calls, stats.most_calls)),
                 _time(stats.fastest_ns if stats.device_ns else None),
                 format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
                 "over budget" if stats.op in over else "",
@@ -117,8 +117,8 @@ def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
     times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
     return [
         named(row.op),
-        "-" if not row.is_op else _arrow(_calls(row.base_calls), _calls(row.now_calls)),
-        *([row.work.text or (row.now_calls.told if row.now_calls else "")] if work else []),
+        "-" if not row.is_op else _arrow(*map(_calls, row.calls)),
+        *([row.work.text or (row.now.told if row.now else "")] if work else []),
         *times,
         said or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]
@@ -188,7 +188,7 @@ def _arrow(before: str, now: str) -> str:
     return now if before == now else f"{before} -> {now}"
 
 
-def _calls(calls: CallRange | None) -> str:
+def _calls(calls: Range | None) -> str:
     return str(calls) if calls else "0"
 
 

@@ -63,8 +63,7 @@ def _spread(test: TestResult, window: WindowResult) -> RankSpread:
     time = {each.rank: (each.device_ns or 0) if of_device else each.host_ns for each in ranks}
     talking = [each for each in ranks if each.communication_ns is not None]
     told = {
-        op: on_ranks({each.rank: _range(*each.calls[op]) for each in ranks if op in each.calls})
-        for op in ranks[0].calls
+        op: on_ranks({each.rank: str(each.calls[op]) for each in ranks if op in each.calls}) for op in ranks[0].calls
     }
     return RankSpread(
         test,
@@ -76,7 +75,3 @@ def _spread(test: TestResult, window: WindowResult) -> RankSpread:
         min(talking, key=lambda each: each.communication_ns or 0, default=None),
         max(talking, key=lambda each: each.communication_ns or 0, default=None),
     )
-
-
-def _range(least: int, most: int) -> str:
-    return str(most) if least == most else f"{least}..{most}"

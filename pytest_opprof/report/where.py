@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..ops.names import canonical_ops
@@ -109,7 +109,7 @@ class _Op:
         self.name = op
         self._sites = sites
         self._row = row
-        self._failed_with = row.now_calls.most if row and row.now_calls else failed_with
+        self._failed_with = row.now.calls.most if row and row.now else failed_with
         self.by_line = defaultdict[_Line, list[SiteCalls]](list)
         for site in sites:
             self.by_line[_Line(site.lines[0] if site.lines else None, site.via)].append(site)
@@ -132,7 +132,7 @@ class _Op:
         if self.name in FACTS:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
-            base = f", {row.base_calls or 'none'} {then}" if row and str(row.base_calls) != str(row.now_calls) else ""
+            base = f", {row.calls[0] or 'none'} {then}" if row and row.calls[0] != row.calls[1] else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES
@@ -212,8 +212,7 @@ def _called(op: str) -> str:
 
 def _grown_dtypes(row: Row | None) -> Collection[str]:
     """Return the dtypes of which an op has more calls than in the baseline."""
-    if row is None or row.base_calls is None or row.now_calls is None:
+    if row is None or row.base is None or row.now is None:
         return ()
-    before: Mapping[str, object] = row.base_calls.dtypes
-    now = row.now_calls.dtypes
-    return {each for each in now if each not in before or now[each].most > row.base_calls.dtypes[each].most}
+    before, now = row.base.by_dtypes, row.now.by_dtypes
+    return {each for each in now if each not in before or now[each].most > before[each].most}

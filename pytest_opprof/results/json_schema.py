@@ -6,11 +6,14 @@ Imported only where a document is read: msgspec and jsonschema take longer than 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from typing import Any, TypeVar
 
 import msgspec
+
+from ..profile.range import MOST, BadRange, Range
+from .plain import converted
 
 Kind = TypeVar("Kind")
 
@@ -18,10 +21,35 @@ Kind = TypeVar("Kind")
 def decoded(document: object, kind: type[Kind]) -> Kind:
     """Return *document*, plain JSON, as *kind*. Raises ValueError, which says what is wrong and where."""
     try:
-        return msgspec.convert(document, kind)
+        return converted(document, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         # JSON Schema takes 3 s a megabyte, and finds better words: it is asked what is wrong, not whether.
-        raise ValueError(next(problems(document, kind), str(error))) from None
+        cause = error.__cause__
+        told = f"{_place_of(cause.value, document)}: {cause}" if isinstance(cause, BadRange) else str(error)
+        raise ValueError(next(problems(document, kind), told)) from None
+
+
+def _place_of(value: object, document: object) -> str | None:
+    """Return where *value*, the very object, stands in *document*."""
+    if value is document:
+        return ""
+    inside: Iterable[tuple[object, object]] = ()
+    if isinstance(document, (dict, list)):
+        inside = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, each in inside:
+        if (found := _place_of(value, each)) is not None:
+            return f"[{key!r}]{found}"
+    return None
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is not Range:
+        raise NotImplementedError(kind)
+    number = {"type": "integer", "minimum": 0, "maximum": MOST}
+    both = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
+    varying = {"type": "object", "properties": {"varies": both}, "required": ["varies"], "additionalProperties": False}
+    told = "In one round; [least, most] where rounds differ, varies where processes do."
+    return {"description": told, "anyOf": [number, both, varying]}
 
 
 def problems(document: object, kind: type) -> Iterator[str]:
@@ -29,7 +57,7 @@ def problems(document: object, kind: type) -> Iterator[str]:
     # Imported here: 50 ms that only a broken file should cost.
     from jsonschema import Draft202012Validator
 
-    for error in Draft202012Validator(msgspec.json.schema(kind)).iter_errors(document):
+    for error in Draft202012Validator(msgspec.json.schema(kind, schema_hook=_schema)).iter_errors(document):
         where = "".join(f"[{part!r}]" for part in error.absolute_path) or "the file"
         yield f"{where}: {error.message[:200]}"
 
@@ -41,7 +69,7 @@ def published(kind: type, name: str, title: str) -> str:
         "$id": f"urn:pytest-opprof:{name}",
         "title": title,
     }
-    return json.dumps({**head, **_dedented(msgspec.json.schema(kind))}, indent=2) + "\n"
+    return json.dumps({**head, **_dedented(msgspec.json.schema(kind, schema_hook=_schema))}, indent=2) + "\n"
 
 
 def _dedented(schema: Any) -> Any:

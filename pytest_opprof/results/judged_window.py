@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from ..machine.ranks import on_ranks
-from ..profile.calls import Range
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
+from ..profile.range import Range
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
@@ -286,10 +286,10 @@ class JudgedWindow:
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:
     """Yield by which amounts lines are compared that explain a *row*; FLOPs say more than bytes."""
-    if row is None or row.verdict is not Verdict.MORE_WORK or row.base_calls is None or row.now_calls is None:
+    if row is None or row.verdict is not Verdict.MORE_WORK or row.base is None or row.now is None:
         yield "calls"
         return
-    base, now = row.base_calls, row.now_calls
+    base, now = row.base, row.now
     amounts: tuple[tuple[Amount, Range | None, Range | None], ...] = (
         ("flops", base.flops, now.flops),
         ("bytes", base.bytes, now.bytes),
@@ -318,5 +318,4 @@ def limits_of(
 
 
 def _row(row: Row) -> RowResult:
-    base, now = ((each.least, each.most) if each else None for each in (row.base_calls, row.now_calls))
-    return RowResult(row.op, row.verdict, base, now, row.base_ns, row.now_ns, row.work.text)
+    return RowResult(row.op, row.verdict, *row.calls, row.base_ns, row.now_ns, row.work.text)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from ..machine.ranks import ranks_named
+from ..profile.range import Range
 from .run_result import SCHEMA, WORDS, RunResult, TestResult
 from .window_result import Cause, RankNumbers, WindowResult
 
@@ -85,9 +86,9 @@ def _across(windows: Mapping[int, WindowResult]) -> WindowResult:
     for (first, *more), on in found.items():
         prefix = "" if len(on) == len(ranks) else f"{ranks_named(on)}: "
         findings += [(prefix + first[0].lstrip(), first[1]), *more]
-    calls = {rank: {op: (each.least, each.most) for op, each in windows[rank].calls.items()} for rank in ranks}
+    calls = {rank: {op: each.counts.calls for op, each in windows[rank].ops.items()} for rank in ranks}
     ops = dict.fromkeys(op for rank in ranks for op in calls[rank])
-    differ = [op for op in ops if len({calls[rank].get(op, (0, 0)) for rank in ranks}) > 1]
+    differ = [op for op in ops if len({calls[rank].get(op, Range(0)) for rank in ranks}) > 1]
     return replace(
         windows[shown],
         findings=tuple(finding for finding, _ in findings),
@@ -99,7 +100,7 @@ def _across(windows: Mapping[int, WindowResult]) -> WindowResult:
                 min(windows[rank].host_ns),
                 windows[rank].fastest_ns,
                 min(windows[rank].communication_ns or (), default=None),
-                {op: calls[rank].get(op, (0, 0)) for op in differ},
+                {op: calls[rank].get(op, Range(0)) for op in differ},
             )
             for rank in ranks
         ),

@@ -16,6 +16,7 @@ from ..machine.atomic_write import write_atomically
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
 from .judged_window import JudgedWindow
+from .plain import as_json, converted
 from .window_result import WindowResult
 
 Status = Literal[
@@ -67,7 +68,7 @@ WORDS: Mapping[Status, str] = {
 """Statuses, the worst first, and how the summary line says them."""
 
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 
 
 class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +109,7 @@ class TestRecord(TestResult, kw_only=True):
 class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything one pytest run measured (pytest --opprof --opprof-json=FILE)."""
 
-    schema: Literal[3]
+    schema: Literal[4]
     version: Annotated[str, Meta(description="Of pytest-opprof.")]
     interrupted: Annotated[bool, Meta(description="Whether the run was cut short: tests may be missing.")]
     summary: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Tests by status.")]
@@ -135,16 +136,6 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
             for test in self.tests
             if (test.outcome == "failed" or test.reported) and any(window.findings for window in test.windows)
         ]
-
-
-def plain(value: object) -> Any:
-    """Return a result as report objects and JSON can have it."""
-    return msgspec.to_builtins(value, enc_hook=_as_json)
-
-
-def _as_json(value: Any) -> object:
-    """Return what stands for a value of a class that JSON does not know: NumPy's numbers, subclasses of str."""
-    return str(value) if isinstance(value, str) else value.item()
 
 
 def status(windows: Sequence[JudgedWindow]) -> Status:
@@ -195,7 +186,7 @@ def run_of(
 def write(path: Path, run: RunResult) -> None:
     """Write the JSON of a run atomically. Raises UsageError when it cannot be written."""
     try:
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(run, enc_hook=_as_json), indent=1) + b"\n")
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(run, enc_hook=as_json), indent=1) + b"\n")
     except OSError as error:
         raise UsageError(f"--opprof-json: {path} cannot be written: {error.strerror or error}") from error
 
@@ -209,7 +200,7 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
             " Record it anew: pytest --opprof --opprof-json=FILE"
         )
     try:
-        run = msgspec.convert(document, RunResult)
+        run = converted(document, RunResult)
     except (msgspec.ValidationError, RecursionError) as error:
         raise BaselineError(f"{path}: is not what --opprof-json writes: {error}") from None
     for test in run.tests:

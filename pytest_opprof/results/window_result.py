@@ -9,10 +9,11 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..profile.calls import CallRange, Range
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
+from ..profile.op_counts import OpCounts
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
+from ..profile.range import Range
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..python_calls.counted import PythonCalls
@@ -44,47 +45,13 @@ class OpResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return cls(stats.calls, stats.device_ns, stats.bytes, stats.flops, dict(dtypes or {}))
 
     @property
-    def calls_range(self) -> CallRange:
+    def counts(self) -> OpCounts:
         """The least and the most of a round."""
-        return CallRange(
-            min(self.calls),
-            max(self.calls),
-            dtypes={dtypes: Range.of(calls) for dtypes, calls in self.dtypes.items()},
-            bytes=Range.of(self.bytes) if self.bytes else None,
-            flops=Range.of(self.flops) if self.flops else None,
-        )
-
-
-_Seen = tuple[Count, Count]
-
-
-class Varies(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What of an op differed between the processes that measured it: the least and the most."""
-
-    calls: _Seen | None = None
-    bytes: _Seen | None = None
-    flops: _Seen | None = None
-    dtypes: Annotated[dict[str, _Seen], Meta(description="Calls by dtypes.")] = {}
-
-    @classmethod
-    def of(cls, calls: CallRange) -> Varies:
-        """Return what varies of *calls*."""
-
-        def seen(each: Range | None) -> _Seen | None:
-            return (each.least, each.most) if each is not None and each.varies else None
-
-        dtypes = {name: (each.least, each.most) for name, each in calls.dtypes.items() if each.varies}
-        return cls(seen(calls), seen(calls.bytes), seen(calls.flops), dtypes)
-
-    def applied(self, calls: CallRange) -> CallRange:
-        """Return *calls* with what varies as ranges."""
-        by_dtype = {name: Range(*seen, varies=True) for name, seen in self.dtypes.items()}
-        return CallRange(
-            *(self.calls or (calls.least, calls.most)),
-            varies=self.calls is not None,
-            dtypes={**calls.dtypes, **by_dtype},
-            bytes=Range(*self.bytes, varies=True) if self.bytes else calls.bytes,
-            flops=Range(*self.flops, varies=True) if self.flops else calls.flops,
+        return OpCounts(
+            Range.of(self.calls),
+            {dtypes: Range.of(calls) for dtypes, calls in self.dtypes.items()},
+            Range.of(self.bytes) if self.bytes else None,
+            Range.of(self.flops) if self.flops else None,
         )
 
 
@@ -182,9 +149,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {name: Range.of(by_round) for name, by_round in {**self.facts, **sums}.items() if by_round}
 
     @property
-    def calls(self) -> dict[str, CallRange]:
+    def counts(self) -> dict[str, OpCounts]:
         """The calls of each op, and what they worked on."""
-        return {op: each.calls_range for op, each in self.ops.items()}
+        return {op: each.counts for op, each in self.ops.items()}
 
 
 class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -192,8 +159,8 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     op: Annotated[str, Meta(description="Or what else it is: (outside ops), peak_memory.")]
     verdict: Verdict
-    base_calls: Annotated[_Seen | None, Meta(description="The fewest and the most of a round.")] = None
-    now_calls: _Seen | None = None
+    base_calls: Annotated[Range | None, Meta(description="In one round.")] = None
+    now_calls: Range | None = None
     base_ns: Annotated[int | None, Meta(description="Self time in the round that stands for all.")] = None
     now_ns: int | None = None
     work: Annotated[str, Meta(description="How its dtypes, bytes, FLOPs or what else it is changed.")] = ""
@@ -206,7 +173,7 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     @property
     def more_calls(self) -> int:
         """How many calls more than in the baseline it has, in the worst round."""
-        return (self.now_calls or (0, 0))[1] - (self.base_calls or (0, 0))[1]
+        return (self.now_calls.most if self.now_calls else 0) - (self.base_calls.most if self.base_calls else 0)
 
 
 class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -254,9 +221,7 @@ class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     host_ns: Annotated[int, Meta(description="Wall time in the fastest round.")]
     device_ns: Annotated[int | None, Meta(description="In the fastest round; null where it is not known.")] = None
     communication_ns: Annotated[int | None, Meta(description="In the round with the least of it.")] = None
-    calls: Annotated[
-        dict[str, _Seen], Meta(description="The fewest and the most of a round, of ops that ranks call not as often.")
-    ] = {}
+    calls: Annotated[dict[str, Range], Meta(description="In one round, of ops that ranks call not as often.")] = {}
 
 
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -294,10 +259,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     untimed: Annotated[str, Meta(description="Why times were not compared; empty where they were.")] = ""
     no_baseline: Annotated[str, Meta(description="Why there is no baseline to compare with.")] = ""
     vary: Annotated[
-        dict[str, Varies], Meta(description="The ops that differed between the processes that measured them.")
+        dict[str, OpCounts], Meta(description="The ops that differed between the processes that measured them.")
     ] = {}
     facts_vary: Annotated[
-        dict[str, tuple[Count, Count]], Meta(description="The facts of the window that differed between processes.")
+        dict[str, Range], Meta(description="The facts of the window that differed between processes.")
     ] = {}
     processes: Annotated[
         tuple[ProcessTimes, ...],

@@ -45,7 +45,7 @@ class Acceptance:
 
 
 def _more_calls(row: Row) -> int:
-    base, now = ((calls.most if calls else 0) for calls in (row.base_calls, row.now_calls))
+    base, now = ((calls.most if calls else 0) for calls in row.calls)
     return now - base
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ops import names
-from ..profile.calls import CallRange, Range
+from ..profile.op_counts import OpCounts
+from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .facts import amount, follows, loops_follow
@@ -26,8 +27,8 @@ class Row:
     """One op before and now; times are of the round that stands for all (`Times`), None where not known."""
 
     op: str
-    base_calls: CallRange | None
-    now_calls: CallRange | None
+    base: OpCounts | None
+    now: OpCounts | None
     base_ns: int | None
     now_ns: int | None
     verdict: Verdict
@@ -42,6 +43,11 @@ class Row:
     def word(self) -> str:
         """How a table says what became of it."""
         return word(self.op, self.verdict)
+
+    @property
+    def calls(self) -> tuple[Range | None, Range | None]:
+        """Its calls before and now."""
+        return self.base.calls if self.base else None, self.now.calls if self.now else None
 
     @property
     def is_op(self) -> bool:
@@ -63,7 +69,7 @@ class Row:
     @property
     def work_factor(self) -> float:
         """How many times the FLOPs or bytes of the baseline it has, whichever grew more; 1 where neither is known."""
-        base, now = self.base_calls, self.now_calls
+        base, now = self.base, self.now
         pairs = [(base.flops, now.flops), (base.bytes, now.bytes)] if base and now else []
         return max((after.most / max(before.most, 1) for before, after in pairs if before and after), default=1.0)
 
@@ -72,8 +78,8 @@ class Row:
         """The part of the change that is due to more (or fewer) calls, each at its price before."""
         if self.op == OUTSIDE:
             return 0
-        base = self.base_calls.most if self.base_calls else 0
-        now = self.now_calls.most if self.now_calls else 0
+        base = self.base.calls.most if self.base else 0
+        now = self.now.calls.most if self.now else 0
         if not base or not self.base_ns:
             return self.change_ns
         return round((now - base) * self.base_ns / base)
@@ -129,7 +135,7 @@ class Diff:
     @property
     def calls_vary(self) -> bool:
         """Whether calls of an op differ between rounds: then no single number belongs to the fastest round."""
-        calls = [calls for row in self.rows for calls in (row.base_calls, row.now_calls) if calls]
+        calls = [each.calls for row in self.rows for each in (row.base, row.now) if each]
         return any(each.least != each.most for each in calls)
 
     def with_slower(self, name: str, work: Work) -> Diff:
@@ -187,11 +193,11 @@ class Diff:
             return row.work.line
         match row.verdict:
             case Verdict.NEW:
-                return f"calls{of}: {row.now_calls}, none {self.then}"
+                return f"calls{of}: {row.calls[1]}, none {self.then}"
             case Verdict.GONE:
-                return f"calls{of}: none, {row.base_calls} {self.then}"
+                return f"calls{of}: none, {row.calls[0]} {self.then}"
             case Verdict.MORE | Verdict.FEWER:
-                return f"calls{of}: {row.now_calls}, {row.base_calls} {self.then}"
+                return f"calls{of}: {row.calls[1]}, {row.calls[0]} {self.then}"
             case row.work.verdict:
                 return row.work.line
             case _:
@@ -215,7 +221,7 @@ class Diff:
             return f"{COARSE[row.op]} {row.work.text}"
         if row.verdict is row.work.verdict:
             return f"{row.op.replace('_', ' ')} {row.work.text}"
-        return f"{row.op} {row.base_calls or 0} -> {row.now_calls}"
+        return f"{row.op} {row.calls[0] or 0} -> {row.calls[1]}"
 
     def _change(self, row: Row) -> str:
         what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
@@ -239,8 +245,8 @@ _WORST_FIRST = (
 
 
 def compare(
-    base: Mapping[str, CallRange],
-    now: Mapping[str, CallRange],
+    base: Mapping[str, OpCounts],
+    now: Mapping[str, OpCounts],
     timing: TimingVerdict,
     tolerances: Tolerances,
     top: int = 0,
@@ -287,7 +293,7 @@ def _of_facts(
 ) -> Iterator[Row]:
     """Yield a row for each fact of the window that changed: without a verdict where the cause is told by its *ops*."""
     does_more = any(row.verdict in DOES_MORE for row in ops)
-    vary = any(calls.some_vary for row in ops for calls in (row.base_calls, row.now_calls) if calls)
+    vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
     for name, work in changed_facts(base, now, then, tolerance):
         verdict, why = work.verdict, ""
         if vary and (base[name].varies or now[name].varies):
@@ -306,9 +312,9 @@ def _is_of_ops(ops: Sequence[Row], name: str, work: Work, base: Mapping[str, Ran
     """Tell whether the change of a sum is that of *ops* which are told, or of which only one side knows the amount."""
     found = []
     for row in ops:
-        known = [amount(name, each) is not None for each in (row.base_calls, row.now_calls) if each is not None]
+        known = [amount(name, each) is not None for each in (row.base, row.now) if each is not None]
         if row.verdict.is_change or known in ([True, False], [False, True]):
-            found.append((row.base_calls, row.now_calls))
+            found.append((row.base, row.now))
     return follows(name, work, found, base[name], now[name])
 
 
@@ -321,8 +327,8 @@ def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float
 
 
 def compare_counts_first(
-    base: Mapping[str, CallRange],
-    now: Mapping[str, CallRange],
+    base: Mapping[str, OpCounts],
+    now: Mapping[str, OpCounts],
     timing: TimingVerdict,
     tolerances: Tolerances,
     top: int = 0,
@@ -337,7 +343,7 @@ def compare_counts_first(
     return compare(base, now, shown, tolerances, top, facts, then)
 
 
-Done = tuple[Mapping[str, CallRange], Mapping[str, Range]]
+Done = tuple[Mapping[str, OpCounts], Mapping[str, Range]]
 """What a window did: its calls, and its facts."""
 
 
@@ -363,12 +369,12 @@ def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances)
     return ""
 
 
-def unseen(base: Mapping[str, CallRange], now: Mapping[str, CallRange], places: Sequence[str] = ()) -> str:
+def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Sequence[str] = ()) -> str:
     """Return why fewer calls *now* are no improvement: they may have run unseen. Empty where nothing says so.
 
     *places* are those from which on a backend saw nothing of what it had seen before.
     """
-    certain = {op: calls.most for op, calls in base.items() if calls.lowest}
+    certain = {op: counts.calls.most for op, counts in base.items() if counts.calls.lowest}
     if certain and not now:
         calls = sum(certain.values())
         return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
@@ -378,7 +384,7 @@ def unseen(base: Mapping[str, CallRange], now: Mapping[str, CallRange], places: 
     return ""
 
 
-def _on_calls(base: Mapping[str, CallRange], now: Mapping[str, CallRange]) -> dict[str, Verdict]:
+def _on_calls(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts]) -> dict[str, Verdict]:
     return {op: _by_calls(base.get(op), now.get(op)) for op in {*base, *now}}
 
 
@@ -387,13 +393,13 @@ _UNTIMED = TimingVerdict(Verdict.INCOMPARABLE)
 _UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)
 
 
-def _by_calls(base: CallRange | None, now: CallRange | None) -> Verdict:
+def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
     if base is None:
         return Verdict.NEW if now else Verdict.OK  # `OUTSIDE` is no op
-    calls = now.most if now else 0
-    if calls > base.highest:
+    calls = now.calls.most if now else 0
+    if calls > base.calls.highest:
         return Verdict.MORE
-    if calls < base.lowest:
+    if calls < base.calls.lowest:
         return Verdict.FEWER if now else Verdict.GONE
     return Verdict.OK
 
@@ -409,7 +415,7 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
     kind = _KINDS.get(verdict, len(_KINDS))
     more: float = -row.change_ns
     if verdict in (Verdict.NEW, Verdict.MORE):
-        more = (row.base_calls.most if row.base_calls else 0) - (row.now_calls.most if row.now_calls else 0)
+        more = (row.base.calls.most if row.base else 0) - (row.now.calls.most if row.now else 0)
     elif verdict in DOES_MORE:
         more = -row.work_factor
     is_raw = row.op not in canonical
@@ -420,7 +426,7 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
         is_raw,
         kind,
         more,
-        row.base_calls is not None,
+        row.base is not None,
         place,
         row.op,
     )

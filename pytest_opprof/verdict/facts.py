@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..profile.calls import CallRange, Range
+from ..profile.op_counts import OpCounts
+from ..profile.range import Range
 from .quantities import COUNT, FACTS, LOOP_ITERATIONS, MORE_WORK, PYTHON_CALLS, SUMS, WORK_TOLERANCE
 from .verdicts import Verdict
 from .work import Work
 
 
-def amount(name: str, calls: CallRange | None) -> Range | None:
+def amount(name: str, counts: OpCounts | None) -> Range | None:
     """Return what an op adds to one of the `SUMS`; None where that is not known."""
-    if calls is None or name == "calls":
-        return calls
-    return calls.bytes if name == "bytes" else calls.flops
+    found: Range | None = getattr(counts, name) if counts else None
+    return found
 
 
-def derived(ops: Mapping[str, CallRange]) -> dict[str, Range]:
+def derived(ops: Mapping[str, OpCounts]) -> dict[str, Range]:
     """Return those of the `SUMS` that follow from *ops*: where each op has one number, which is known and not 0.
 
     Files leave out an amount of 0, as one that is not known.
     """
     found = {}
     for name in SUMS:
-        amounts = [amount(name, calls) for calls in ops.values()]
+        amounts = [amount(name, counts) for counts in ops.values()]
         known = [each.most for each in amounts if each and each.most and each.least == each.most and not each.varies]
         if known and len(known) == len(ops):
-            found[name] = Range(sum(known), sum(known))
+            found[name] = Range(sum(known))
     return found
 
 
@@ -67,7 +67,7 @@ def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
 
 
 def follows(
-    name: str, work: Work, both: Iterable[tuple[CallRange | None, CallRange | None]], base: Range, now: Range
+    name: str, work: Work, both: Iterable[tuple[OpCounts | None, OpCounts | None]], base: Range, now: Range
 ) -> bool:
     """Tell whether the change of one of the `SUMS` follows from ops that are told by themselves.
 
@@ -78,6 +78,6 @@ def follows(
         for side, calls in enumerate(sides):
             each = amount(name, calls)
             rest[side] -= each.most if each else 0
-    before, after = (Range(max(each, 0), max(each, 0)) for each in rest)
+    before, after = (Range(max(each, 0)) for each in rest)
     changed = dict(compared({name: before}, {name: after}, ""))
     return name not in changed or changed[name].verdict is not work.verdict

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..ops.dtypes import NAMES, width
-from ..profile.calls import RANDOM_SIZES, CallRange, Range
+from ..profile.op_counts import NONE, RANDOM_SIZES, OpCounts
+from ..profile.range import Range
 from ..units import format_bytes, format_flops
 from .quantities import WORK_FLOOR
 from .verdicts import Verdict
 
-_NONE = Range(0, 0)
 _FLOATS = ("float", "bfloat", "complex")
 _DTYPE = re.compile("|".join(sorted(NAMES, key=len, reverse=True)))
 
@@ -33,7 +33,7 @@ class Work:
 NOTHING = Work()
 
 
-def compared(op: str, base: CallRange, now: CallRange, tolerance: float, then: str = "in the baseline") -> Work:
+def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str = "in the baseline") -> Work:
     """Compare the work of *op*; what only one side knows is not compared.
 
     Where any of it varies from process to process, sizes are drawn at random, and a few processes give too narrow a
@@ -56,12 +56,12 @@ def compared(op: str, base: CallRange, now: CallRange, tolerance: float, then: s
     return replace(found[-1], text=text) if found else NOTHING  # FLOPs say more than bytes
 
 
-def _of_what_varies(op: str, base: CallRange, now: CallRange, tolerance: float, then: str) -> Work:
-    new = [each for each in now.dtypes if each not in base.dtypes]
-    if base.dtypes and new and max(map(_width, new)) > max(map(_width, base.dtypes)):
-        before, after = ", ".join(base.dtypes), ", ".join(new)
+def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Work:
+    new = [each for each in now.by_dtypes if each not in base.by_dtypes]
+    if base.by_dtypes and new and max(map(_width, new)) > max(map(_width, base.by_dtypes)):
+        before, after = ", ".join(base.by_dtypes), ", ".join(new)
         return Work(Verdict.WIDER, f"{before} -> {after}", f"dtypes of {op}: {after}, {before} {then}")
-    beyond = [] if base.varies or now.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1, then))
+    beyond = [] if base.calls.varies or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1, then))
     if more := [work for work in beyond if work.verdict is Verdict.MORE_WORK]:
         return more[-1]
     changed = list(_amounts(op, base, now, tolerance, then))
@@ -69,7 +69,7 @@ def _of_what_varies(op: str, base: CallRange, now: CallRange, tolerance: float, 
     return Work(Verdict.OK, text, changed[-1].line, True) if changed else NOTHING
 
 
-def _amounts(op: str, base: CallRange, now: CallRange, tolerance: float, then: str) -> Iterator[Work]:
+def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Iterator[Work]:
     """Yield what became of the bytes and of the FLOPs of *op*, where that is a change."""
     for what, old, new, write in (
         (f"bytes by {op}", base.bytes, now.bytes, format_bytes),
@@ -93,13 +93,13 @@ def _times(base: Range, now: Range) -> str:
     return f"x{now.most / base.most:.3g}" if base.most else "from none"
 
 
-def _on_dtypes(base: CallRange, now: CallRange) -> tuple[Verdict, str, str]:
+def _on_dtypes(base: OpCounts, now: OpCounts) -> tuple[Verdict, str, str]:
     """Return what became of the dtypes, those of which there are fewer calls, and those of which there are more."""
-    if not base.dtypes or not now.dtypes:
+    if not base.by_dtypes or not now.by_dtypes:
         return Verdict.OK, "", ""
     gone, come = dict[str, int](), dict[str, int]()
-    for each in dict.fromkeys([*base.dtypes, *now.dtypes]):
-        before, after = base.dtypes.get(each, _NONE), now.dtypes.get(each, _NONE)
+    for each in dict.fromkeys([*base.by_dtypes, *now.by_dtypes]):
+        before, after = base.by_dtypes.get(each, NONE), now.by_dtypes.get(each, NONE)
         if after.most < before.most:
             gone[each] = before.most - after.most
         elif after.most > before.most:
@@ -108,7 +108,7 @@ def _on_dtypes(base: CallRange, now: CallRange) -> tuple[Verdict, str, str]:
         return Verdict.OK, "", ""
     told = ", ".join(gone), ", ".join(come)
     width = _on_widths(gone, come)
-    if width is Verdict.WIDER and now.most < base.most and base.bytes and now.bytes:
+    if width is Verdict.WIDER and now.calls.most < base.calls.most and base.bytes and now.bytes:
         # 505 calls made 452, of a sixth of the bytes, are not worse for being of another dtype.
         width = Verdict.OTHER_DTYPES if now.bytes.most < base.bytes.most else width
     if width is not Verdict.OK:

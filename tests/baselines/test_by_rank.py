@@ -17,15 +17,16 @@ from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BaselineError
 from pytest_opprof.machine.ranks import spelled
-from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 
 ON_4 = Environment((("torch", "2.13.0"),), "cpu", "x86_64", ranks=4)
 
 
 def entry(copies: int, peak: int | None = None) -> WindowBaseline:
     facts = {} if peak is None else {"peak_memory": Range(peak, peak)}
-    return WindowBaseline({"Copy": CallRange(copies, copies)}, facts=facts)
+    return WindowBaseline({"Copy": OpCounts(Range(copies))}, facts=facts)
 
 
 def test_ranks_that_agree_have_one_entry() -> None:
@@ -85,7 +86,9 @@ def test_a_file_keeps_them_and_each_rank_finds_its_own(tmp_path: Path) -> None:
     assert baselines_file.load(path) == some
     kept = json.loads(path.read_text())
     assert kept["environment"]["ranks"] == 4
-    assert kept["tests"]["test_a"]["body"] == {"ranks": {"0-2": {"calls": {"Copy": 2}}, "3": {"calls": {"Copy": 4}}}}
+    assert kept["tests"]["test_a"]["body"] == {
+        "ranks": {"0-2": {"ops": {"Copy": {"calls": 2}}}, "3": {"ops": {"Copy": {"calls": 4}}}}
+    }
     found = [Store(tmp_path, rank).entry(ON_4, "test_m.py", "test_a", "body") for rank in range(4)]
     assert found == [entry(2), entry(2), entry(2), entry(4)]
 
@@ -102,12 +105,15 @@ def test_a_run_of_another_size_has_none_and_is_told_of_which_there_are(tmp_path:
 @pytest.mark.parametrize(
     ("window", "message"),
     [
-        ({"ranks": {"0": {"calls": {"Copy": 2}}, "0-3": {"calls": {"Copy": 1}}}}, "rank 0 is there twice"),
-        ({"ranks": {"0-3": {}}}, "has no calls"),
-        ({"ranks": {"0-3": {"calls": {}, "ranks": {"0": {"calls": {}}}}}}, "has ranks in ranks"),
-        ({}, "has to have either 'calls' or 'ranks'"),
-        ({"calls": {"Copy": 1}, "ranks": {"0": {"calls": {}}}}, "ranks in ranks|either"),
-        ({"ranks": {"0-3": {"calls": {"Copy": [3, 2]}}}}, "the range is empty"),
+        (
+            {"ranks": {"0": {"ops": {"Copy": {"calls": 2}}}, "0-3": {"ops": {"Copy": {"calls": 1}}}}},
+            "rank 0 is there twice",
+        ),
+        ({"ranks": {"0-3": {}}}, "has no ops"),
+        ({"ranks": {"0-3": {"ops": {}, "ranks": {"0": {"ops": {}}}}}}, "has ranks in ranks"),
+        ({}, "has to have either 'ops' or 'ranks'"),
+        ({"ops": {"Copy": {"calls": 1}}, "ranks": {"0": {"ops": {}}}}, "ranks in ranks|either"),
+        ({"ranks": {"0-3": {"ops": {"Copy": {"calls": [3, 2]}}}}}, "the range is empty"),
     ],
 )
 def test_a_file_that_was_edited_wrongly_is_one_clear_error(tmp_path: Path, window: object, message: str) -> None:

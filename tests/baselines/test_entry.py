@@ -9,10 +9,11 @@ from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.baselines.file_types import KeptTimes
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.window_result import BODY, Varies, WindowNumbers
+from pytest_opprof.results.window_result import BODY, WindowNumbers
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -22,9 +23,9 @@ HERE = "CPU, 2 cores"
 def test_an_entry_keeps_the_fewest_and_the_most_calls_and_the_time_of_each_round() -> None:
     profile = profile_of([("Cast", 5), ("Add", 7)], [("Cast", 6), ("Cast", 7), ("Add", 8)])
     entry = WindowBaseline.of(replace(profile, yardstick_ns=(9, 8)), HERE, threads=1)
-    assert entry.calls == {"Cast": CallRange(1, 2), "Add": CallRange(1, 1)}
+    assert entry.ops == {"Cast": OpCounts(Range(1, 2)), "Add": OpCounts(Range(1))}
     assert entry.times == {HERE: (ProcessTimes((12, 21), {"Cast": (5, 13), "Add": (7, 8)}, threads=1),)}
-    assert str(entry.calls["Cast"]) == "1..2"
+    assert str(entry.ops["Cast"].calls) == "1..2"
 
 
 CPU = replace(ENVIRONMENT, device="cpu")
@@ -65,16 +66,16 @@ def runs(ns: int, rounds: int = 10, processes: int = 3, threads: int = 1) -> tup
     return (ProcessTimes((ns,) * rounds, {"Add": (ns,) * rounds}, threads=threads),) * processes
 
 
-OLD = WindowBaseline({"Add": CallRange(1, 1)}, {HERE: runs(10), "Other": runs(99)})
+OLD = WindowBaseline({"Add": OpCounts(Range(1))}, {HERE: runs(10), "Other": runs(99)})
 
 
 def test_an_update_with_other_calls_drops_every_time() -> None:
-    now = WindowBaseline({"Add": CallRange(2, 2)}, {HERE: runs(20)})
+    now = WindowBaseline({"Add": OpCounts(Range(2))}, {HERE: runs(20)})
     assert OLD.updated(now, HERE, times_changed=False) == now
 
 
 def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
-    assert OLD.updated(WindowBaseline(OLD.calls, {HERE: runs(11)}), HERE, times_changed=False) == OLD
+    assert OLD.updated(WindowBaseline(OLD.ops, {HERE: runs(11)}), HERE, times_changed=False) == OLD
 
 
 @pytest.mark.parametrize(
@@ -91,33 +92,32 @@ def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
 def test_an_update_of_times_keeps_those_of_other_machines(
     before: tuple[ProcessTimes, ...], now: tuple[ProcessTimes, ...], changed: bool
 ) -> None:
-    old = WindowBaseline(OLD.calls, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
-    assert old.updated(WindowBaseline(OLD.calls, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
+    old = WindowBaseline(OLD.ops, {HERE: before, "Other": runs(99)} if before else {"Other": runs(99)})
+    assert old.updated(WindowBaseline(OLD.ops, {HERE: now}), HERE, changed).times == {HERE: now, "Other": runs(99)}
 
 
 def test_times_of_too_few_rounds_to_be_judged_are_not_taken_again_for_more_processes() -> None:
-    old = WindowBaseline(OLD.calls, {HERE: runs(10, rounds=9, processes=1)})
+    old = WindowBaseline(OLD.ops, {HERE: runs(10, rounds=9, processes=1)})
     assert (
-        old.updated(WindowBaseline(OLD.calls, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False)
-        == old
+        old.updated(WindowBaseline(OLD.ops, {HERE: runs(11, rounds=9, processes=1)}), HERE, times_changed=False) == old
     )
 
 
 def test_an_update_on_another_machine_is_kept_beside() -> None:
-    now = WindowBaseline(OLD.calls, {"Third": runs(5)})
+    now = WindowBaseline(OLD.ops, {"Third": runs(5)})
     assert set(OLD.updated(now, "Third", times_changed=False).times) == {HERE, "Other", "Third"}
 
 
 def test_an_update_without_times_keeps_those_there_are() -> None:
-    assert OLD.updated(WindowBaseline(OLD.calls), HERE, times_changed=True) == OLD
+    assert OLD.updated(WindowBaseline(OLD.ops), HERE, times_changed=True) == OLD
 
 
 def test_an_update_forgets_times_of_other_calls() -> None:
-    old = WindowBaseline(OLD.calls, {"Other": runs(99)}, {HERE: KeptTimes("0", {}, 1, [[9.0]])})
-    assert old.updated(WindowBaseline(OLD.calls), HERE, times_changed=False) == WindowBaseline(
-        OLD.calls, {"Other": runs(99)}
+    old = WindowBaseline(OLD.ops, {"Other": runs(99)}, {HERE: KeptTimes("0", {}, 1, [[9.0]])})
+    assert old.updated(WindowBaseline(OLD.ops), HERE, times_changed=False) == WindowBaseline(
+        OLD.ops, {"Other": runs(99)}
     )
-    assert old.updated(WindowBaseline(OLD.calls, {HERE: runs(10)}), HERE, times_changed=False) == OLD
+    assert old.updated(WindowBaseline(OLD.ops, {HERE: runs(10)}), HERE, times_changed=False) == OLD
 
 
 def fact(name: str, *amount: int, varies: bool = False) -> dict[str, Range]:
@@ -125,7 +125,7 @@ def fact(name: str, *amount: int, varies: bool = False) -> dict[str, Range]:
 
 
 def with_facts(facts: dict[str, Range], times: dict[str, tuple[ProcessTimes, ...]]) -> WindowBaseline:
-    return WindowBaseline(OLD.calls, times, facts=facts)
+    return WindowBaseline(OLD.ops, times, facts=facts)
 
 
 def test_a_baseline_without_facts_gets_them_from_an_update_and_keeps_its_times() -> None:
@@ -176,7 +176,7 @@ def test_sums_over_all_ops_are_kept_where_they_do_not_follow_from_these() -> Non
     window = JudgedWindow(numbers).result(HERE, parallel=False, compared=True)
     entry = entry_of(window)
     assert entry.facts == {"calls": Range(1, 2)}  # of rounds that differ, each op has a range of its own
-    assert entry_of(structs.replace(window, vary={"Add": Varies((1, 3))})).facts == {}
+    assert entry_of(structs.replace(window, vary={"Add": OpCounts(Range(1, 3, varies=True))})).facts == {}
     steady = WindowNumbers.of(BODY, profile_of([("Add", 5), ("Cast", 7)]))
     entry = entry_of(JudgedWindow(steady).result(HERE, parallel=False, compared=True))
     assert (entry.facts, entry.all_facts) == ({}, {"calls": Range(2, 2)})
@@ -184,7 +184,7 @@ def test_sums_over_all_ops_are_kept_where_they_do_not_follow_from_these() -> Non
 
 def of_work(nbytes: int | None, flops: int | None, facts: Mapping[str, int] = MappingProxyType({})) -> WindowBaseline:
     amounts = [None if each is None else Range(each, each) for each in (nbytes, flops)]
-    calls = {"Add": CallRange(1, 1, bytes=amounts[0], flops=amounts[1])}
+    calls = {"Add": OpCounts(Range(1), bytes=amounts[0], flops=amounts[1])}
     return WindowBaseline(calls, facts={name: Range(each, each) for name, each in facts.items()})
 
 
@@ -199,16 +199,16 @@ def test_a_sum_that_follows_from_what_an_update_adds_is_not_kept_beside_it() -> 
 
 
 def test_facts_that_vary_with_the_ops_are_no_reason_for_another_baseline() -> None:
-    calls = {"Add": CallRange(1, 3, varies=True)}
+    calls = {"Add": OpCounts(Range(1, 3, varies=True))}
     old = WindowBaseline(calls, facts=fact("peak_memory", 10**6, 2 * 10**6, varies=True) | fact("grad_nodes", 3))
-    now = WindowBaseline({"Add": CallRange(2, 2)}, facts=fact("peak_memory", 10**9) | fact("grad_nodes", 3))
+    now = WindowBaseline({"Add": OpCounts(Range(2))}, facts=fact("peak_memory", 10**9) | fact("grad_nodes", 3))
     assert old.allows(now)
     assert old.updated(now, HERE, times_changed=False) == old
     assert not old.allows(replace(now, facts=fact("grad_nodes", 4)))
 
 
 def counted(calls: int, **versions: str) -> WindowBaseline:
-    return WindowBaseline({"Add": CallRange(1, 1)}, facts={"python_calls": Range(calls, calls)}, python=versions)
+    return WindowBaseline({"Add": OpCounts(Range(1))}, facts={"python_calls": Range(calls, calls)}, python=versions)
 
 
 def test_calls_of_python_functions_are_compared_under_equal_versions_alone() -> None:
@@ -229,7 +229,7 @@ def test_an_update_under_other_versions_keeps_the_calls_of_these() -> None:
 
 def test_an_update_that_counts_nothing_keeps_the_calls_that_were_counted() -> None:
     base = counted(100, python="3.12")
-    after = base.updated(WindowBaseline({"Add": CallRange(1, 1)}), HERE, times_changed=False)
+    after = base.updated(WindowBaseline({"Add": OpCounts(Range(1))}), HERE, times_changed=False)
     assert after == base
 
 

@@ -17,8 +17,9 @@ from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.file_types import CallsFile, TimesFile
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BaselineError
-from pytest_opprof.profile.calls import CallRange, Range
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.results import document as results_document
 from pytest_opprof.results.json_schema import problems
@@ -30,10 +31,10 @@ TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 SOME = Baselines(
     TORCH,
     {
-        "test_b[fp16]": {"body": WindowBaseline({"MatMul": CallRange(3, 3), "Cast": CallRange(10, 12)})},
+        "test_b[fp16]": {"body": WindowBaseline({"MatMul": OpCounts(Range(3)), "Cast": OpCounts(Range(10, 12))})},
         "TestA::test_a": {
             "prefill": WindowBaseline(
-                {"Add": CallRange(1, 1)},
+                {"Add": OpCounts(Range(1))},
                 {
                     HERE: (
                         ProcessTimes(
@@ -69,20 +70,20 @@ HEAD = """\
  },
 """
 CALLS = f"""{HEAD}\
- "schema": 3,
+ "schema": 4,
  "tests": {{
   "TestA::test_a": {{
    "prefill": {{
-    "calls": {{
-     "Add": 1
+    "ops": {{
+     "Add": {{"calls": 1}}
     }}
    }}
   }},
   "test_b[fp16]": {{
    "body": {{
-    "calls": {{
-     "Cast": [10, 12],
-     "MatMul": 3
+    "ops": {{
+     "Cast": {{"calls": [10, 12]}},
+     "MatMul": {{"calls": 3}}
     }}
    }}
   }}
@@ -95,7 +96,7 @@ TIMES = f"""{HEAD}\
   "TestA::test_a": {{
    "prefill": {{
     "CPU, 2 cores": {{
-     "calls_digest": "ebdb25c3ad47",
+     "calls_digest": "8662b8db544c",
      "ops_us": {{
       "(outside ops)": [[9.22, 9.45], [10, 12]],
       "Add": [[41.2, 41], [41, 40]]
@@ -111,7 +112,7 @@ TIMES = f"""{HEAD}\
 }}
 """
 TEST_A, TEST_B = SOME.tests["TestA::test_a"], SOME.tests["test_b[fp16]"]
-MORE_MATMUL = WindowBaseline({"MatMul": CallRange(4, 4), "Cast": CallRange(10, 12)})
+MORE_MATMUL = WindowBaseline({"MatMul": OpCounts(Range(4)), "Cast": OpCounts(Range(10, 12))})
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_only_the_files_themselves_are_left_behind_and_none_with_nothing_in_it(s
 def test_a_changed_count_is_one_changed_line_of_the_file_that_is_reviewed(saved: Path) -> None:
     new = Baselines(TORCH, {**SOME.tests, "test_b[fp16]": {"body": MORE_MATMUL}})
     assert baselines_file.save(saved, new) == [saved]
-    assert texts(saved) == [CALLS.replace('"MatMul": 3', '"MatMul": 4'), TIMES]
+    assert texts(saved) == [CALLS.replace('"MatMul": {"calls": 3}', '"MatMul": {"calls": 4}'), TIMES]
 
 
 def test_calls_in_a_layout_of_somebodys_own_stay_as_they_are_where_only_times_change(saved: Path) -> None:
@@ -191,11 +192,11 @@ def test_an_interruption_between_both_files_leaves_times_that_are_not_used(
     assert texts(saved)[1] != TIMES
     left = baselines_file.load(saved)
     entry = left.tests["TestA::test_a"]["prefill"]
-    assert (entry.calls, entry.times, set(entry.mismatched)) == ({"Add": CallRange(1, 1)}, {}, {HERE})
+    assert (entry.ops, entry.times, set(entry.mismatched)) == ({"Add": OpCounts(Range(1))}, {}, {HERE})
     assert len(left.unused_times) == 1
 
 
-MORE_CALLS = WindowBaseline({"Add": CallRange(2, 2)}, TEST_A["prefill"].times)
+MORE_CALLS = WindowBaseline({"Add": OpCounts(Range(2))}, TEST_A["prefill"].times)
 
 
 @pytest.mark.processes
@@ -204,7 +205,6 @@ def test_sound_files_are_read_without_json_schema(saved: Path) -> None:
 import sys
 from pathlib import Path
 from pytest_opprof.baselines import store
-assert "msgspec" not in sys.modules
 store.file.load(Path({str(saved)!r}))
 assert "jsonschema" not in sys.modules
 """
@@ -217,16 +217,16 @@ def test_a_missing_file_of_times_is_no_times(saved: Path) -> None:
     content = baselines_file.load(saved)
     assert content.unused_times == ()
     assert content.tests == {
-        "TestA::test_a": {"prefill": WindowBaseline({"Add": CallRange(1, 1)})},
+        "TestA::test_a": {"prefill": WindowBaseline({"Add": OpCounts(Range(1))})},
         "test_b[fp16]": TEST_B,
     }
 
 
 def test_times_of_other_calls_are_not_used_and_that_is_said(saved: Path) -> None:
-    saved.write_text(CALLS.replace('"Add": 1', '"Add": 2'))
+    saved.write_text(CALLS.replace('"Add": {"calls": 1}', '"Add": {"calls": 2}'))
     content = baselines_file.load(saved)
     entry = content.tests["TestA::test_a"]["prefill"]
-    assert (entry.calls, entry.times, set(entry.mismatched)) == ({"Add": CallRange(2, 2)}, {}, {HERE})
+    assert (entry.ops, entry.times, set(entry.mismatched)) == ({"Add": OpCounts(Range(2))}, {}, {HERE})
     assert content.unused_times == (
         "['times']['TestA::test_a']['prefill']['CPU, 2 cores']: is of other calls; pytest --opprof-update records it;"
         " opprof baselines prune removes it",
@@ -237,11 +237,11 @@ def test_times_of_other_calls_come_back_with_these_though_another_test_was_writt
     saved: Path, tmp_path: Path
 ) -> None:
     before = baselines_file.load(saved).tests["TestA::test_a"]
-    saved.write_text(CALLS.replace('"Add": 1', '"Add": 2'))
+    saved.write_text(CALLS.replace('"Add": {"calls": 1}', '"Add": {"calls": 2}'))
     store = Store(tmp_path)
-    store.put(TORCH, "tests/test_model.py", "test_new", "body", WindowBaseline({"Add": CallRange(1, 1)}))
+    store.put(TORCH, "tests/test_model.py", "test_new", "body", WindowBaseline({"Add": OpCounts(Range(1))}))
     store.save()
-    saved.write_text(saved.read_text().replace('"Add": 2', '"Add": 1'))
+    saved.write_text(saved.read_text().replace('"Add": {"calls": 2}', '"Add": {"calls": 1}'))
     content = baselines_file.load(saved)
     assert content.tests["TestA::test_a"] == before
     assert content.tests.keys() == {"TestA::test_a", "test_b[fp16]", "test_new"}
@@ -263,12 +263,15 @@ FACTS_KEPT = {"grad_nodes": Range(0, 3), "peak_memory": Range(4096, 8192, varies
 
 def test_facts_of_a_window_stand_below_its_calls_and_its_times_stay_of_these_calls(saved: Path) -> None:
     prefill = TEST_A["prefill"]
-    with_facts = WindowBaseline(prefill.calls, prefill.times, facts=FACTS_KEPT)
+    with_facts = WindowBaseline(prefill.ops, prefill.times, facts=FACTS_KEPT)
     new = Baselines(TORCH, {**SOME.tests, "TestA::test_a": {"prefill": with_facts}})
     assert baselines_file.save(saved, new) == [saved]
     assert texts(saved)[1] == TIMES
     (kept,) = json.loads(texts(saved)[0])["tests"]["TestA::test_a"].values()
-    assert kept == {"calls": {"Add": 1}, "facts": {"grad_nodes": [0, 3], "peak_memory": {"varies": [4096, 8192]}}}
+    assert kept == {
+        "ops": {"Add": {"calls": 1}},
+        "facts": {"grad_nodes": [0, 3], "peak_memory": {"varies": [4096, 8192]}},
+    }
     read = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
     assert (read.facts, set(read.times), read.mismatched) == (FACTS_KEPT, {HERE}, {})
 
@@ -279,14 +282,14 @@ def test_facts_of_a_window_stand_below_its_calls_and_its_times_stay_of_these_cal
 def test_times_without_calls_are_not_used_and_that_is_said(saved: Path, there: str, instead: str) -> None:
     paths.times_of(saved).write_text(TIMES.replace(there, instead))
     content = baselines_file.load(saved)
-    assert content.tests["TestA::test_a"]["prefill"] == WindowBaseline({"Add": CallRange(1, 1)})
+    assert content.tests["TestA::test_a"]["prefill"] == WindowBaseline({"Add": OpCounts(Range(1))})
     (unused,) = content.unused_times
     assert unused.endswith("has no calls; opprof baselines prune removes it")
 
 
-def calls(edit: Callable[[dict[str, object]], object]) -> bytes:
+def calls(edit: Callable[[dict[str, dict[str, object]]], object]) -> bytes:
     document = json.loads(CALLS)
-    edit(document["tests"]["test_b[fp16]"]["body"]["calls"])
+    edit(document["tests"]["test_b[fp16]"]["body"]["ops"])
     return json.dumps(document).encode()
 
 
@@ -321,13 +324,16 @@ BROKEN = [
     ),
 ]
 BROKEN_CALLS = [
-    (CALLS.replace("[10, 12]", "[12, 10]").encode(), r"\['Cast'\]: the range is empty"),
+    (CALLS.replace("[10, 12]", "[12, 10]").encode(), r"\['Cast'\]\['calls'\]: the range is empty"),
     (CALLS.replace('"tests"', '"cases"').encode(), r"the file: "),
-    (calls(lambda c: c.update(Cast="x")), r"\['calls'\]\['Cast'\]: 'x' is not valid"),
-    (calls(lambda c: c.update(Cast=-1)), r"\['calls'\]\['Cast'\]"),
-    (calls(lambda c: c.update(Cast=[1, 2, 3])), r"\['calls'\]\['Cast'\]"),
-    (calls(lambda c: c.update(Cast=10**400)), r"\['calls'\]\['Cast'\]"),
-    (calls(lambda c: c.update(Cast=1.0)), r"Expected `.*`, got `float`"),  # which JSON Schema takes for an integer
+    (calls(lambda c: c["Cast"].update(calls="x")), r"\['ops'\]\['Cast'\]\['calls'\]: 'x' is not valid"),
+    (calls(lambda c: c["Cast"].update(calls=-1)), r"\['ops'\]\['Cast'\]"),
+    (calls(lambda c: c["Cast"].update(calls=[1, 2, 3])), r"\['ops'\]\['Cast'\]"),
+    (calls(lambda c: c["Cast"].update(calls=10**400)), r"\['ops'\]\['Cast'\]"),
+    (
+        calls(lambda c: c["Cast"].update(calls=1.0)),
+        r"\['calls'\]: 1.0 is no number of a round",
+    ),  # which JSON Schema takes for an integer
     (
         facts(grad_nods=3),
         r"\['test_b\[fp16\]'\]\['body'\]\['facts'\]: 'grad_nods' is no fact; known are calls, bytes, flops, ",
@@ -357,7 +363,7 @@ BROKEN_TIMES = [
     (times(lambda t: t["ops_us"].update(Add=[41.2, 41])), r"\['Add'\]\[0\]: 41.2 is not of type 'array'"),
     (times(lambda t: t.update(wait_us=None)), r"\['wait_us'\]: None is not of type 'array'"),
     (times(lambda t: t.update(device_us=[1])), r"'device_us' was unexpected"),
-    (CALLS.encode(), r"has schema version 3, this pytest-opprof reads 1"),
+    (CALLS.encode(), r"has schema version 4, this pytest-opprof reads 1"),
 ]
 
 
@@ -414,7 +420,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 
 names = st.text(max_size=12)
-calls = st.builds(lambda least, more: CallRange(least, least + more), st.integers(1, 10**6), st.integers(0, 9))
+calls = st.builds(lambda least, more: OpCounts(Range(least, least + more)), st.integers(1, 10**6), st.integers(0, 9))
 
 
 facts_kept = st.dictionaries(
@@ -480,7 +486,7 @@ def test_coarse_times_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, times: dict[str, Coarse]
 ) -> None:
     path = paths.path_of(tmp_path_factory.mktemp("coarse"), TORCH, "test_m.py")
-    entry = WindowBaseline({"Add": CallRange(1, 1)}, coarse=times)
+    entry = WindowBaseline({"Add": OpCounts(Range(1))}, coarse=times)
     baselines_file.save(path, Baselines(TORCH, {"test_a": {"body": entry}}))
     assert paths.times_of(path).exists() is bool(times)
     assert baselines_file.load(path).tests["test_a"]["body"] == entry
@@ -488,7 +494,7 @@ def test_coarse_times_are_read_as_they_were_written(
 
 def test_a_time_whose_least_is_more_than_its_most_is_one_clear_error(tmp_path: Path) -> None:
     path = paths.path_of(tmp_path, TORCH, "test_m.py")
-    entry = WindowBaseline({"Add": CallRange(1, 1)}, coarse={HERE: Coarse((1_000_000, 2_000_000), (0, 0))})
+    entry = WindowBaseline({"Add": OpCounts(Range(1))}, coarse={HERE: Coarse((1_000_000, 2_000_000), (0, 0))})
     baselines_file.save(path, Baselines(TORCH, {"test_a": {"body": entry}}))
     times = paths.times_of(path)
     times.write_text(times.read_text().replace('"cpu_ms": [1, 2]', '"cpu_ms": [3, 2]'))

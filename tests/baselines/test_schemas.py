@@ -14,9 +14,10 @@ from .test_file import CALLS, texts
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (1, r"a\.json: has schema version 1, this .* reads 3\. Delete it and record it anew: pytest --opprof-update"),
-        (2, r"has schema version 2, this pytest-opprof reads 3\. Delete it"),
-        (4, r"has schema version 4, this pytest-opprof reads 3\. Upgrade pytest-opprof"),
+        (1, r"a\.json: has schema version 1, this .* reads 4\. Delete it and record it anew: pytest --opprof-update"),
+        (3, r"has schema version 3, this pytest-opprof reads 4\. Delete it"),
+        (2, r"has schema version 2, this pytest-opprof reads 4\. Delete it"),
+        (5, r"has schema version 5, this pytest-opprof reads 4\. Upgrade pytest-opprof"),
         (0, "has no schema version; this is no baseline file"),
         (True, "has no schema version"),
         ("3", "has no schema version"),

@@ -18,8 +18,9 @@ from pytest_opprof.baselines.file_types import SitesFile
 from pytest_opprof.baselines.sites_file import ModuleSites
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BaselineError
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.results import document as results_document
 from pytest_opprof.results.json_schema import problems
 from pytest_opprof.sites.places import Calls, Place, Site, WindowSites
@@ -300,7 +301,7 @@ def test_processes_of_other_hash_seeds_write_the_same_bytes(tmp_path: Path) -> N
 class TestStore:
     """Sites come and go with the calls of their window."""
 
-    CALLS = WindowBaseline({"Cast": CallRange(5, 5)})
+    CALLS = WindowBaseline({"Cast": OpCounts(Range(5))})
 
     def recorded(self, root: Path, *tests: str) -> Store:
         store = Store(root)
@@ -359,6 +360,6 @@ class TestStore:
         path = paths.path_of(tmp_path, TORCH, "test_a.py")
         paths.sites_of(path).write_text("{")
         assert "is not JSON" in str(store.sites(TORCH, "test_a.py", "test_x", "body"))
-        store.put(TORCH, "test_a.py", "test_x", "body", WindowBaseline({"Cast": CallRange(6, 6)}))
+        store.put(TORCH, "test_a.py", "test_x", "body", WindowBaseline({"Cast": OpCounts(Range(6))}))
         assert store.save().files == [path]
-        assert baselines_file.load(path).tests["test_x"]["body"].calls["Cast"].most == 6
+        assert baselines_file.load(path).tests["test_x"]["body"].ops["Cast"].calls.most == 6

@@ -8,14 +8,15 @@ from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.stale import Collected, renamed, stale
 from pytest_opprof.baselines.store import Store
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
 KEPT = {
-    "test_a[1]": {"body": WindowBaseline({"Add": CallRange(1, 1)})},
-    "test_a[2]": {"body": WindowBaseline({"Add": CallRange(1, 1)})},
+    "test_a[1]": {"body": WindowBaseline({"Add": OpCounts(Range(1))})},
+    "test_a[2]": {"body": WindowBaseline({"Add": OpCounts(Range(1))})},
 }
 
 

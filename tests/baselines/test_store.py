@@ -12,16 +12,17 @@ from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.baselines.writing import writing
 from pytest_opprof.errors import BaselineError, UsageError
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 THERE = Environment((("torch", "2.14.0"),), "cpu", "x86_64")
-ONE = WindowBaseline({"Add": CallRange(1, 1)})
-TWO = WindowBaseline({"Add": CallRange(2, 2)})
+ONE = WindowBaseline({"Add": OpCounts(Range(1))})
+TWO = WindowBaseline({"Add": OpCounts(Range(2))})
 TIMED = WindowBaseline(
-    {"Add": CallRange(1, 1)}, {"CPU, 2 cores": (ProcessTimes((4_000, 6_000), {"Add": (1_000, 2_000)}),)}
+    {"Add": OpCounts(Range(1))}, {"CPU, 2 cores": (ProcessTimes((4_000, 6_000), {"Add": (1_000, 2_000)}),)}
 )
 
 
@@ -94,13 +95,14 @@ WRITES = """
 import sys
 from pathlib import Path
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.baselines.store import Store
 for number in range(50):
     store = Store(Path(sys.argv[1]))
     store.put(Environment((("torch", "2.13.0"),), "cpu", "x86_64"), "test_a.py", f"test_{sys.argv[2]}_{number}", "body",
-        WindowBaseline({"Add": CallRange(1, 1)}))
+        WindowBaseline({"Add": OpCounts(Range(1))}))
     store.save()
 """
 
@@ -201,7 +203,7 @@ def test_times_that_nothing_is_judged_by_stay_until_somebody_asks_for_them_to_go
     store.put(HERE, "test_a.py", "test_x", "body", TIMED)
     store.put(HERE, "test_a.py", "test_y", "body", ONE)
     path, times = store.save().files
-    path.write_text(path.read_text().replace('"Add": 1', '"Add": 2'))
+    path.write_text(path.read_text().replace('"Add": {"calls": 1}', '"Add": {"calls": 2}'))
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_z", "body", ONE)
     assert store.save().files == [path]

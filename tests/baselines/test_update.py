@@ -12,7 +12,8 @@ from msgspec import structs
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Saved, Store
 from pytest_opprof.baselines.update import Updates
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
@@ -89,15 +90,15 @@ def test_other_calls_are_written_by_an_update_of_all_only(
     assert updates(update).changes_calls(other) is (update == "all")
     counts, _ = updates(update).write([other], times=True)
     assert counts[word] == 1
-    assert kept(pytester.path) == WindowBaseline({"Add": CallRange(adds, adds)})
+    assert kept(pytester.path) == WindowBaseline({"Add": OpCounts(Range(adds))})
 
 
 def test_new_ones_are_added_beside_old_ones_that_stay(updates: Any, pytester: pytest.Pytester) -> None:
     updates().write([done(window("a"))], times=True)
     counts, _ = updates("new").write([done(window("a", adds=2), window("b", adds=2))], times=True)
     assert counts == {"new": 1, "changed": 0, "unchanged": 0}
-    assert kept(pytester.path, "a") == WindowBaseline({"Add": CallRange(1, 1)})
-    assert kept(pytester.path, "b") == WindowBaseline({"Add": CallRange(2, 2)})
+    assert kept(pytester.path, "a") == WindowBaseline({"Add": OpCounts(Range(1))})
+    assert kept(pytester.path, "b") == WindowBaseline({"Add": OpCounts(Range(2))})
 
 
 def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_new(
@@ -105,7 +106,7 @@ def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_
 ) -> None:
     run = updates("new")
     run.write([done(window(runs=STEADY[:1]))], times=False)
-    assert kept(pytester.path) == WindowBaseline({"Add": CallRange(1, 1)})
+    assert kept(pytester.path) == WindowBaseline({"Add": OpCounts(Range(1))})
     assert run.write([done(window(runs=STEADY))], times=True)[0]["changed"] == 1
     entry = kept(pytester.path)
     assert entry is not None
@@ -117,7 +118,7 @@ def test_calls_are_written_first_and_the_times_of_the_same_run_added_to_what_is_
 
 def test_times_of_few_rounds_are_not_kept(updates: Any, pytester: pytest.Pytester) -> None:
     updates().write([done(window(rounds=9, runs=tuple(took(100, rounds=9) for _ in range(3))))], times=True)
-    assert kept(pytester.path) == WindowBaseline({"Add": CallRange(1, 1)})
+    assert kept(pytester.path) == WindowBaseline({"Add": OpCounts(Range(1))})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_lines_of_an_old_file_without_work_are_recorded_again(updates: Any, pyte
     """Only where the baseline has FLOPs: else each update would look again at what has none."""
     line = SourceLine("m.py", 1, "f", "x @ y")
     for flops, lacks in ((None, False), (10, True)):
-        entry = CallRange(1, 1, flops=flops and Range(flops, flops))
+        entry = OpCounts(Range(1), flops=flops and Range(flops, flops))
         store = Store(pytester.path / "b")
         store.put(ENVIRONMENT, "test_m.py", "test_a", BODY, WindowBaseline({"MatMul": entry}))
         store.put_sites(ENVIRONMENT, "test_m.py", "test_a", BODY, kept_sites({"MatMul": (SiteCalls(1, (line,)),)}))

@@ -17,24 +17,26 @@ from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.machine import atomic_write
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
-ONE = WindowBaseline({"Add": CallRange(1, 1)})
+ONE = WindowBaseline({"Add": OpCounts(Range(1))})
 UNSHARE = ["unshare", "-p", "-f", "--mount-proc"]
 """Starts a process in a pid namespace of its own, as a container does; only root may."""
 WRITES = """
 import sys
 from pathlib import Path
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.baselines.store import Store
 for number in range(120):
     store = Store(Path(sys.argv[1]))
     store.put(Environment((("torch", "2.13.0"),), "cpu", "x86_64"), "test_a.py", f"test_{sys.argv[2]}_{number}", "body",
-        WindowBaseline({"Add": CallRange(1, 1)}))
+        WindowBaseline({"Add": OpCounts(Range(1))}))
     assert not store.save().errors
 """
 

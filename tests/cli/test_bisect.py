@@ -11,8 +11,9 @@ from pytest_opprof.cli.bisect import _write_baselines
 from pytest_opprof.cli.bisect_trial import Trial, Tried
 from pytest_opprof.cli.main import main
 from pytest_opprof.errors import UsageError
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 
 from ..git_history import Made, git
 
@@ -71,7 +72,7 @@ class Project:
     def __init__(self, top: Path) -> None:
         self.made = Made(top)
         root = top / "kept"
-        entry = WindowBaseline({"Cast": CallRange(1, 1)})
+        entry = WindowBaseline({"Cast": OpCounts(Range(1))})
         path = paths.path_of(root, FAKE, "test_m.py")
         file.save(path, Baselines(FAKE, {"test_a": {"body": entry}}))
         self.path = f"baselines/{path.relative_to(root).as_posix()}"
@@ -232,7 +233,7 @@ def test_baselines_that_are_not_committed_are_used(
     path = paths.path_of(kept, FAKE, "test_m.py")
     project.code(3)
     project.made.done()
-    file.save(path, Baselines(FAKE, {"test_a": {"body": WindowBaseline({"Cast": CallRange(2, 2)})}}))
+    file.save(path, Baselines(FAKE, {"test_a": {"body": WindowBaseline({"Cast": OpCounts(Range(2))})}}))
     assert main(["bisect", "HEAD~1", "test_m.py::test_a", f"--dir={kept}"]) == 0
     out = capsys.readouterr().out
     assert f"HEAD~1 has no baselines in {kept}: those on disk are compared with\n" in out

@@ -15,14 +15,15 @@ from pytest_opprof.baselines import paths
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 
 MACHINE = "CPU, 2 cores"
 FAKE = Environment((("fake", "1"),), "fake", "x86_64", "async")
 ENVIRONMENT = {"arch": "x86_64", "device": "fake", "frameworks": {"fake": "1"}, "timing": "async"}
-SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-3.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-4.json").read_text(encoding="utf-8"))
 
 
 def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: Any) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def window(us: int, processes: int, calls: int = 2, wait_us: int = 0, **other: A
 
 def write(path: Path, **tests: dict[str, Any]) -> Path:
     document = {
-        "schema": 3,
+        "schema": 4,
         "version": "0",
         "interrupted": False,
         "summary": {},
@@ -171,10 +172,10 @@ def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureF
         (b'{"schema": 2, "tests": \xff', "is not UTF-8 text"),
         (
             b'{"schema": 2, "tests": []}',
-            "another version of pytest-opprof wrote this run (schema 2, this one reads 3). Record",
+            "another version of pytest-opprof wrote this run (schema 2, this one reads 4). Record",
         ),
         (b'{"schema": 2, "tests": ' + b"[" * 5_000, "is not JSON"),
-        (b'{"schema": 3, "tests": []}', "Object missing required field `version`"),
+        (b'{"schema": 4, "tests": []}', "Object missing required field `version`"),
         (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' is there twice"),
         (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is not what --opprof-json writes"),
     ],
@@ -195,7 +196,7 @@ def baseline(root: Path, us: int, calls: int = 2, module: str = "t.py") -> Path:
     """Write the baseline of one test, recorded in five processes."""
     times = (ProcessTimes((us * 1_000,) * 10, {"MatMul": (us * 1_000,) * 10}, threads=1),) * 5
     store = Store(root)
-    store.put(FAKE, module, "a", "body", WindowBaseline({"MatMul": CallRange(calls, calls)}, {MACHINE: times}))
+    store.put(FAKE, module, "a", "body", WindowBaseline({"MatMul": OpCounts(Range(calls))}, {MACHINE: times}))
     store.save()
     return paths.path_of(root, FAKE, module)
 

@@ -140,7 +140,7 @@ def test_a_shallow_clone_says_what_it_does_not_have(
 
 def test_a_file_that_cannot_be_read_is_said_beside_the_table(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     path = f"baselines/{HERE}/tests/test_a.py.json"
-    made.commit("One", {path: calls_file({"t": {"Cast": 1}}, 2)})
+    made.commit("One", {path: calls_file({"t": {"Cast": 1}})})
     made.commit("Conflict", {path: "<<<<<<< HEAD"})
     made.baselines("Mended", {"t": {"Cast": 2}})
     made.done()

@@ -12,14 +12,15 @@ from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
 from pytest_opprof.cli import main
 from pytest_opprof.frameworks.nvidia.live import driver, nvml
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 
 HERE = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
 RUN = ProcessTimes((4, 6), {"MatMul": (1, 2), "Cast": (3, 4)})
 TIMED = WindowBaseline(
-    {"MatMul": CallRange(3, 3), "Cast": CallRange(1, 2)}, {"CPU, 2 cores": (RUN,) * 3, "CPU, 8 cores": (RUN,)}
+    {"MatMul": OpCounts(Range(3)), "Cast": OpCounts(Range(1, 2))}, {"CPU, 2 cores": (RUN,) * 3, "CPU, 8 cores": (RUN,)}
 )
 
 
@@ -103,7 +104,7 @@ def test_check_names_every_wrong_file_and_exits_with_1(kept: Path, capsys: pytes
     moved.write_bytes((folder / "test_m.py.json").read_bytes())
     assert main.main(["baselines", "check"]) == 1
     out = capsys.readouterr().out
-    assert "test_n.py.json: has schema version 2, this pytest-opprof reads 3. Delete it and record it anew" in out
+    assert "test_n.py.json: has schema version 2, this pytest-opprof reads 4. Delete it and record it anew" in out
     assert "torch-9-cpu/test_m.py.json: is for torch 2.13.0, cpu (x86_64) and belongs in" in out.replace(os.sep, "/")
     assert out.endswith("4 baseline files, 2 wrong\n")
 
@@ -125,7 +126,7 @@ def test_check_names_both_files_of_a_module_where_both_are_wrong(
 
 def test_check_and_list_tell_times_of_other_calls(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("baselines", HERE.folder, "test_m.py.json")
-    path.write_text(path.read_text().replace('"MatMul": 3', '"MatMul": 4'))
+    path.write_text(path.read_text().replace('"MatMul": {"calls": 3}', '"MatMul": {"calls": 4}'))
     assert main.main(["baselines", "list"]) == 0
     assert "6 calls of 2 ops; times of other calls on CPU, 2 cores; times of" in capsys.readouterr().out
     assert main.main(["baselines", "check"]) == 1

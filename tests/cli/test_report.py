@@ -85,7 +85,7 @@ def test_wrong_use_is_told(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = {"schema": 3, "version": "1", "interrupted": False, "summary": {}, "tests": [], "stale": []}
+    run = {"schema": 4, "version": "1", "interrupted": False, "summary": {}, "tests": [], "stale": []}
     Path("run.json").write_text(json.dumps(run))
     Path("list.json").write_text("[]")
     shutil.copy(HERE / "data" / "megengine" / "smallconv.json.gz", "p.json.gz")

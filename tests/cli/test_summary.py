@@ -161,8 +161,8 @@ def test_a_run_of_an_older_version_is_not_told_as_one_without_findings(
     ("text", "said"),
     [
         (None, "run.json: cannot be read: No such file or directory"),
-        ('{"schema": 3, "tests": 1}', "run.json: is not what --opprof-json writes: "),
-        ('{"environment": {}, "schema": 3, "tests": {}}', "run.json: holds baselines; name what pytest --opprof"),
+        ('{"schema": 4, "tests": 1}', "run.json: is not what --opprof-json writes: "),
+        ('{"environment": {}, "schema": 4, "tests": {}}', "run.json: holds baselines; name what pytest --opprof"),
     ],
 )
 def test_another_file_is_refused(
@@ -190,7 +190,7 @@ def test_a_run_appends_its_summary_and_its_json_gives_the_same(
     assert main(["summary", "run.json"]) == 0
     assert capsys.readouterr().out == said.removeprefix("Before\n")
     document = json.loads(Path("run.json").read_text())
-    schema = Path(pytest_opprof.__file__).parent / "schema" / "run-3.json"
+    schema = Path(pytest_opprof.__file__).parent / "schema" / "run-4.json"
     jsonschema.validate(document, json.loads(schema.read_text()))
     assert document["tests"][0]["line"] == 4
     assert document["tests"][0]["windows"][0]["causes"] == [{"rule": "calls", "op": "Cast"}]

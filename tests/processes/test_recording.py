@@ -14,13 +14,14 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
 from pytest_opprof.processes.pool import Answer
 from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
-from pytest_opprof.results.window_result import BODY, Varies, WindowNumbers
+from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.coarse import Coarse
 
 from ..conftest import profile_of
@@ -36,7 +37,7 @@ def took(ns: int = NS, rounds: int = 10, op: str = "Add", **known: Sequence[obje
 
 def timed(*runs: ProcessTimes, **calls: int) -> WindowBaseline:
     """Return what a process measured: one call of Add in each round, unless other *calls* are given."""
-    return WindowBaseline({op: CallRange(number, number) for op, number in (calls or {"Add": 1}).items()}, {HERE: runs})
+    return WindowBaseline({op: OpCounts(Range(number)) for op, number in (calls or {"Add": 1}).items()}, {HERE: runs})
 
 
 def ran(name: str = "a", rounds: int = 10, windows: Sequence[str] = (BODY,), **known: object) -> TestRecord:
@@ -173,7 +174,10 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
     found = record(measured)
     found.calls([test], 3)
     assert asked == [*range(2, VARYING_PROCESSES + 1)]
-    assert test.windows[0].vary == {"Add": Varies((1, 7)), "Mul": Varies((0, 1))}
+    assert test.windows[0].vary == {
+        "Add": OpCounts(Range(1, 7, varies=True)),
+        "Mul": OpCounts(Range(0, 1, varies=True)),
+    }
     what = "Add 1..7, Mul 0..1. Ranges are kept; bytes, FLOPs and dtypes are not judged (seed what is random)"
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
 
@@ -220,7 +224,7 @@ def test_a_window_of_which_one_process_knows_more_is_told_by_it(record: Record) 
     test = ran(rounds=1)
     found = record(lambda number, _: Answer({}, "failed: it broke") if number == 2 else timed(Add=4))
     found.calls([test], 3)
-    assert test.windows[0].vary == {"Add": Varies((1, 4))}
+    assert test.windows[0].vary == {"Add": OpCounts(Range(1, 4, varies=True))}
     assert "not known" not in "".join(found.lines)
 
 
@@ -256,7 +260,7 @@ def test_a_window_of_few_rounds_is_not_timed(record: Record) -> None:
     [
         (timed(took(rounds=9)), "other rounds or ops were timed in process 2"),
         (timed(took(op="Mul")), "other rounds or ops were timed in process 2"),
-        (WindowBaseline({"Add": CallRange(1, 1)}), "other rounds or ops were timed in process 2"),
+        (WindowBaseline({"Add": OpCounts(Range(1))}), "other rounds or ops were timed in process 2"),
         (timed(took(), Add=2), "other ops ran in process 2"),
         (Answer({}, "failed: it broke"), "it was not measured in process 2 (failed: it broke)"),
     ],

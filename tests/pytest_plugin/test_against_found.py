@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import convert, structs
+from msgspec import structs
 
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.base import Base
@@ -18,7 +18,8 @@ from pytest_opprof.pytest_plugin.against import Against, Found
 from pytest_opprof.pytest_plugin.coarse import is_judged
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import TestRecord, plain
+from pytest_opprof.results.plain import converted, plain
+from pytest_opprof.results.run_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.acceptance import parsed
 from pytest_opprof.verdict.coarse import Coarse
@@ -66,7 +67,7 @@ class Pairs:
         return report
 
     def record(self) -> TestRecord:
-        return convert(self.report().opprof, TestRecord)  # type: ignore[attr-defined]
+        return converted(self.report().opprof, TestRecord)  # type: ignore[attr-defined]
 
 
 def window(ns: int, calls: int = 1, rounds: int = 10, name: str = BODY, wait_ns: int = 0) -> JudgedWindow:

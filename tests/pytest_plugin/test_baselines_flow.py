@@ -31,7 +31,7 @@ def kept(pytester: pytest.Pytester) -> dict[str, dict[str, object]]:
     """Return the calls by test in the baselines of the (only) environment."""
     (path,) = pytester.path.glob("baselines/*/test_m.py.json")
     tests = json.loads(path.read_text())["tests"]
-    return {test: windows["body"]["calls"] for test, windows in tests.items()}
+    return {test: {op: each["calls"] for op, each in windows["body"]["ops"].items()} for test, windows in tests.items()}
 
 
 def both(pytester: pytest.Pytester) -> tuple[Path, Path]:
@@ -204,7 +204,7 @@ def test_a_baseline_file_with_conflict_markers_fails_the_run_once_and_stays_as_i
     suite("--opprof-update")
     (path,) = pytester.path.glob("baselines/*/*.json")
     text = path.read_text().replace(
-        ' "schema": 3,', '<<<<<<< HEAD\n "schema": 3,\n=======\n "schema": 3,\n>>>>>>> other'
+        ' "schema": 4,', '<<<<<<< HEAD\n "schema": 4,\n=======\n "schema": 4,\n>>>>>>> other'
     )
     path.write_text(text)
     with pytester.path.joinpath("test_m.py").open("a") as file:
@@ -397,7 +397,7 @@ def test_the_schemas_are_shipped_and_every_written_file_keeps_to_its_own(
 
     model(pytester, "Cast=2", mark="rounds=10")
     suite("--opprof-update")
-    for path, name in zip(both(pytester), ("baseline-3.json", "baseline-times-1.json")):
+    for path, name in zip(both(pytester), ("baseline-4.json", "baseline-times-1.json")):
         schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / name).read_text())
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.validate(json.loads(path.read_text()), schema)
@@ -472,7 +472,7 @@ class TestTwoFiles:
             result = suite(flag)
             assert result.ret == pytest.ExitCode.TESTS_FAILED
             result.stdout.fnmatch_lines(
-                ["*has schema version 2, this pytest-opprof reads 3. Delete it and record it anew: pytest *-update"]
+                ["*has schema version 2, this pytest-opprof reads 4. Delete it and record it anew: pytest *-update"]
             )
         calls.unlink()
         suite("--opprof-update").assert_outcomes(passed=1)

@@ -80,7 +80,7 @@ class Ending:
     def kept(self) -> int | None:
         """Return the calls of Add in the baseline, None if there is none."""
         entry = Store(self.store.root).entry(ENVIRONMENT, "test_m.py", "test_a", BODY)
-        return entry.calls["Add"].most if entry else None
+        return entry.ops["Add"].calls.most if entry else None
 
 
 End = Callable[..., Ending]

@@ -16,7 +16,8 @@ from pytest_opprof.machine.identity import machine, with_python
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.measure import recorder
 from pytest_opprof.processes.pool import Answer, Pool
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.pytest_plugin.coarse import Coarsely
 from pytest_opprof.verdict.coarse import Coarse
 
@@ -87,7 +88,7 @@ def look(cpu: float, wall: float | None = None, why: str = "") -> Answer:
     """Return what a fresh process measured: one call of Add that took so many ms."""
     cpu_ns, wall_ns = int(cpu * MS), int((cpu if wall is None else wall) * MS)
     took = Coarse((cpu_ns, cpu_ns), (wall_ns, wall_ns))
-    return Answer({"body": WindowBaseline({"Add": CallRange(1, 1)}, coarse={HERE: took})}, why)
+    return Answer({"body": WindowBaseline({"Add": OpCounts(Range(1))}, coarse={HERE: took})}, why)
 
 
 def kept(pytester: pytest.Pytester) -> dict[str, Any]:

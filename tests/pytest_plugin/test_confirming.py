@@ -9,7 +9,8 @@ import pytest
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, Pool
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 
 from ..conftest import ALONE, looks, thrice
 
@@ -25,7 +26,7 @@ def test_a():
 
 
 def look(casts: int, **others: int) -> Answer:
-    calls = {op: CallRange(n, n) for op, n in {"Add": 1, "Cast": casts, **others}.items() if n}
+    calls = {op: OpCounts(Range(n)) for op, n in {"Add": 1, "Cast": casts, **others}.items() if n}
     return Answer({"body": WindowBaseline(calls)}, "")
 
 
@@ -205,7 +206,7 @@ def test_work_is_confirmed_as_calls_are(
     pytester.makepyfile(test_m=SOFTMAX.format(100))
     suite("--opprof-update")
     pytester.makepyfile(test_m=SOFTMAX.format(9000))
-    alone = Answer({"body": WindowBaseline({"Softmax": CallRange(1, 1, bytes=Range(found, found))})}, "")
+    alone = Answer({"body": WindowBaseline({"Softmax": OpCounts(Range(1), bytes=Range(found, found))})}, "")
     looks(monkeypatch, alone, alone)
     result = suite("--opprof")
     result.assert_outcomes(**{outcome: 1})
@@ -218,7 +219,7 @@ def test_work_that_differs_in_each_process_says_what_to_do(
     pytester.makepyfile(test_m=SOFTMAX.format(100))
     suite("--opprof-update")
     pytester.makepyfile(test_m=SOFTMAX.format(9000))
-    alone = Answer({"body": WindowBaseline({"Softmax": CallRange(1, 1, bytes=Range(5000, 5000))})}, "")
+    alone = Answer({"body": WindowBaseline({"Softmax": OpCounts(Range(1), bytes=Range(5000, 5000))})}, "")
     looks(monkeypatch, alone, alone)
     result = suite("--opprof")
     result.assert_outcomes(failed=1)

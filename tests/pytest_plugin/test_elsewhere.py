@@ -47,8 +47,8 @@ def test_modules_elsewhere_have_baselines_by_their_dotted_names(
     folder = package.path / "root" / "baselines" / "fake-1-fake-async-x86_64"
     kept = {path.name: json.loads(path.read_text())["tests"] for path in folder.iterdir()}
     assert kept == {
-        f"{MODULES[0]}.json": {"test_x": {"body": {"calls": {"Add": 1}}}},
-        f"{MODULES[1]}.json": {"test_x": {"body": {"calls": {"Mul": 1}}}},
+        f"{MODULES[0]}.json": {"test_x": {"body": {"ops": {"Add": {"calls": 1}}}}},
+        f"{MODULES[1]}.json": {"test_x": {"body": {"ops": {"Mul": {"calls": 1}}}}},
     }
     again = suite("--opprof", "--opprof-strict", "--pyargs", *arguments)
     again.stdout.fnmatch_lines(["opprof: 2 tests measured, 2 ok*"])

@@ -22,8 +22,9 @@ from pytest_opprof.measure.measurement import Measurement
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 from pytest_opprof.processes.pool import Answer
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.judging import Judging, is_open
 from pytest_opprof.pytest_plugin.marks import plan_of
@@ -136,7 +137,7 @@ def took(ns: int) -> ProcessTimes:
 
 
 def calls(**ops: int) -> WindowBaseline:
-    return WindowBaseline({op: CallRange(number, number) for op, number in ops.items()})
+    return WindowBaseline({op: OpCounts(Range(number)) for op, number in ops.items()})
 
 
 TIMED = replace(calls(Add=1), times={machine(): (took(100_000), took(101_000), took(102_000))})

@@ -100,7 +100,7 @@ def test_the_header_says_what_measures_and_where_baselines_are(broken: Suite) ->
 
 def run_json(path: Path) -> dict[str, object]:
     document: dict[str, object] = json.loads(path.read_text())
-    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-3.json").read_text())
+    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-4.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema)
     return document

@@ -12,7 +12,7 @@ import pytest
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer, Pool
-from pytest_opprof.profile.calls import Range
+from pytest_opprof.profile.range import Range
 
 from ..conftest import looks
 

@@ -99,10 +99,10 @@ def test_counts_and_bytes_are_those_of_the_model_and_an_unchanged_run_passes(rec
     tests = json.loads(path.read_text())["tests"]
     ddp, fsdp = tests["test_ddp"]["body"], tests["test_fsdp"]["body"]  # ranks agree: one entry
     parameters = 4 * (50 * 32 + 2 * (4 * 32 * 32 + 4 * 32 + 2 * 64 * 32 + 64 + 32 + 4 * 32) + 32 * 50 + 50)
-    assert (ddp["calls"]["AllReduce"], ddp["bytes"]["AllReduce"]) == (2, parameters)
+    assert (ddp["ops"]["AllReduce"]["calls"], ddp["ops"]["AllReduce"]["bytes"]) == (2, parameters)
     # Each of three modules is gathered for the forward pass, the two layers once more; all gradients are scattered.
-    assert (fsdp["calls"]["AllGather"], fsdp["calls"]["ReduceScatter"]) == (5, 3)
-    assert fsdp["bytes"]["ReduceScatter"] == parameters
+    assert (fsdp["ops"]["AllGather"]["calls"], fsdp["ops"]["ReduceScatter"]["calls"]) == (5, 3)
+    assert fsdp["ops"]["ReduceScatter"]["bytes"] == parameters
     run = torchrun(recorded, 2, "--opprof")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "opprof: 2 tests measured, 2 ok, no times judged" in run.stdout

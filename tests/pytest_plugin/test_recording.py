@@ -15,7 +15,8 @@ from pytest_opprof.machine.identity import machine
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 
 from ..conftest import ELSEWHERE, HANG, end_at_once
@@ -77,7 +78,7 @@ class Fresh:
         if isinstance(done, Answer):
             return dict.fromkeys(tests, done)
         by_test = done if isinstance(done, dict) else {}
-        counted = WindowBaseline({"Cast": CallRange(1, 1)})
+        counted = WindowBaseline({"Cast": OpCounts(Range(1))})
         entry = done if isinstance(done, WindowBaseline) else timed()
         return {
             test: Answer({"body": by_test.get(test, counted if test.endswith("counted") else entry)}, "")
@@ -87,7 +88,7 @@ class Fresh:
 
 def timed(calls: int = 1, rounds: int = 10, op: str = "Add", ns: int = 100_000, **known: object) -> WindowBaseline:
     run = ProcessTimes((ns,) * rounds, {op: (ns,) * rounds}, threads=1, **known)  # type: ignore[arg-type]
-    return WindowBaseline({"Add": CallRange(calls, calls)}, {machine(): (run,)})
+    return WindowBaseline({"Add": OpCounts(Range(calls))}, {machine(): (run,)})
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pyt
         ]
     )
     assert processes(pytester) == [[100] * 10] * 3
-    assert kept(pytester)["test_counted"] == {"calls": {"Cast": 1}}
+    assert kept(pytester)["test_counted"] == {"ops": {"Cast": {"calls": 1}}}
     suite("--opprof", "--opprof-strict").stdout.fnmatch_lines(["opprof: 2 tests measured, 2 ok"])
 
 
@@ -186,7 +187,7 @@ def test_only_tests_that_passed_are_measured_again(
 
 
 def drawn(calls: int) -> WindowBaseline:
-    return WindowBaseline({"Add": CallRange(1, 1), "Mul": CallRange(calls, calls)})
+    return WindowBaseline({"Add": OpCounts(Range(1)), "Mul": OpCounts(Range(calls))})
 
 
 RANDOM = """
@@ -209,16 +210,16 @@ def test_calls_that_vary_from_run_to_run_are_kept_as_a_range_and_that_is_said(
     kept_as = "Mul 3..7. Ranges are kept; bytes, FLOPs and dtypes are not judged (seed what is random)"
     said = f"test_m.py::test_a: calls vary from run to run: {kept_as}"
     result.stdout.fnmatch_lines([said, "baselines of 1 test: 1 new, 0 changed, 0 unchanged"])
-    assert kept(pytester) == {"test_a": {"calls": {"Add": 1, "Mul": {"varies": [3, 7]}}}}
+    assert kept(pytester) == {"test_a": {"ops": {"Add": {"calls": 1}, "Mul": {"calls": {"varies": [3, 7]}}}}}
 
 
 def test_an_op_that_only_some_processes_run_varies_from_none(
     pytester: pytest.Pytester, suite: Suite, fresh: Callable[..., Fresh]
 ) -> None:
-    fresh(lambda number: drawn(2) if number == 2 else WindowBaseline({"Add": CallRange(1, 1)}))
+    fresh(lambda number: drawn(2) if number == 2 else WindowBaseline({"Add": OpCounts(Range(1))}))
     pytester.makepyfile(test_m=RANDOM.format(calls=0, fixture=""))
     suite("--opprof-update", "--opprof-processes=3")
-    assert kept(pytester) == {"test_a": {"calls": {"Add": 1, "Mul": {"varies": [0, 2]}}}}
+    assert kept(pytester) == {"test_a": {"ops": {"Add": {"calls": 1}, "Mul": {"calls": {"varies": [0, 2]}}}}}
 
 
 @pytest.mark.parametrize(("calls", "outcome"), [(0, "passed"), (11, "passed"), (12, "failed")])
@@ -254,7 +255,7 @@ def test_times_of_calls_that_vary_are_not_kept(
     result.stdout.fnmatch_lines(
         ["test_m.py::test_a: * Add 1..2. Ranges are kept; times, bytes, FLOPs and dtypes are not judged (*"]
     )
-    assert kept(pytester)["test_a"] == {"calls": {"Add": {"varies": [1, 2]}}}
+    assert kept(pytester)["test_a"] == {"ops": {"Add": {"calls": {"varies": [1, 2]}}}}
 
 
 @pytest.mark.parametrize(
@@ -289,14 +290,14 @@ def test_whether_calls_vary_is_not_known_of_what_cannot_be_measured_again(
     result = suite("--opprof-update", "--opprof-processes=2")
     why = "it was not measured in process 2 (failed: it broke)"
     result.stdout.fnmatch_lines([f"test_m.py::test_a: whether its calls vary is not known: {why}"])
-    assert (result.ret, kept(pytester)) == (0, {"test_a": {"calls": {"Add": 1, "Mul": 2}}})
+    assert (result.ret, kept(pytester)) == (0, {"test_a": {"ops": {"Add": {"calls": 1}, "Mul": {"calls": 2}}}})
 
 
 # --- what goes wrong
 
 NO_PROCESS = "no further process could measure, so only the calls of this one are kept:"
 NO_TIMES = "test_m.py::test_a: its times were not recorded:"
-COUNTS_ONLY = {"test_a": {"calls": {"Add": 1}}}
+COUNTS_ONLY = {"test_a": {"ops": {"Add": {"calls": 1}}}}
 
 
 def only_counts_are_kept(pytester: pytest.Pytester, result: pytest.RunResult, error: str) -> None:
@@ -318,7 +319,10 @@ def test_ctrl_c_while_times_are_recorded_leaves_the_calls(
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([f"opprof: error: interrupted: {written}"])
     if process == 4:
-        assert kept(pytester) == {"test_a": {"calls": {"Add": 1}}, "test_counted": {"calls": {"Cast": 1}}}
+        assert kept(pytester) == {
+            "test_a": {"ops": {"Add": {"calls": 1}}},
+            "test_counted": {"ops": {"Cast": {"calls": 1}}},
+        }
     else:
         assert not (pytester.path / "baselines").exists()
     assert json.loads((pytester.path / "run.json").read_text())["interrupted"]
@@ -381,7 +385,7 @@ def test_a_fresh_process_that_collects_nothing_measured_nothing(pytester: pytest
     [
         (timed(rounds=9), "other rounds or ops were timed"),
         (timed(op="Mul"), "other rounds or ops were timed"),
-        (WindowBaseline({"Add": CallRange(1, 1)}), "other rounds or ops were timed"),
+        (WindowBaseline({"Add": OpCounts(Range(1))}), "other rounds or ops were timed"),
     ],
 )
 def test_only_the_test_that_was_another_in_a_fresh_process_loses_its_times(

@@ -15,7 +15,8 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.processes.recording import Recording
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.pytest_plugin import looks as looks_module
 
@@ -110,7 +111,7 @@ def test_more_calls_are_confirmed_and_located_by_one_process(
     casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite
 ) -> None:
     casting("--opprof-sites", run="--opprof-update", budget="Add=1")
-    calls = {op: CallRange(n, n, dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
+    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
     line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
     look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
     found = looks(monkeypatch, look, look)
@@ -138,7 +139,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
     suite("--opprof-update", "--opprof-backend=numpy", "--opprof-sites").assert_outcomes(passed=1)
     pytester.makepyfile(test_m=text.format(one=2))
     line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
-    entries = {"one": {"Cast": CallRange(2, 2)}, "two": {"Cast": CallRange(4, 4)}}
+    entries = {"one": {"Cast": OpCounts(Range(2))}, "two": {"Cast": OpCounts(Range(4))}}
     look = Answer(
         {name: WindowBaseline(calls) for name, calls in entries.items()},
         "",

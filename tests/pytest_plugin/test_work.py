@@ -239,10 +239,12 @@ def test_a_baseline_without_work_gets_it_by_an_update_and_keeps_all_else(
     (path,) = Path("baselines").glob("*/*.json")
     whole = json.loads(path.read_text())
     window = whole["tests"]["test_a"]["body"]
-    assert window["dtypes"] == {"MatMul": "float32"}
-    assert (window["bytes"], window["flops"]) == ({"Add": 64, "MatMul": 10_000}, {"MatMul": 50_000})
+    assert window["ops"]["MatMul"] == {"calls": 1, "dtypes": "float32", "bytes": 10_000, "flops": 50_000}
+    assert window["ops"]["Add"] == {"calls": 1, "bytes": 64}
     assert window["facts"] == {"flops": 50_000}
-    path.write_text(json.dumps({**whole, "tests": {"test_a": {"body": {"calls": window["calls"]}}}}))
+    path.write_text(
+        json.dumps({**whole, "tests": {"test_a": {"body": {"ops": {op: {"calls": 1} for op in window["ops"]}}}}})
+    )
     suite("--opprof").assert_outcomes(passed=1)
     suite("--opprof-update")
     assert json.loads(path.read_text()) == whole
@@ -251,9 +253,9 @@ def test_a_baseline_without_work_gets_it_by_an_update_and_keeps_all_else(
 @pytest.mark.parametrize(
     ("window", "message"),
     [
-        ({"calls": {"MatMul": 1}, "bytes": {"Add": 5}}, "*'Add' has work, but no calls*"),
-        ({"calls": {"MatMul": 1}, "bytes": {"MatMul": [5, 4]}}, "*['bytes']['MatMul']: the range is empty*"),
-        ({"calls": {"MatMul": 1}, "dtypes": {"MatMul": 5}}, "*['dtypes']['MatMul']*"),
+        ({"ops": {"MatMul": {"calls": 1}, "Add": {"bytes": 5}}}, "*['Add']: 'calls' is a required property*"),
+        ({"ops": {"MatMul": {"calls": 1, "bytes": [5, 4]}}}, "*['MatMul']['bytes']: the range is empty*"),
+        ({"ops": {"MatMul": {"calls": 1, "dtypes": 5}}}, "*['MatMul']['dtypes']*"),
     ],
 )
 def test_a_baseline_whose_work_makes_no_sense_is_one_error(

@@ -54,7 +54,7 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
     path.unlink()
     suite("--opprof-update")
     alone = json.loads(path.read_text())["tests"]
-    assert {t: w["body"]["calls"] for t, w in parallel.items()} == {t: w["body"]["calls"] for t, w in alone.items()}
+    assert {t: w["body"]["ops"] for t, w in parallel.items()} == {t: w["body"]["ops"] for t, w in alone.items()}
     # Times are measured after the tests, in processes that have the machine to themselves.
     assert [len(t["total_us"]) for t in times["test_a[0]"]["body"].values()] == [2]
     model(pytester, more=1)

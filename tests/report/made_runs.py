@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from pytest_opprof.profile.calls import calls_of
+from pytest_opprof.profile.op_counts import counts_of
 from pytest_opprof.results.judged_window import JudgedWindow, limits_of
 from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, status
 from pytest_opprof.results.window_result import WindowNumbers
@@ -31,7 +31,7 @@ def record_of(
         if before is not None:
             base = profile_of([(op, 1000) for op, calls in before.items() for _ in range(calls)])
             unjudged = TimingVerdict(Verdict.INCOMPARABLE, "one round")
-            diff = compare(calls_of(base), calls_of(profile), unjudged, STORED)
+            diff = compare(counts_of(base), counts_of(profile), unjudged, STORED)
         budget = Budget.parse([], limits)
         limited = list(limits_of(budget, profile, {}, ()))
         judged.append(JudgedWindow(WindowNumbers.of(name, profile), budget.check(profile), diff, limits=limited))

@@ -30,7 +30,7 @@ def timed(profile: OpProfile, processes: int) -> list[ProcessTimes]:
 
 def diff_of(base: OpProfile, now: OpProfile) -> Diff:
     timing = judge(timed(base, 3), timed(now, 6))
-    return compare(WindowBaseline.of(base, "").calls, WindowBaseline.of(now, "").calls, timing, STORED, top=1)
+    return compare(WindowBaseline.of(base, "").ops, WindowBaseline.of(now, "").ops, timing, STORED, top=1)
 
 
 def report(
@@ -158,7 +158,7 @@ def test_what_was_not_judged_is_not_ok() -> None:
     noisy = report([("Cast", 1_000), ("Mul", 40)], [("Cast", 1_020), ("Mul", 90_000)], rounds=10)
     assert noisy.diff
     timing = replace(noisy.diff.timing, verdict=Verdict.NOISY, why="noise", ops={})
-    calls = noisy.numbers.calls
+    calls = noisy.numbers.counts
     assert verdicts(replace(noisy, diff=compare(calls, calls, timing, STORED))) == {"Mul": "not judged", "Cast": ""}
 
 
@@ -212,7 +212,7 @@ def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
 
 def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
     profile = profile_of(*[BASE] * 10)
-    calls = WindowBaseline.of(profile, "").calls
+    calls = WindowBaseline.of(profile, "").ops
     diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
     window = JudgedWindow(WindowNumbers.of("body", profile), diff=diff)
     assert (window.untimed, window.times_judged) == ("the baseline has no times", False)

@@ -6,8 +6,9 @@ from dataclasses import replace
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
 from pytest_opprof.report.failure import failure
 from pytest_opprof.report.where import shared_line, where
@@ -53,7 +54,7 @@ def window(
     diff = None
     if base is not None:
         entry = WindowBaseline.of(profile(**base), "")
-        diff = compare(entry.calls, numbers.calls, judge((), ()), STORED)
+        diff = compare(entry.ops, numbers.counts, judge((), ()), STORED)
     return JudgedWindow(
         structs.replace(numbers, sites=dict(sites)),
         Budget.parse([], budget).check(found),
@@ -181,9 +182,9 @@ where they come from:
     )
 
 
-def with_work(calls: int, flops: int | None, nbytes: int | None) -> CallRange:
+def with_work(calls: int, flops: int | None, nbytes: int | None) -> OpCounts:
     known = [None if each is None else Range(each, each) for each in (nbytes, flops)]
-    return CallRange(calls, calls, bytes=known[0], flops=known[1])
+    return OpCounts(Range(calls), bytes=known[0], flops=known[1])
 
 
 def working(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pytest_opprof.profile.range import Range
 from pytest_opprof.results.merging import across, merged
 from pytest_opprof.results.window_result import RankNumbers
 
@@ -19,8 +20,8 @@ def test_a_test_fails_where_it_does_on_any_rank_and_says_on_which() -> None:
     # The numbers are those of a rank that fails: they are what the finding is about.
     assert (window.rank, window.ops["Cast"].calls) == (1, (3,))
     assert window.by_rank == (
-        RankNumbers(0, 10_000, 2000, calls={"Cast": (0, 0)}),
-        *(RankNumbers(rank, 10_000 + rank, 5000, calls={"Cast": (3, 3)}) for rank in (1, 2, 3)),
+        RankNumbers(0, 10_000, 2000, calls={"Cast": Range(0)}),
+        *(RankNumbers(rank, 10_000 + rank, 5000, calls={"Cast": Range(3)}) for rank in (1, 2, 3)),
     )
 
 

@@ -6,17 +6,19 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from msgspec import convert, structs, to_builtins
+from msgspec import structs
 
 import pytest_opprof
 from pytest_opprof.errors import BaselineError, UsageError
-from pytest_opprof.profile.calls import calls_of
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.environment_json import EnvironmentJson
+from pytest_opprof.profile.op_counts import counts_of
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
 from pytest_opprof.results.document import read_document
 from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.plain import converted, plain
 from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, run_of_document
 from pytest_opprof.results.window_result import Cause, OpResult, RowResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
@@ -48,8 +50,8 @@ def read(path: Path) -> RunResult:
 
 def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
     sent = record(Cast=1)
-    travelled = json.loads(json.dumps(to_builtins(sent)))
-    assert convert(travelled, TestRecord) == sent
+    travelled = json.loads(json.dumps(plain(sent)))
+    assert converted(travelled, TestRecord) == sent
     assert sent.windows[0].findings == ("calls of Cast: 1..2, over the budget of 1",)
 
 
@@ -57,7 +59,7 @@ def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -
     path = tmp_path / "run.json"
     run_result.write(path, run_of([record(Cast=1)], ["a::b"], interrupted=True))
     document = json.loads(path.read_text())
-    jsonschema.validate(document, json.loads((SCHEMAS / "run-3.json").read_text()))
+    jsonschema.validate(document, json.loads((SCHEMAS / "run-4.json").read_text()))
     assert "table" not in document["tests"][0]  # what the terminal shows is no result
     found = read(path)
     assert found.tests[0].windows == record(Cast=1).windows
@@ -68,7 +70,7 @@ def test_a_run_of_another_schema_is_one_error_with_the_command_that_records_it(t
     path = tmp_path / "run.json"
     run_result.write(path, run_of([record()], [], interrupted=False))
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}))
-    with pytest.raises(BaselineError, match=r"schema 2, this one reads 3\)\. Record it anew: pytest --opprof"):
+    with pytest.raises(BaselineError, match=r"schema 2, this one reads 4\)\. Record it anew: pytest --opprof"):
         read(path)
 
 
@@ -87,7 +89,7 @@ def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
         rounds=2_000_000,
     )
     sent = TestRecord(id="a", status="ok", windows=[JudgedWindow(numbers).result("CPU", parallel=False, compared=True)])
-    (found,) = convert(json.loads(json.dumps(run_result.plain(sent))), TestRecord).windows
+    (found,) = converted(json.loads(json.dumps(plain(sent))), TestRecord).windows
     assert (found.name, found.host_ns, found.facts["peak_memory"]) == ("body", (-7, 3), (2**80, -1))
     assert found.environment.frameworks == {"torch": "2.13"}
     assert next(found.misfits()) == "the wall time has not a number for each of 2000000 rounds"  # in a file
@@ -106,15 +108,15 @@ def test_totals_are_of_what_is_known() -> None:
 
 def test_a_window_keeps_what_became_of_each_op_and_what_its_findings_are_about() -> None:
     base = profile_of([("Cast", 5), ("Add", 70), ("Exp", 1)])
-    diff = compare(calls_of(base), calls_of(PROFILE), TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED)
+    diff = compare(counts_of(base), counts_of(PROFILE), TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED)
     budget = list(Budget.parse([], {"Add": 0}).check(PROFILE))
     found = JudgedWindow(WindowNumbers.of("body", PROFILE), budget, diff).result("CPU", parallel=False, compared=True)
     assert found.causes == (Cause("calls", "Add"), Cause("more calls", "Cast"))
     assert len(found.causes) == len(found.findings)
     rows = {row.op: row for row in found.rows}
-    assert rows["Cast"] == RowResult("Cast", Verdict.MORE, (1, 1), (1, 2))
+    assert rows["Cast"] == RowResult("Cast", Verdict.MORE, Range(1), Range(1, 2))
     assert (rows["Cast"].more_calls, rows["Exp"].more_calls) == (1, -1)
-    assert convert(json.loads(json.dumps(to_builtins(found))), WindowResult) == found
+    assert converted(json.loads(json.dumps(plain(found))), WindowResult) == found
 
 
 def test_a_run_tells_its_errors_its_revision_and_the_lines_of_tests(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.profile.calls import CallRange
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.acceptance import TIME, Acceptance, accepted, lines_of, parsed, proposed
 from pytest_opprof.verdict.compare import Row, compare
 from pytest_opprof.verdict.tolerances import PAIRS
@@ -17,7 +18,7 @@ UNTIMED = TimingVerdict(Verdict.INCOMPARABLE)
 
 def row(op: str, before: int, now: int) -> Row:
     verdict = Verdict.MORE if before else Verdict.NEW
-    return Row(op, CallRange(before, before) if before else None, CallRange(now, now), None, None, verdict)
+    return Row(op, OpCounts(Range(before)) if before else None, OpCounts(Range(now)), None, None, verdict)
 
 
 @pytest.mark.parametrize(
@@ -95,14 +96,14 @@ def test_trailers_are_found_where_a_squash_puts_them() -> None:
     ],
 )
 def test_as_many_calls_more_as_accepted_pass_and_one_more_fails(text: str, now: int, is_accepted: bool) -> None:
-    diff = compare({"Cast": CallRange(2, 2)}, {"Cast": CallRange(now, now)}, UNTIMED, PAIRS)
+    diff = compare({"Cast": OpCounts(Range(2))}, {"Cast": OpCounts(Range(now))}, UNTIMED, PAIRS)
     found = accepted([parsed(text, COMMIT)], "test_a.py::test_x", diff)
     assert list(found) == ["Cast"] * is_accepted
 
 
 def test_a_slower_window_is_accepted_as_time() -> None:
     slower = TimingVerdict(Verdict.SLOWER, total=Verdict.SLOWER)
-    diff = compare({"Cast": CallRange(2, 2)}, {"Cast": CallRange(2, 2)}, slower, PAIRS)
+    diff = compare({"Cast": OpCounts(Range(2))}, {"Cast": OpCounts(Range(2))}, slower, PAIRS)
     assert list(accepted([parsed("time", COMMIT)], "t", diff)) == [TIME]
     assert not accepted([parsed("Cast", COMMIT)], "t", diff)
 

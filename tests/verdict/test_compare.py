@@ -6,8 +6,10 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen
 from pytest_opprof.verdict.facts import amount
@@ -23,8 +25,8 @@ LIMITS = replace(STORED, op_share=0.0)
 ROUNDS = 10
 
 
-def counted(table: Table) -> dict[str, CallRange]:
-    return {op: CallRange(calls, calls) for op, (calls, _) in table.items()}
+def counted(table: Table) -> dict[str, OpCounts]:
+    return {op: OpCounts(Range(calls)) for op, (calls, _) in table.items()}
 
 
 def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[ProcessTimes]:
@@ -52,10 +54,10 @@ def test_calls_are_compared_exactly() -> None:
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
     untimed = unjudged("one round", [])
-    base = {"Cast": CallRange(8, 10)}
-    assert compare(base, {"Cast": CallRange(10, 10)}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
-    assert findings(compare(base, {"Cast": CallRange(10, 10)}, untimed, LIMITS)) == []
-    assert findings(compare(base, {"Cast": CallRange(8, 11)}, untimed, LIMITS)) == [
+    base = {"Cast": OpCounts(Range(8, 10))}
+    assert compare(base, {"Cast": OpCounts(Range(10))}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
+    assert findings(compare(base, {"Cast": OpCounts(Range(10))}, untimed, LIMITS)) == []
+    assert findings(compare(base, {"Cast": OpCounts(Range(8, 11))}, untimed, LIMITS)) == [
         "calls of Cast: 8..11, 8..10 in the baseline"
     ]
 
@@ -78,7 +80,7 @@ def test_a_slower_time_says_how_much_the_limit_and_how_many_processes_agree() ->
 def test_the_limit_that_is_said_is_that_of_the_op() -> None:
     tolerances = replace(LIMITS, of_op={"MatMul": 0.4})
     base, now = timed({"MatMul": (1, 400)}, 3), timed({"MatMul": (1, 600)})
-    calls = {"MatMul": CallRange(1, 1)}
+    calls = {"MatMul": OpCounts(Range(1))}
     (of_op, _) = findings(compare(calls, calls, judge(base, now, Rule(tolerances)), tolerances))
     assert of_op == "device time of MatMul: 400 us -> 600 us (+50%), limit 40%"
 
@@ -127,7 +129,7 @@ def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_numb
     ):
         ops = {op: tuple(round(ns * by) for ns in base.ops_ns[op]) for op, by in (("Add", add), ("Exp", exp))}
         pairs.append((base, replace(base, total_ns=tuple(round(ns * whole) for ns in base.total_ns), ops_ns=ops)))
-    calls = {"Add": CallRange(1, 1), "Exp": CallRange(1, 1)}
+    calls = {"Add": OpCounts(Range(1)), "Exp": OpCounts(Range(1))}
     found = compare(calls, calls, judge_pairs([*pairs, *pairs[1:]]), PAIRS)
     assert findings(found) == [
         "device time of Add: 400 us -> 652 us, +39% to +114%, limit 15%, in 8 of 9 pairs of processes",
@@ -142,7 +144,7 @@ def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_n
     for by in (0.8, 0.9, 1.0, 1.1, 1.5):
         ops = {op: tuple(round(ns * by) for ns in samples) for op, samples in base.ops_ns.items()}
         pairs.append((base, replace(base, ops_ns=ops)))
-    calls = {"Add": CallRange(1, 1), "Exp": CallRange(1, 1)}
+    calls = {"Add": OpCounts(Range(1)), "Exp": OpCounts(Range(1))}
     found = compare(calls, calls, judge_pairs(pairs), PAIRS)
     assert {row.op: (row.verdict, row.why, row.change) for row in found.rows} == {
         "Add": (Verdict.OK, "unclear", "-20% to +50%"),
@@ -178,11 +180,11 @@ def test_counts_order_findings_and_measured_times_do_not() -> None:
 
 
 def test_more_work_comes_after_more_calls_by_its_factor() -> None:
-    def of(flops: int) -> CallRange:
-        return CallRange(1, 1, flops=Range(flops, flops))
+    def of(flops: int) -> OpCounts:
+        return OpCounts(Range(1), flops=Range(flops, flops))
 
-    base = {"Add": CallRange(1, 1), "Conv": of(9_000_000), "MatMul": of(10_000)}
-    now = {"Add": CallRange(2, 2), "Conv": of(18_000_000), "MatMul": of(40_000)}
+    base = {"Add": OpCounts(Range(1)), "Conv": of(9_000_000), "MatMul": of(10_000)}
+    now = {"Add": OpCounts(Range(2)), "Conv": of(18_000_000), "MatMul": of(40_000)}
     assert [row.op for row in compare(base, now, unjudged("in parallel", []), LIMITS).rows] == ["Add", "MatMul", "Conv"]
 
 
@@ -232,7 +234,7 @@ def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
     found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
     assert findings(found)[1:] == ["  of that 150 us in time outside ops: 700 us -> 850 us (+21.4%)"]
     (row,) = (row for row in found.rows if row.op == OUTSIDE)
-    assert (row.from_calls_ns, row.base_calls, row.now_calls) == (0, None, None)
+    assert (row.from_calls_ns, row.base, row.now) == (0, None, None)
     assert found.wall
 
 
@@ -276,7 +278,7 @@ def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str
 class TestExcuse:
     """Whether a fresh process shows that more calls depend on what ran before, not on the code."""
 
-    BASE: ClassVar = {"Add": CallRange(1, 1), "Cast": CallRange(3, 3)}
+    BASE: ClassVar = {"Add": OpCounts(Range(1)), "Cast": OpCounts(Range(3))}
 
     @pytest.mark.parametrize(
         ("now", "looks", "word"),
@@ -295,16 +297,16 @@ class TestExcuse:
         ],
     )
     def test_what_the_looks_have_to_show(self, now: dict[str, int], looks: list[dict[str, int]], word: str) -> None:
-        def calls(found: dict[str, int]) -> dict[str, CallRange]:
-            return {**self.BASE, **{op: CallRange(n, n) for op, n in found.items()}}
+        def calls(found: dict[str, int]) -> dict[str, OpCounts]:
+            return {**self.BASE, **{op: OpCounts(Range(n)) for op, n in found.items()}}
 
         said = excuse((self.BASE, {}), (calls(now), {}), [(calls(each), {}) for each in looks], STORED)
         assert word in said if word else not said
 
 
 def test_what_is_wider_in_a_fresh_process_too_is_not_excused_with_the_calls_that_are_not() -> None:
-    def done(dtype: str, casts: int) -> tuple[dict[str, CallRange], dict[str, Range]]:
-        return {"MatMul": CallRange(1, 1, dtypes={dtype: Range(1, 1)}), "Cast": CallRange(casts, casts)}, {}
+    def done(dtype: str, casts: int) -> tuple[dict[str, OpCounts], dict[str, Range]]:
+        return {"MatMul": OpCounts(Range(1), dtypes={dtype: Range(1, 1)}), "Cast": OpCounts(Range(casts))}, {}
 
     base, now = done("float32", 2), done("float64", 3)
     assert excuse(base, now, [done("float64", 2)] * 2, STORED) == ""
@@ -312,8 +314,8 @@ def test_what_is_wider_in_a_fresh_process_too_is_not_excused_with_the_calls_that
 
 
 def test_work_and_facts_of_one_process_alone_are_excused() -> None:
-    def done(nbytes: int, nodes: int) -> tuple[dict[str, CallRange], dict[str, Range]]:
-        return {"Softmax": CallRange(1, 1, bytes=Range(nbytes, nbytes))}, {"grad_nodes": Range(nodes, nodes)}
+    def done(nbytes: int, nodes: int) -> tuple[dict[str, OpCounts], dict[str, Range]]:
+        return {"Softmax": OpCounts(Range(1), bytes=Range(nbytes, nbytes))}, {"grad_nodes": Range(nodes, nodes)}
 
     base = done(10_000, 0)
     for now in (done(90_000, 0), done(10_000, 5)):
@@ -323,57 +325,56 @@ def test_work_and_facts_of_one_process_alone_are_excused() -> None:
 
 
 def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width() -> None:
-    base = {"Mul": CallRange(3, 7, varies=True)}
-    verdicts = {n: verdict_of(base, {"Mul": CallRange(n, n)} if n else {}) for n in (0, 1, 7, 11, 12)}
+    base = {"Mul": OpCounts(Range(3, 7, varies=True))}
+    verdicts = {n: verdict_of(base, {"Mul": OpCounts(Range(n))} if n else {}) for n in (0, 1, 7, 11, 12)}
     assert verdicts == dict.fromkeys((0, 1, 7, 11), Verdict.OK) | {12: Verdict.MORE}
-    assert verdict_of({"Mul": CallRange(9, 10, varies=True)}, {"Mul": CallRange(7, 7)}) is Verdict.FEWER
-    assert verdict_of({"Mul": CallRange(9, 10, varies=True)}, {}) is Verdict.GONE
+    assert verdict_of({"Mul": OpCounts(Range(9, 10, varies=True))}, {"Mul": OpCounts(Range(7))}) is Verdict.FEWER
+    assert verdict_of({"Mul": OpCounts(Range(9, 10, varies=True))}, {}) is Verdict.GONE
 
 
-def verdict_of(base: dict[str, CallRange], now: dict[str, CallRange]) -> Verdict:
+def verdict_of(base: dict[str, OpCounts], now: dict[str, OpCounts]) -> Verdict:
     (row,) = compare(base, now, TimingVerdict(Verdict.OK), STORED).rows
     return row.verdict
 
 
 def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
-    base = {"aten::to": CallRange(1, 1), "Cast": CallRange(1, 1)}
-    now = {"aten::to": CallRange(9, 9), "Cast": CallRange(2, 2), "mylib::op": CallRange(1, 1)}
+    base = {"aten::to": OpCounts(Range(1)), "Cast": OpCounts(Range(1))}
+    now = {"aten::to": OpCounts(Range(9)), "Cast": OpCounts(Range(2)), "mylib::op": OpCounts(Range(1))}
     findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
     assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
 
 
 def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
-    base = CallRange(505, 505, dtypes={"int32": Range(60, 60), "float32": Range(445, 445)}, bytes=Range(6000, 6000))
-    now = CallRange(452, 452, dtypes={"int64": Range(7, 7), "float32": Range(445, 445)}, bytes=Range(1000, 1000))
+    base = OpCounts(Range(505), dtypes={"int32": Range(60, 60), "float32": Range(445, 445)}, bytes=Range(6000, 6000))
+    now = OpCounts(Range(452), dtypes={"int64": Range(7, 7), "float32": Range(445, 445)}, bytes=Range(1000, 1000))
     (row,) = compare({"Add": base}, {"Add": now}, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert not row.verdict.is_regression
 
 
 @pytest.mark.parametrize(("now_bytes", "fails"), [(19_000, False), (70_000, True)])
 def test_sizes_that_vary_are_more_work_only_at_twice_of_what_is_no_change(now_bytes: int, fails: bool) -> None:
-    base = {"Add": CallRange(3, 3, bytes=Range(2000, 6000, varies=True))}
-    now = {"Add": CallRange(3, 3, bytes=Range(now_bytes, now_bytes))}
+    base = {"Add": OpCounts(Range(3), bytes=Range(2000, 6000, varies=True))}
+    now = {"Add": OpCounts(Range(3), bytes=Range(now_bytes, now_bytes))}
     (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert row.verdict.is_regression is fails
 
 
 def test_the_work_of_calls_that_vary_is_not_judged() -> None:
-    base = {"Add": CallRange(2, 6, varies=True, bytes=Range(2000, 6000, varies=True))}
-    now = {"Add": CallRange(5, 5, bytes=Range(900_000, 900_000))}
+    base = {"Add": OpCounts(Range(2, 6, varies=True), bytes=Range(2000, 6000, varies=True))}
+    now = {"Add": OpCounts(Range(5), bytes=Range(900_000, 900_000))}
     (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert not row.verdict.is_change
 
 
-def done(calls: int, nbytes: int | None = None, flops: int | None = None) -> CallRange:
-    return CallRange(
-        calls,
-        calls,
+def done(calls: int, nbytes: int | None = None, flops: int | None = None) -> OpCounts:
+    return OpCounts(
+        Range(calls),
         bytes=None if nbytes is None else Range(nbytes, nbytes),
         flops=None if flops is None else Range(flops, flops),
     )
 
 
-def whole_of(calls: dict[str, CallRange]) -> dict[str, Range]:
+def whole_of(calls: dict[str, OpCounts]) -> dict[str, Range]:
     """Return the sums over all ops, of what each knows."""
     found = {}
     for name in SUMS:
@@ -382,7 +383,7 @@ def whole_of(calls: dict[str, CallRange]) -> dict[str, Range]:
     return found
 
 
-def with_sums(base: dict[str, CallRange], now: dict[str, CallRange]) -> Diff:
+def with_sums(base: dict[str, OpCounts], now: dict[str, OpCounts]) -> Diff:
     return compare(base, now, unjudged("one round", []), STORED, facts=(whole_of(base), whole_of(now)))
 
 
@@ -432,14 +433,14 @@ def test_what_only_one_side_knows_of_an_op_is_no_work_of_the_window() -> None:
 
 
 def test_calls_that_no_op_alone_has_more_of_are_told_of_the_window() -> None:
-    base, now = {"Add": CallRange(1, 2), "Mul": CallRange(1, 2)}, {"Add": done(2), "Mul": done(2)}
+    base, now = {"Add": OpCounts(Range(1, 2)), "Mul": OpCounts(Range(1, 2))}, {"Add": done(2), "Mul": done(2)}
     facts = {"calls": Range(3, 3)}, {"calls": Range(4, 4)}
     found = compare(base, now, unjudged("one round", []), STORED, facts=facts)
     assert findings(found) == ["calls of all ops: 4, 3 in the baseline"]
 
 
 def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
-    base = {"Mul": CallRange(3, 7, varies=True)}
+    base = {"Mul": OpCounts(Range(3, 7, varies=True))}
     facts = {"peak_memory": Range(2**20, 2**21, varies=True), "grad_nodes": Range(3, 3)}
     now = {"peak_memory": Range(2**30, 2**30), "grad_nodes": Range(4, 4)}
     found = compare(base, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
@@ -454,7 +455,7 @@ def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["bytes", "flops"]))
 def test_less_work_is_only_said_of_what_would_be_more_the_other_way_round(before: int, after: int, of: str) -> None:
-    sides = [{"Add": replace(done(1), **{of: Range(each, each)})} for each in (before, after)]
+    sides = [{"Add": structs.replace(done(1), **{of: Range(each)})} for each in (before, after)]
     there, back = (compare(*pair, TimingVerdict(Verdict.OK), STORED) for pair in (sides, sides[::-1]))
     if there.verdict is Verdict.LESS_WORK:
         assert back.verdict is Verdict.MORE_WORK
@@ -464,8 +465,13 @@ def test_less_work_is_only_said_of_what_would_be_more_the_other_way_round(before
     ("base", "now", "places", "said"),
     [
         ({"Add": done(2), "Cast": done(1)}, {}, (), "nothing was recorded, 3 calls of 2 ops in the baseline"),
-        ({"Add": done(2), "Mul": CallRange(0, 3, varies=True)}, {}, (), "nothing was recorded, 2 calls of 1 op in"),
-        ({"Mul": CallRange(0, 3, varies=True)}, {}, (), ""),  # none is one of the numbers that it had
+        (
+            {"Add": done(2), "Mul": OpCounts(Range(0, 3, varies=True))},
+            {},
+            (),
+            "nothing was recorded, 2 calls of 1 op in",
+        ),
+        ({"Mul": OpCounts(Range(0, 3, varies=True))}, {}, (), ""),  # none is one of the numbers that it had
         ({}, {}, (), ""),
         ({"Add": done(2)}, {"Add": done(1)}, ("np.asmatrix (a.py:3)",), "fewer calls of Add, but not all was seen"),
         ({"Add": done(2)}, {"Add": done(1)}, (), ""),
@@ -473,7 +479,7 @@ def test_less_work_is_only_said_of_what_would_be_more_the_other_way_round(before
     ],
 )
 def test_fewer_calls_are_no_improvement_where_they_may_not_have_been_seen(
-    base: dict[str, CallRange], now: dict[str, CallRange], places: tuple[str, ...], said: str
+    base: dict[str, OpCounts], now: dict[str, OpCounts], places: tuple[str, ...], said: str
 ) -> None:
     found = unseen(base, now, places)
     assert found.startswith(said) if said else not found

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.budgets import WINDOW_KEYS
 from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
 from pytest_opprof.verdict.facts import compared
@@ -19,7 +20,7 @@ from pytest_opprof.verdict.work import Work
 MIB = 2**20
 NAMES = st.sampled_from(list(FACTS))
 AMOUNTS = st.integers(0, 10**12)
-CALLS = {"Add": CallRange(1, 1)}
+CALLS = {"Add": OpCounts(Range(1))}
 
 
 def work(name: str, before: int, after: int) -> Work | None:
@@ -153,7 +154,7 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
     facts = {"peak_memory": Range(MIB, MIB), "grad_nodes": Range(0, 0)}
     more = {"peak_memory": Range(9 * MIB, 9 * MIB), "grad_nodes": Range(2, 2)}
     timing = unjudged("one round", [])
-    found = compare_counts_first(CALLS, {"Add": CallRange(2, 2)}, timing, STORED, facts=(facts, more))
+    found = compare_counts_first(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(facts, more))
     assert [each.cause for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
     assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
         ("1 MiB -> 9 MiB", "by its ops")

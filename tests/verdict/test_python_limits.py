@@ -8,7 +8,7 @@ import os.path
 import pytest
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.profile.calls import Range
+from pytest_opprof.profile.range import Range
 from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import compare

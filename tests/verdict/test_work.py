@@ -4,23 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.verdicts import Verdict
 from pytest_opprof.verdict.work import Work, compared
 
 
-def of(dtypes: dict[str, int], nbytes: int | None = None, flops: int | None = None) -> CallRange:
+def of(dtypes: dict[str, int], nbytes: int | None = None, flops: int | None = None) -> OpCounts:
     calls = sum(dtypes.values())
-    return CallRange(
-        calls,
-        calls,
+    return OpCounts(
+        Range(calls),
         dtypes={name: Range(each, each) for name, each in dtypes.items()},
         bytes=None if nbytes is None else Range(nbytes, nbytes),
         flops=None if flops is None else Range(flops, flops),
     )
 
 
-def work(base: CallRange, now: CallRange) -> Work:
+def work(base: OpCounts, now: OpCounts) -> Work:
     return compared("MatMul", base, now, 0.01)
 
 
@@ -82,31 +82,31 @@ def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
 @pytest.mark.parametrize(
     ("base", "nbytes", "verdict"),
     [
-        (CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True)), 30_000, Work()),
-        (CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True)), 59_000, Verdict.OK),
-        (CallRange(1, 1, bytes=Range(10_000, 20_000, varies=True)), 61_500, Verdict.MORE_WORK),
-        (CallRange(1, 3, varies=True, bytes=Range(20_000, 20_000)), 10**9, Verdict.OK),
+        (OpCounts(Range(1), bytes=Range(10_000, 20_000, varies=True)), 30_000, Work()),
+        (OpCounts(Range(1), bytes=Range(10_000, 20_000, varies=True)), 59_000, Verdict.OK),
+        (OpCounts(Range(1), bytes=Range(10_000, 20_000, varies=True)), 61_500, Verdict.MORE_WORK),
+        (OpCounts(Range(1, 3, varies=True), bytes=Range(20_000, 20_000)), 10**9, Verdict.OK),
     ],
 )
 def test_what_follows_from_sizes_or_calls_that_vary_is_told_and_hardly_judged(
-    base: CallRange, nbytes: int, verdict: Verdict | Work
+    base: OpCounts, nbytes: int, verdict: Verdict | Work
 ) -> None:
-    found = work(base, CallRange(1, 1, bytes=Range(nbytes, nbytes)))
+    found = work(base, OpCounts(Range(1), bytes=Range(nbytes, nbytes)))
     assert verdict in (found, found.verdict)
     assert found.is_unjudged is (verdict is Verdict.OK)
     assert found == Work() or found.line.startswith("bytes by MatMul: ")
-    in_pairs = CallRange(1, 3, varies=True, bytes=Range(90_000, 90_000))
-    assert work(CallRange(1, 1, bytes=Range(20_000, 20_000)), in_pairs).is_unjudged
+    in_pairs = OpCounts(Range(1, 3, varies=True), bytes=Range(90_000, 90_000))
+    assert work(OpCounts(Range(1), bytes=Range(20_000, 20_000)), in_pairs).is_unjudged
 
 
 def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_before() -> None:
-    base = CallRange(2, 2, dtypes={"float32": Range(1, 2, varies=True), "float64": Range(0, 1, varies=True)})
+    base = OpCounts(Range(2), dtypes={"float32": Range(1, 2, varies=True), "float64": Range(0, 1, varies=True)})
     assert work(base, of({"float64": 2})) == Work()
     assert work(base, of({"float64": 1, "int64": 1})) == Work()
     found = work(base, of({"float32": 1, "complex128": 1}))
     assert (found.verdict, found.text) == (Verdict.WIDER, "float32, float64 -> complex128")
     assert found.line == "dtypes of MatMul: complex128, float32, float64 in the baseline"
-    assert work(CallRange(1, 3, varies=True), of({"float64": 2})) == Work()
+    assert work(OpCounts(Range(1, 3, varies=True)), of({"float64": 2})) == Work()
 
 
 @pytest.mark.parametrize(

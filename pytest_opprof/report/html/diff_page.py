@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...profile.calls import CallRange
+from ...profile.op_counts import OpCounts
 from ...units import format_change, format_ns, plural
 from ...verdict.compare import Diff, Row
 from ...verdict.quantities import named, word
@@ -38,7 +38,7 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
     """Return the page of a comparison of *base* and *now*."""
     is_timed = diff.total.base_ns is not None and diff.total.now_ns is not None
     rows = sorted(diff.rows, key=lambda row: (not row.verdict.is_regression, -_amount(row, is_timed)))
-    calls = sum(_most(row.base_calls) for row in rows), sum(_most(row.now_calls) for row in rows)
+    calls = sum(_most(row.base) for row in rows), sum(_most(row.now) for row in rows)
     before, after = (diff.total.base_ns or 0, diff.total.now_ns or 0) if is_timed else calls
     steps = _waterfall(rows, before, after, is_timed)
     ops = [row for row in diff.rows if row.is_op]
@@ -116,12 +116,12 @@ def _writer(is_timed: bool) -> Callable[[float], str]:
 
 
 def _amount(row: Row, is_timed: bool) -> int:
-    return row.change_ns if is_timed else _most(row.now_calls) - _most(row.base_calls)
+    return row.change_ns if is_timed else _most(row.now) - _most(row.base)
 
 
-def _most(calls: CallRange | None) -> int:
-    return calls.most if calls else 0
+def _most(counts: OpCounts | None) -> int:
+    return counts.calls.most if counts else 0
 
 
 def _calls(row: Row) -> str:
-    return arrow(str(row.base_calls or 0), str(row.now_calls or 0)) if row.is_op else ""
+    return arrow(*(str(calls or 0) for calls in row.calls)) if row.is_op else ""

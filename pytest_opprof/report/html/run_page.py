@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from ...profile.range import Range
 from ...profile.site_calls import SiteCalls
 from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, Status, TestResult
@@ -127,7 +128,7 @@ class _Window:
         """What the whole changed by: ns, and from what. Nothing where calls vary: none belongs to a fastest round."""
         rows = [row for row in self.result.rows if not is_fact(row.op)]
         seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
-        if any(least != most for least, most in seen) or not self.has_base:
+        if any(calls.least != calls.most for calls in seen) or not self.has_base:
             return []
         ops = [row for row in rows if row.op != OUTSIDE]
         in_ops, by_calls = sum(map(_change_ns, ops)), sum(map(_from_calls_ns, ops))
@@ -252,31 +253,31 @@ def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str])
     is_over = row.op in over and over[row.op] not in VERDICTS
     kind: marks.Kind = "bad" if is_over else marks.of_verdict(row.verdict)
     word = row.word if row.verdict.is_change else "over budget" if is_over else ""
-    calls = "" if row.op == OUTSIDE or is_fact(row.op) else arrow(_range(row.base_calls), _range(row.now_calls))
-    work = row.work or (window.ops[row.op].calls_range.told if row.op in window.ops else "")
+    calls = "" if row.op == OUTSIDE or is_fact(row.op) else arrow(str(row.base_calls or 0), str(row.now_calls or 0))
+    work = row.work or (window.ops[row.op].counts.told if row.op in window.ops else "")
     is_timed = row.verdict.value in ("slower", "faster")
-    return _Row(named(row.op), calls, (row.now_calls or (0, 0))[1], kind, word, row.base_ns, row.now_ns, is_timed, work)
+    return _Row(named(row.op), calls, _most(row.now_calls), kind, word, row.base_ns, row.now_ns, is_timed, work)
 
 
 def _measured(window: WindowResult, op: str, over: dict[str | None, str]) -> _Row:
     """Return the row of an op that nobody compared."""
     result = window.ops[op]
-    calls = result.calls_range
+    counts = result.counts
     fastest = min(result.device_ns) if result.device_ns else None
     is_over = op in over
     word = "over budget" if is_over else ""
-    return _Row(op, str(calls), calls.most, "bad" if is_over else "mute", word, None, fastest, False, calls.told)
+    return _Row(
+        op, str(counts.calls), counts.calls.most, "bad" if is_over else "mute", word, None, fastest, False, counts.told
+    )
 
 
-def _range(calls: tuple[int, int] | None) -> str:
-    if calls is None:
-        return "0"
-    return str(calls[1]) if calls[0] == calls[1] else f"{calls[0]}..{calls[1]}"
+def _most(calls: Range | None) -> int:
+    return calls.most if calls else 0
 
 
 def _by(row: RowResult) -> str:
     if row.more_calls:
-        return f", {_range(row.base_calls)} → {_range(row.now_calls)}"
+        return f", {row.base_calls or 0} → {row.now_calls or 0}"
     return f", {row.work}" if row.work else ""
 
 
@@ -286,7 +287,7 @@ def _change_ns(row: RowResult) -> int:
 
 def _from_calls_ns(row: RowResult) -> int:
     """Return the part of the change that is of more calls (or fewer), each at its price before."""
-    base = (row.base_calls or (0, 0))[1]
+    base = _most(row.base_calls)
     if not base or not row.base_ns:
         return _change_ns(row)
     return round(row.more_calls * row.base_ns / base)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.profile.calls import CallRange
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.saved import Collective, SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report.html import diff_page, history_page, profile_page, ranks_page, run_page, times
 from pytest_opprof.timeline.spans import Kind
@@ -54,7 +55,7 @@ def pages() -> dict[str, str]:
         (HOST._replace(thread=HOSTILE), HOSTILE, Kind.OP, 10, 100),
         *((STREAM, HOSTILE, Kind.OP, 10 * n, 5, 10 * n - 9) for n in range(1, 90)),
     )
-    before, after = ({name: CallRange(n, n) for name in ("Conv", HOSTILE)} for n in (1, 2))
+    before, after = ({name: OpCounts(Range(n)) for name in ("Conv", HOSTILE)} for n in (1, 2))
     measured = (Times(n, {"Conv": n - 100, HOSTILE: 100}) for n in (1000, 2000))
     diff = compare(before, after, TimingVerdict(Verdict.OK, "", *measured), STORED)
     steps = of(

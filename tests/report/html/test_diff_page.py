@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from pytest_opprof.profile.calls import CallRange, Range
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.report.html import diff_page
 from pytest_opprof.report.html.diff_page import Compared
 from pytest_opprof.verdict.compare import compare
@@ -16,7 +17,7 @@ def test_the_bars_lead_from_before_to_now() -> None:
     before = Times(1_000_000, {"Conv": 900_000, "Add": 100_000})
     after = Times(1_500_000, {"Conv": 1_450_000, "Add": 50_000})
     timing = TimingVerdict(Verdict.SLOWER, "", before, after, total=Verdict.SLOWER, ops={"Conv": Verdict.SLOWER})
-    calls = {"Conv": CallRange(1, 1), "Add": CallRange(2, 2)}
+    calls = {"Conv": OpCounts(Range(1)), "Add": OpCounts(Range(2))}
     page = Page(diff_page.html(BASE, NOW, compare(calls, calls, timing, STORED)))
     assert page.text.startswith("+50% device time: 1 ms → 1.5 ms before: a.json")
     assert "The environments differ" in page.text
@@ -37,7 +38,10 @@ def test_the_bars_lead_from_before_to_now() -> None:
 
 
 def test_without_times_the_bars_are_calls() -> None:
-    base, now = {"Cast": CallRange(1, 1), "Add": CallRange(4, 4)}, {"Cast": CallRange(3, 3), "Add": CallRange(4, 4)}
+    base, now = (
+        {"Cast": OpCounts(Range(1)), "Add": OpCounts(Range(4))},
+        {"Cast": OpCounts(Range(3)), "Add": OpCounts(Range(4))},
+    )
     page = Page(diff_page.html(BASE, NOW, compare(base, now, TimingVerdict(Verdict.OK), STORED)))
     assert page.text.startswith("+40% calls: 5 calls → 7 calls")
     assert [cells[:2] for cells in page.tables["steps"][1:]] == [
@@ -48,15 +52,15 @@ def test_without_times_the_bars_are_calls() -> None:
 
 
 def test_what_became_wider_has_a_table_of_its_own() -> None:
-    base = {"Mul": CallRange(1, 1, dtypes={"float32": Range(1, 1)})}
-    now = {"Mul": CallRange(1, 1, dtypes={"float64": Range(1, 1)})}
+    base = {"Mul": OpCounts(Range(1), dtypes={"float32": Range(1, 1)})}
+    now = {"Mul": OpCounts(Range(1), dtypes={"float64": Range(1, 1)})}
     page = Page(diff_page.html(BASE, NOW, compare(base, now, TimingVerdict(Verdict.OK), STORED)))
     assert page.tables["larger"][1][:2] == ["Mul", "▲ wider dtypes"]
     assert "float64" in page.tables["larger"][1][2]
 
 
 def test_two_that_are_the_same_have_no_bars() -> None:
-    calls = {"Mul": CallRange(1, 1)}
+    calls = {"Mul": OpCounts(Range(1))}
     page = Page(diff_page.html(BASE, BASE, compare(calls, calls, TimingVerdict(Verdict.OK), STORED), ["was cut"]))
     assert page.text.startswith("+0% calls: 1 call")
     assert "steps" not in page.tables

@@ -1207,7 +1207,7 @@ cupy_copy__float64_float32  Cast  1        500 ns         [2,3,4] x [64,2,1]    
         in shown
     )
     document = json.loads((pytester.path / "run.json").read_text())
-    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-3.json").read_text())
+    schema = json.loads((Path(pytest_opprof.__file__).parent / "schema" / "run-4.json").read_text())
     jsonschema.validate(document, schema)
     (window,) = document["tests"][0]["windows"]
     assert [row["kernel"] for row in window["kernels"]] == [

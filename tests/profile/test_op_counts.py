@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pytest_opprof.profile.calls import CallRange, Range, calls_of, facts_in_all, in_all, joined
+from pytest_opprof.profile.op_counts import OpCounts, counts_of, facts_in_all, in_all
+from pytest_opprof.profile.range import Range, joined
 
 from ..conftest import profile_of
 
 SIX = Range(6, 6)
 
 
-def once(number: int, **known: object) -> CallRange:
-    return CallRange(number, number, **known)  # type: ignore[arg-type]
+def once(number: int, **known: object) -> OpCounts:
+    return OpCounts(Range(number), **known)  # type: ignore[arg-type]
 
 
 def test_no_change_is_what_the_worst_round_had_and_of_what_varies_as_much_beyond_as_that_is_wide() -> None:
@@ -31,7 +31,7 @@ def test_no_change_is_what_the_worst_round_had_and_of_what_varies_as_much_beyond
 def test_the_range_of_rounds_holds_each_of_them(rounds: list[int], other: int) -> None:
     found = Range.of(rounds)
     assert (found.least, found.most, found.varies) == (min(rounds), max(rounds), False)
-    varying = replace(found, varies=True)
+    varying = Range(found.least, found.most, varies=True)
     assert all(varying.lowest <= each <= varying.highest for each in rounds)
 
 
@@ -45,13 +45,13 @@ def test_two_dtypes_are_told_and_of_more_their_number() -> None:
 @pytest.mark.parametrize(
     "of",
     [
-        CallRange(1, 2, varies=True),
+        OpCounts(Range(1, 2, varies=True)),
         once(6, bytes=Range(1, 2, varies=True)),
         once(6, flops=Range(1, 2, varies=True)),
         once(6, dtypes={"float32": SIX, "int64": Range(0, 2, varies=True)}),
     ],
 )
-def test_any_of_it_may_vary(of: CallRange) -> None:
+def test_any_of_it_may_vary(of: OpCounts) -> None:
     assert of.some_vary
     assert not once(6, dtypes={"float32": SIX}, bytes=Range(1, 2), flops=SIX).some_vary
 
@@ -66,7 +66,7 @@ BASE = once(6, dtypes={"float32": Range(4, 4), "int64": Range(2, 2)}, bytes=SIX,
         (once(6), True),  # what only one of them knows is no change
         (once(7), False),
         (once(5), False),
-        (CallRange(2, 6), True),  # at the worst round
+        (OpCounts(Range(2, 6)), True),  # at the worst round
         (replace(BASE, bytes=Range(7, 7)), False),
         (replace(BASE, bytes=Range(5, 5)), False),
         (replace(BASE, flops=Range(7, 7)), False),
@@ -75,9 +75,9 @@ BASE = once(6, dtypes={"float32": Range(4, 4), "int64": Range(2, 2)}, bytes=SIX,
         (replace(BASE, dtypes={"float32": Range(4, 4)}), False),
     ],
 )
-def test_a_change_is_one_of_any_number(now: CallRange, is_no_change: bool) -> None:
+def test_a_change_is_one_of_any_number(now: OpCounts, is_no_change: bool) -> None:
     assert BASE.in_range(now) is is_no_change
-    assert now.in_range(BASE) is (is_no_change or now == CallRange(2, 6))
+    assert now.in_range(BASE) is (is_no_change or now == OpCounts(Range(2, 6)))
 
 
 def test_of_what_varies_the_calls_and_a_dtype_that_was_never_seen_are_a_change() -> None:
@@ -85,13 +85,13 @@ def test_of_what_varies_the_calls_and_a_dtype_that_was_never_seen_are_a_change()
     assert varying.in_range(replace(BASE, bytes=Range(24, 24), flops=Range(12, 12), dtypes={"int64": SIX}))
     assert not varying.in_range(replace(BASE, bytes=Range(25, 25)))
     assert not varying.in_range(replace(BASE, flops=Range(13, 13)))
-    assert CallRange(5, 6, varies=True, bytes=SIX).in_range(once(6, bytes=Range(99, 99)))
+    assert OpCounts(Range(5, 6, varies=True), bytes=SIX).in_range(once(6, bytes=Range(99, 99)))
     assert not varying.in_range(replace(BASE, dtypes={"bool": SIX}))
     assert not varying.in_range(once(7))
-    assert CallRange(2, 6, varies=True).in_range(once(10, dtypes={"bool": SIX}))
-    assert not CallRange(2, 6, varies=True).in_range(once(11))
-    assert CallRange(5, 6, varies=True).in_range(once(4))
-    assert not CallRange(5, 6, varies=True).in_range(once(3))
+    assert OpCounts(Range(2, 6, varies=True)).in_range(once(10, dtypes={"bool": SIX}))
+    assert not OpCounts(Range(2, 6, varies=True)).in_range(once(11))
+    assert OpCounts(Range(5, 6, varies=True)).in_range(once(4))
+    assert not OpCounts(Range(5, 6, varies=True)).in_range(once(3))
 
 
 @pytest.mark.parametrize("lacks", ["dtypes", "bytes", "flops"])
@@ -124,17 +124,15 @@ def test_what_all_processes_did_is_known_of_each_op_that_any_of_them_called() ->
         "Cast": once(1, dtypes={"int64->float32": Range(1, 1)}, bytes=Range(4, 4), flops=Range(0, 0)),
     }
     found = in_all([first, second])
-    assert found["Add"] == CallRange(
-        2,
-        3,
-        True,
+    assert found["Add"] == OpCounts(
+        Range(2, 3, True),
         {"float32": Range(1, 2, varies=True), "int64": Range(0, 2, varies=True)},
         Range(8, 9, varies=True),
-        None,  # one of them does not know it
+        None,
     )
     # One that did not call it wrote nothing by it, of no dtype.
-    assert found["Cast"] == CallRange(
-        0, 1, True, {"int64->float32": Range(0, 1, varies=True)}, Range(0, 4, varies=True), Range(0, 0)
+    assert found["Cast"] == OpCounts(
+        Range(0, 1, True), {"int64->float32": Range(0, 1, varies=True)}, Range(0, 4, varies=True), Range(0, 0)
     )
     assert list(found) == ["Add", "Cast"]
     assert in_all([first, first]) == first
@@ -144,5 +142,5 @@ def test_what_all_processes_did_is_known_of_each_op_that_any_of_them_called() ->
 
 
 def test_calls_of_a_profile_have_the_range_of_its_rounds() -> None:
-    found = calls_of(profile_of([("Cast", 5)], [("Cast", 6), ("Cast", 7)]))
-    assert (found["Cast"].least, found["Cast"].most, found["Cast"].varies) == (1, 2, False)
+    found = counts_of(profile_of([("Cast", 5)], [("Cast", 6), ("Cast", 7)]))
+    assert (found["Cast"].calls.least, found["Cast"].calls.most, found["Cast"].calls.varies) == (1, 2, False)

@@ -1,0 +1,127 @@
+"""Counts of each op in a window: its calls, and what they worked on, over all rounds and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr, replace
+
+from .range import Range, joined
+
+if TYPE_CHECKING:
+    from .op_profile import OpProfile
+
+RANDOM_SIZES = 2
+"""How many times the most that is no change an amount may be that varies though calls do not: processes show a part of
+what is drawn."""
+NONE = Range(0)
+
+
+class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An op in one round: its calls, and what they worked on where that is known. A line of a baseline file."""
+
+    calls: Range
+    dtypes: Annotated[
+        str | dict[str, Range],
+        Meta(description="What all of its calls read and write, or its calls by that; empty where not known."),
+    ] = ""
+    bytes: Annotated[Range | None, Meta(description="Read and written.")] = None
+    flops: Range | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtypes, str):
+            every = [*self.dtypes.items()]
+            alone = len(every) == 1 and every[0][1] == self.calls and not self.calls.varies
+            force_setattr(self, "dtypes", every[0][0] if alone else self.dtypes or "")
+
+    @property
+    def by_dtypes(self) -> Mapping[str, Range]:
+        """Its calls by dtypes: ``float32``, ``float32->bfloat16``; empty where not known."""
+        return self.dtypes if not isinstance(self.dtypes, str) else {self.dtypes: self.calls} if self.dtypes else {}
+
+    @property
+    def told(self) -> str:
+        """Its dtypes in short; empty where they are not known."""
+        return ", ".join(self.by_dtypes) if len(self.by_dtypes) < 3 else f"{len(self.by_dtypes)} kinds of dtypes"
+
+    @property
+    def some_vary(self) -> bool:
+        """Whether any of it differed from process to process."""
+        every = (self.calls, self.bytes, self.flops, *self.by_dtypes.values())
+        return any(each is not None and each.varies for each in every)
+
+    def in_range(self, now: OpCounts) -> bool:
+        """Tell whether *now* is no change of this. What only one of them knows is none.
+
+        Where some of it varies, an amount is a change beyond `RANDOM_SIZES`, and a dtype that was never seen.
+        """
+        before, after = self.by_dtypes, now.by_dtypes
+        if self.some_vary:
+            is_new = bool(before) and not after.keys() <= before.keys()
+            amounts = [] if self.calls.varies else [(self.bytes, now.bytes), (self.flops, now.flops)]
+            is_more = any(old and new and new.most > RANDOM_SIZES * old.highest for old, new in amounts)
+            return self.calls.lowest <= now.calls.most <= self.calls.highest and not (is_new or is_more)
+        pairs: list[tuple[Range | None, Range | None]]
+        pairs = [(self.calls, now.calls), (self.bytes, now.bytes), (self.flops, now.flops)]
+        if before and after:
+            pairs += [(before.get(each, NONE), after.get(each, NONE)) for each in {*before, *after}]
+        return all(old is None or new is None or old.lowest <= new.most <= old.highest for old, new in pairs)
+
+    def completed(self, now: OpCounts) -> OpCounts:
+        """Return it with what *now* knows beyond it."""
+        if self.bytes and self.flops and self.dtypes:
+            return self
+        return replace(
+            self,
+            dtypes=dict(self.by_dtypes or now.by_dtypes),
+            bytes=self.bytes or now.bytes,
+            flops=self.flops or now.flops,
+        )
+
+
+GONE = OpCounts(NONE, bytes=NONE, flops=NONE)
+"""Of an op that did not run."""
+
+
+def facts_in_all(processes: Sequence[Mapping[str, Range]]) -> dict[str, Range]:
+    """Return the facts of a window that all *processes* know."""
+    names = processes[0].keys() if processes else ()
+    return {
+        name: joined([each[name] for each in processes]) for name in names if all(name in each for each in processes)
+    }
+
+
+def in_all(processes: Sequence[Mapping[str, OpCounts]]) -> dict[str, OpCounts]:
+    """Return the counts of each op in all *processes*; they vary where the most of a round is not the same in each."""
+
+    def known(ranges: Sequence[Range | None]) -> Range | None:
+        return joined([each for each in ranges if each]) if all(ranges) else None
+
+    found = {}
+    for op in dict.fromkeys(op for ops in processes for op in ops):
+        every = [each.get(op, GONE) for each in processes]
+        ran = [each for each in every if each.calls.most]
+        dtypes = {name for each in ran for name in each.by_dtypes} if all(each.dtypes for each in ran) else set()
+        found[op] = OpCounts(
+            joined([each.calls for each in every]),
+            {name: joined([each.by_dtypes.get(name, NONE) for each in every]) for name in sorted(dtypes)},
+            known([each.bytes for each in every]),
+            known([each.flops for each in every]),
+        )
+    return found
+
+
+def counts_of(profile: OpProfile) -> dict[str, OpCounts]:
+    """Return the counts of each op."""
+    by_dtype = profile.calls_by_dtype
+    return {
+        stats.op: OpCounts(
+            Range(stats.fewest_calls, stats.most_calls),
+            {dtypes: Range.of(calls) for dtypes, calls in by_dtype.get(stats.op, {}).items()},
+            Range.of(stats.bytes) if stats.bytes else None,
+            Range.of(stats.flops) if stats.flops else None,
+        )
+        for stats in profile.ops
+    }

@@ -1,0 +1,32 @@
+"""Results as plain values, which JSON and report objects can have, and back."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..profile.range import Range
+
+Kind = TypeVar("Kind")
+
+
+def plain(value: object) -> Any:
+    """Return *value* as report objects and JSON can have it."""
+    return msgspec.to_builtins(value, enc_hook=as_json)
+
+
+def converted(value: object, kind: type[Kind]) -> Kind:
+    """Return a plain *value* as *kind*. Raises msgspec.ValidationError, which says what is wrong and where."""
+    return msgspec.convert(value, kind, dec_hook=_of_json)
+
+
+def as_json(value: Any) -> object:
+    """Return what stands for a value of a class that JSON does not know: ranges, NumPy's numbers, subclasses of str."""
+    return value.plain if isinstance(value, Range) else str(value) if isinstance(value, str) else value.item()
+
+
+def _of_json(kind: type, value: object) -> object:
+    if kind is Range:
+        return Range.of_plain(value)
+    raise NotImplementedError(kind)
