@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec import Struct
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
@@ -19,10 +20,9 @@ from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
 from ..python_calls.counted import PythonCalls
 from ..results.plain import converted
-from ..results.window_result import SitesByOp
+from ..results.window_result import SitesByOp, WindowResult
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
-from .fresh import Measured
 from .this_run import CORE, command
 
 _STAYING = PROCESSES - 1
@@ -31,6 +31,16 @@ _STAYING = PROCESSES - 1
 
 NO_FRESH = "a fresh process would be no rank"
 """Why there is none where there are ranks: it would wait for the others where the first of its tests does."""
+
+
+class Measured(Struct):
+    """What a fresh process measured of a test, as it answers."""
+
+    windows: list[WindowResult] = []
+    python: dict[str, PythonCalls] = {}
+    """By window, the calls of Python functions, where only these were asked for."""
+    why: str = ""
+    """What went wrong; empty if nothing did."""
 
 
 @dataclass(frozen=True, slots=True)

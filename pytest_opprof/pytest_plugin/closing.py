@@ -43,7 +43,7 @@ _NO_MARK = (
 
 
 class Closing:
-    """The hooks of the process that runs the tests, or starts the workers that do."""
+    """What the process that runs the tests, or starts the workers that do, collects, writes and says at the end."""
 
     def __init__(
         self,
@@ -73,9 +73,8 @@ class Closing:
         self._failed: set[str] = set()
         self._started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Measure what is timed in further processes, for a baseline or because the user asks for it."""
+    def after_tests(self) -> Generator[None, object, object]:
+        """Measure in further processes, once the tests ran: for a baseline, or because the user asks for it."""
         begin = monotonic()
         try:
             result = yield
@@ -168,7 +167,7 @@ class Closing:
             return False
         return not self._settings.update or any(self._updates.lacks_times(record.id, window) for window in timed)
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def collect(self, report: pytest.TestReport) -> None:
         """Collect what was measured; of a test that is run again, the last."""
         test = getattr(report, "opprof_id", report.nodeid)
         if report.when == "call":
@@ -188,7 +187,7 @@ class Closing:
         if test in self._failed and test in self._summary.records:
             self._summary.records[test].outcome = "failed"
 
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    def finish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict.
 
         With --opprof-report-only pytest's exit code stays as it is.
@@ -355,11 +354,9 @@ class Closing:
     def _wrote(self, paths: Iterable[Path]) -> list[str]:
         return [f"  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths]
 
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
-    ) -> None:
+    def tell(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Print what the tests did, and always the line that counts them."""
-        options = config.option
+        options = self._config.option
         idle = (
             options.collectonly or options.setuponly or options.setupplan or exitstatus == pytest.ExitCode.USAGE_ERROR
         )

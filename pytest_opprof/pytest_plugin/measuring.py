@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BackendError, OpprofError, UsageError
 from ..frameworks.live.registry import load, load_all
@@ -51,14 +50,13 @@ _WRONG_MARK = pytest.StashKey[UsageError]()
 
 
 class Measuring:
-    """The hooks of a process that runs tests."""
+    """Measures the tests that this process runs, and judges them."""
 
     def __init__(
         self,
         config: pytest.Config,
         settings: Settings,
         store: Store,
-        collected: Collected,
         summary: Summary,
         pool: Pool,
         judging: Judging,
@@ -67,7 +65,6 @@ class Measuring:
         self._config = config
         self._settings = settings
         self._store = store
-        self._collected = collected
         self._summary = summary
         self._pool = pool
         self._judging = judging
@@ -77,8 +74,8 @@ class Measuring:
         self._modules: set[str] = set()
         """Those whose baselines said how fast a core can be."""
 
-    def pytest_report_header(self) -> list[str]:
-        """Say what measures and what it is compared with."""
+    def header(self) -> list[str]:
+        """Return what measures, and what it is compared with."""
         settings = self._settings
         backends = ",".join(settings.backends) if settings.backends else "auto"
         update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
@@ -91,8 +88,7 @@ class Measuring:
         reason = None if settings.backends else load("numpy").unavailable()
         return [line, *([f"opprof: ops of NumPy are not seen: {reason}"] if reason else [])]
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def read_marks(self, items: Iterable[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
         errors = []
         asked = set[tuple[str, ...] | None]()
@@ -112,25 +108,16 @@ class Measuring:
         if errors and not xdist.is_worker(self._config):
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
 
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember that these tests exist."""
-        self._collected.add(map(id_of, items))
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember that these tests exist."""
-        self._collected.add(map(id_of, session.items))
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Let the first test find the memory that those after it do."""
+    def keep_memory(self) -> None:
+        """Let the first test find the memory that the tests after it find."""
         if self._may_judge_times and self._settings.noise != "ignore" and not self._config.option.collectonly:
             keep_memory()
-        return (yield)
 
-    # Not pytest_pyfunc_call: unittest's methods never come through it.
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Measure the body of a marked test, and judge all its windows."""
+    def call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Run a test: the body of a marked one is measured, and all its windows are judged.
+
+        Yields where pytest is to run the body.
+        """
         if _WRONG_MARK in item.stash:
             raise Failed(str(item.stash[_WRONG_MARK]))
         call = Call(item)
@@ -280,25 +267,21 @@ class Measuring:
             known = [ns for run in self._store.runs(module, machine()) for ns in run.yardstick_ns]
             core.best_ns = min([core.best_ns, *known])
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Put what was measured on the report, which travels to the controller, unless the test failed by itself."""
-        report = yield
-        crash: Any = getattr(report.longrepr, "reprcrash", None)
-        if crash and call.excinfo and isinstance(call.excinfo.value, Failed):
-            # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of ours.
-            crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
-            crash.message = call.excinfo.value.cause
-        if id_of(item) != report.nodeid:
-            report.opprof_id = id_of(item)  # type: ignore[attr-defined]
-        record = item.stash.get(RECORD, None)
-        if call.when == "call" and record is not None:
-            del item.stash[RECORD]
-            if call.excinfo is None or isinstance(call.excinfo.value, Failed):
-                report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
-        return report
+
+def put_on_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Put what was measured on the report, which travels to the controller, unless the test failed by itself."""
+    crash: Any = getattr(report.longrepr, "reprcrash", None)
+    if crash and call.excinfo and isinstance(call.excinfo.value, Failed):
+        # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of ours.
+        crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
+        crash.message = call.excinfo.value.cause
+    if id_of(item) != report.nodeid:
+        report.opprof_id = id_of(item)  # type: ignore[attr-defined]
+    record = item.stash.get(RECORD, None)
+    if call.when == "call" and record is not None:
+        del item.stash[RECORD]
+        if call.excinfo is None or isinstance(call.excinfo.value, Failed):
+            report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
 
 
 def _why_uncountable(item: pytest.Item, settings: Settings) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from io import StringIO
@@ -35,7 +35,7 @@ _SHOWN, _KEPT = 5, 100
 
 
 class InStep:
-    """The hooks of every rank: the others see where it is, and it says which of them died or hang."""
+    """One of several ranks: the others see where it is, and it says which of them died or hang."""
 
     def __init__(self, ranks: Ranks, summary: Summary) -> None:
         self._ranks = ranks
@@ -51,15 +51,15 @@ class InStep:
         self._handler: Any = None
         """What SIGTERM did before; None where nothing was changed."""
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Let SIGTERM, by which a launcher ends the ranks beside one that failed, do as Ctrl-C."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Be in step while tests run. SIGTERM, by which a launcher ends the ranks beside one that failed, is Ctrl-C."""
         if current_thread() is main_thread():
             self._handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             with self._told():
                 self._ranks.hello()
-            return (yield)
+            yield
         except KeyboardInterrupt:
             self._is_cut = True
             raise
@@ -90,19 +90,19 @@ class InStep:
                 for rank, found in failed.items()
             ] + ([f"{ranks_named(running)} not ended yet"] if running else [])
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
+    def begin(self, nodeid: str) -> None:
         """Say where this rank is."""
         with self._told():
             self._ranks.is_at(nodeid, is_over=False)
         self._test = nodeid
 
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+    def end(self, nodeid: str) -> None:
         """Say that it is done with that."""
         with self._told():
             self._ranks.is_at(nodeid, is_over=True)
         self._test = ""
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def hear(self, report: pytest.TestReport) -> None:
         """Remember what failed, and tell the others: also what did so by itself, and not for what it spends."""
         if not report.failed:
             return
@@ -115,8 +115,7 @@ class InStep:
         with self._told():
             self._ranks.tell("failed", self._failures[:_KEPT])
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def finish(self) -> None:
         """Say which ranks died, or hang where this one failed."""
         if self._failed or self._is_cut:
             with self._told():
@@ -133,7 +132,7 @@ class InStep:
                 if each.at < here.at if here is not None else each.test == self._test:
                     yield f"rank {rank} failed first in {each.test}: {each.why}"
 
-    def pytest_unconfigure(self) -> None:
+    def close(self) -> None:
         """Let go of what ranks share, and of SIGTERM."""
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)

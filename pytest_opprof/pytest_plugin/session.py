@@ -15,18 +15,18 @@ from ..baselines.writing import check_writable
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
 from ..processes.base import base_of
-from ..processes.fresh import Fresh
 from ..processes.parent import Parent
 from ..processes.pool import Pool
 from ..processes.ranks import Ranks
-from ..processes.side import Side
 from ..processes.this_run import CORE, ONE_THREAD, SITES
 from ..report.summary import Summary
 from ..sites.code import kinds
 from ..sites.shown import package_of
 from . import xdist
+from .child import Fresh, Side
 from .closing import Closing
 from .fixture import MEASURING, TURN
+from .hooks import Hooks
 from .judging import Judging
 from .measuring import Measuring
 from .options import check_flags, settings_of
@@ -61,20 +61,18 @@ def register(config: pytest.Config) -> None:
     if not settings.rank.is_alone and not config.option.collectonly:
         shared = config.option.opprof_json or config.getini("opprof_json")
         ranks = Ranks(settings.rank, Path(config.invocation_params.dir, shared).parent if shared else None)
-        manager.register(InStep(ranks, summary), "opprof-ranks")
     judging = Judging(
         config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=parent is not None
     )
-    measuring = Measuring(config, settings, store, collected, summary, pool, judging, Compared(ranks))
-    manager.register(measuring, MEASURING)
-    if is_worker:
-        manager.register(xdist.Worker(config, collected, summary), "opprof-worker")
-    else:
+    measuring, closing = Measuring(config, settings, store, summary, pool, judging, Compared(ranks)), None
+    if not is_worker:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against and not settings.rank.rank
         if keeps and settings.update and not config.option.collectonly:
             check_writable(settings.baselines)
-        manager.register(Closing(config, settings, store, pool, collected, summary, keeps, ranks), "opprof-closing")
+        closing = Closing(config, settings, store, pool, collected, summary, keeps, ranks)
+    in_step = InStep(ranks, summary) if ranks else None
+    manager.register(Hooks(config, collected, summary, measuring, closing, in_step), MEASURING)
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
     if parent and is_side:

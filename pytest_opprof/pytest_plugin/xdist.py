@@ -36,26 +36,14 @@ def taking_turns(config: pytest.Config, settings: Settings) -> Iterator[None]:
         yield
 
 
-class Worker:
-    """The hook of a worker: it tells the controller what it knows."""
-
-    def __init__(self, config: pytest.Config, collected: Collected, summary: Summary) -> None:
-        self._config = config
-        self._collected = collected
-        self._summary = summary
-
-    def pytest_sessionfinish(self) -> None:
-        """Send which tests exist, and what went wrong."""
-        known = {
-            "tests": self._collected.plain(),
-            "errors": self._summary.errors,
-            "marked": self._summary.marked,
-        }
-        self._config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
+def tell_controller(config: pytest.Config, collected: Collected, summary: Summary) -> None:
+    """Send from a worker which tests exist, and what went wrong."""
+    known = {"tests": collected.plain(), "errors": summary.errors, "marked": summary.marked}
+    config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
 
 
 class Controller:
-    """The hooks of the process that starts the workers, if there are any."""
+    """The hooks of pytest-xdist, in the process that starts the workers."""
 
     def __init__(self, config: pytest.Config, settings: Settings, collected: Collected, summary: Summary) -> None:
         self._config = config
@@ -64,6 +52,7 @@ class Controller:
         self._summary = summary
         self._folder: Path | None = None
         self._stack = ExitStack()
+        config.add_cleanup(self._stack.close)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -80,8 +69,3 @@ class Controller:
         self._collected.merge(known["tests"])
         self._summary.errors += known["errors"]
         self._summary.marked |= known["marked"]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Remove the lock."""
-        self._stack.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof.processes.child import Child
-from pytest_opprof.processes.side import misplaced
+from pytest_opprof.pytest_plugin.child import misplaced
 
 from .conftest import AsChild
 

@@ -61,11 +61,11 @@ class Ending:
             report.opprof = to_builtins(  # type: ignore[attr-defined]
                 TestRecord(id=TEST, status="ok", outcome=outcome, windows=[result])  # type: ignore[arg-type]
             )
-        self.closing.pytest_runtest_logreport(report)
+        self.closing.collect(report)
 
     def runs(self, error: BaseException | None = None) -> None:
         """Let the loop over the tests end, or be left by an error."""
-        loop = self.closing.pytest_runtestloop()
+        loop = self.closing.after_tests()
         next(loop)
         try:
             loop.throw(error) if error else loop.send(True)
@@ -74,7 +74,7 @@ class Ending:
 
     def finishes(self, status: pytest.ExitCode = pytest.ExitCode.OK) -> int:
         self.session.exitstatus = status
-        self.closing.pytest_sessionfinish(self.session, status)
+        self.closing.finish(self.session, status)
         return int(self.session.exitstatus)
 
     def kept(self) -> int | None:

@@ -54,7 +54,7 @@ def hooks(config: pytest.Config) -> set[str]:
     }
 
 
-ALONE = {"Measuring", "Controller", "Closing"}
+ALONE = {"Hooks", "Controller"}
 
 
 @pytest.mark.processes
@@ -62,7 +62,7 @@ ALONE = {"Measuring", "Controller", "Closing"}
     ("arguments", "known", "found"),
     [
         ([], {}, ALONE),
-        ([], {"worker": True}, {"Measuring", "Worker"}),
+        ([], {"worker": True}, {"Hooks"}),
         ([], {"started": "fresh"}, ALONE | {"Fresh"}),
         ([], {"started": "side"}, ALONE | {"Side"}),
         (["--opprof-against=HEAD"], {}, ALONE | {"Against"}),

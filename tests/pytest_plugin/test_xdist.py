@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from pytest_opprof.baselines.stale import Collected
 from pytest_opprof.processes.this_run import command
 from pytest_opprof.pytest_plugin.options import settings_of
-from pytest_opprof.pytest_plugin.xdist import Controller, Worker, is_worker, taking_turns
+from pytest_opprof.pytest_plugin.xdist import Controller, is_worker, taking_turns, tell_controller
 from pytest_opprof.report.summary import Summary
 
 from ..conftest import coarsely, thrice
@@ -171,7 +171,7 @@ class Parallel:
 
     def __init__(self, pytester: pytest.Pytester, *arguments: str, serialize: bool = False) -> None:
         self._pytester = pytester
-        config = pytester.parseconfig(*arguments)
+        config = self.config = pytester.parseconfig(*arguments)
         self.settings = replace(settings_of(config), serialize=serialize)
         self.collected, self.summary = Collected(config.rootpath, [], config.rootpath), Summary()
         self.controller = Controller(config, self.settings, self.collected, self.summary)
@@ -187,7 +187,7 @@ class Parallel:
         """Let a worker end that collected *tests*."""
         collected, summary = Collected(config.rootpath, [], config.rootpath), Summary(errors=[*errors])
         collected.add(tests)
-        Worker(config, collected, summary).pytest_sessionfinish()
+        tell_controller(config, collected, summary)
         sent = json.loads(json.dumps(config.workeroutput))  # pytest-xdist sends only what is plain
         self.controller.pytest_testnodedown(SimpleNamespace(workeroutput=sent))
 
@@ -206,7 +206,7 @@ def parallel(pytester: pytest.Pytester) -> Iterator[Controlled]:
 
     yield started
     for run in runs:
-        run.controller.pytest_sessionfinish()
+        run.config._ensure_unconfigure()
 
 
 def locks(config: pytest.Config) -> list[str]:
@@ -238,7 +238,7 @@ def test_the_lock_is_gone_after_the_run(parallel: Controlled) -> None:
     worker = run.worker()
     with taking_turns(worker, run.settings):
         assert Path(lock_of(worker)).exists()
-    run.controller.pytest_sessionfinish()
+    run.config._ensure_unconfigure()
     assert not Path(lock_of(worker)).parent.exists()
 
 

@@ -1,0 +1,140 @@
+"""A pytest that another run started: its loop over tests takes the place of pytest's, and it does as it is asked."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
+from ..processes.parent import Parent, why
+from ..processes.pool import Measured
+from ..processes.this_run import COLD, CORE, COUNTED, ONE_THREAD, SITES
+from ..results.plain import converted, plain
+from ..results.run_result import TestRecord
+from ..results.test_id import id_of
+
+_INSTALLED = frozenset(["site-packages", "dist-packages"])
+
+
+class Fresh:
+    """The hooks of a fresh process: it collects, then measures the tests that it is asked for, and answers with that.
+
+    It goes on until the run that started it has ended. Nothing ran there before.
+    """
+
+    def __init__(self, config: pytest.Config, parent: Parent) -> None:
+        self._config = config
+        self._parent = parent
+        self._files = {Path(file) for file in parent.told["files"]}
+        """Where the tests are that it may be asked for."""
+        self._errors: dict[str, str] = {}
+        self._answer = Measured()
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Collect only what it may be asked for."""
+        return None if collection_path.is_dir() or collection_path in self._files else True
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what cannot be collected."""
+        if report.failed:
+            self._errors[report.nodeid] = why(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
+        """Run the tests that it is asked for; `Parent.ask` ends that."""
+        items = {id_of(item): item for item in session.items}
+        answers: dict[str, Measured] = {}
+        while True:
+            asked = self._parent.ask("ready", plain(answers))
+            self._config.stash[ONE_THREAD] = asked.get("one_thread", False)
+            self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
+            found = [items[test] for test in asked["tests"] if test in items]
+            answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
+            # What a node below the item does not need stays: here the fixtures of its module, for the next time.
+            last = found[-1].parent if found and asked["stays"] else None
+            for item, following in zip(found, [*found[1:], last]):
+                self._answer = answers[id_of(item)] = Measured()
+                self._config.stash[SITES] = id_of(item) in asked["sites"]
+                self._config.stash[COLD] = id_of(item) in asked["cold"]
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                self._answer.python = self._config.stash.setdefault(COUNTED, {})
+                del self._config.stash[COUNTED]
+
+    def _missing(self, test: str) -> Measured:
+        errors = [f"{file}: {error}" for file, error in self._errors.items() if test.startswith(file)]
+        return Measured(why="; ".join(errors) or "pytest did not collect it there")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what was measured, and what went wrong."""
+        if report.when == "call" and hasattr(report, "opprof"):
+            self._answer.windows = converted(report.opprof, TestRecord).windows
+        # A body that was measured fails for what it spends: the run that asks says so itself.
+        if not report.passed and not (report.when == "call" and self._answer.windows):
+            self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"
+
+
+class Side:
+    """The hooks of one side of an A/B comparison: it runs a round of a test whenever it is told that it is its turn."""
+
+    def __init__(self, config: pytest.Config, parent: Parent) -> None:
+        self._config = config
+        self._parent = parent
+        self._reports: list[dict[str, Any]] = []
+        self._errors: dict[str, str] = {}
+
+    def turn(self) -> None:
+        """Wait for this side's turn to run a round."""
+        self._parent.ask("turn")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what cannot be collected, and why in a line."""
+        if report.failed:
+            self._errors[report.nodeid] = why(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests that both sides have, in the order that both run them in."""
+        wanted: list[str] = self._parent.ask("tests", [item.nodeid for item in items], self._errors)
+        order = {test: number for number, test in enumerate(wanted)}
+        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Begin a test together with the other side."""
+        self._reports.clear()
+        self._parent.ask("begin", nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what became of a phase of the test."""
+        plain = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._reports.append(plain)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Send what became of the test."""
+        self._parent.ask("end", nodeid, self._reports)
+
+    def pytest_sessionfinish(self) -> None:
+        """Say which packages came from somewhere else."""
+        self._parent.ask("bye", list(misplaced(**self._parent.told["trees"])))
+
+
+def misplaced(own: str, own_first: str, other: str) -> Iterator[str]:
+    """Yield the modules that this process has of the *other* tree, or not of its *own* though that has them."""
+    roots = (Path(own, "src"), Path(own)) if own_first else ()
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if "." in name or not file:
+            continue
+        path = Path(file).resolve()
+        installed = not _INSTALLED.isdisjoint(path.parts)
+        if path.is_relative_to(own) and not installed:
+            continue
+        is_own = any((root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file() for root in roots)
+        if is_own or (path.is_relative_to(other) and not installed):
+            yield f"{name} from {path}"
