@@ -12,7 +12,7 @@ from ....profile.event_log import EventLog
 from ...live.contract import Options
 from ..events import COMPILING, KINDS, WAITS, Role, logged, role, transfers
 from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
-from ..work import COPIES, Argument, Tensor, work
+from ..work import COPIES, Argument, Tensor, called_again, work
 from .marks import MARK
 from .sites import NODE, SITE, Sites
 
@@ -63,6 +63,9 @@ class TreeReader:
         """The thread that set the marks: the one that opened the window."""
         self.cuts_ops = False
         """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
+        self._ops: list[str] = []
+        """The raw name of each event in the log."""
+        self._parents: list[int] = []
         self._user_scope = RecordScope.USER_SCOPE
         self._allocation = _EventType.Allocation
         self._roles: dict[str, Role] = {MARK: Role.ANNOTATION}
@@ -103,6 +106,7 @@ class TreeReader:
             if any(event.start_tid != thread for event in tree):
                 sites.forward_threads = self._forward_threads()
         raws: dict[str, _Raw | None] = {}
+        parents, ops = self._parents, self._ops
         stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
         outermost = -1
         while stack:
@@ -135,10 +139,10 @@ class TreeReader:
                 stack += [(child, parent, interval, place) for child in reversed(children)]
                 continue
             duration = event.duration_time_ns
-            name, kind, works, looked_at, *_ = known
+            name, _, works, looked_at, *_ = known
             inputs = getattr(event.extra_fields, "inputs", ()) if looked_at[_FREE] or looked_at[place] else ()
-            if looked_at[place]:
-                name, nbytes, flops = self._work(event, raw, inputs, children, known)
+            if looked_at[place] or (looked_at[_FREE] and parent >= 0 and ops[parent] == raw):
+                name, nbytes, flops = self._work(event, raw, inputs, known)
                 index = log.add(name, duration, parent, interval, nbytes)
                 if flops is not None:
                     log.computed(index, flops)
@@ -146,6 +150,8 @@ class TreeReader:
                     place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
             else:
                 index = log.add(name, duration, parent, interval)
+            parents.append(parent)
+            ops.append(raw)
             if parent < 0:
                 outermost = index
             if inputs and outermost not in on_meta:
@@ -162,6 +168,8 @@ class TreeReader:
             if children:
                 stack += [(child, index, interval, place) for child in reversed(children)]
 
+        for outer, inner in called_again(parents, ops).items():
+            log.works_as(outer, inner)
         if sites is not None:
             sites.in_thread(self._thread)
             sites.end(*self.grad_numbers)
@@ -189,13 +197,8 @@ class TreeReader:
         looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
         return _Raw(name, told, kind in _WORKERS, looked_at, raw in FACTORIES, raw in NEEDS_ATTRIBUTES)
 
-    def _work(
-        self, event: Any, raw: str, inputs: Sequence[Any], children: Sequence[Any], known: _Raw
-    ) -> tuple[int, int, int | None]:
+    def _work(self, event: Any, raw: str, inputs: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
         """Return the name of an event with what it works on (*inputs*), its bytes and its FLOPs."""
-        for child in children:
-            if child.name == raw:  # autocast casts, and calls the op once more: that one does the work
-                event, inputs = child, getattr(child.extra_fields, "inputs", ())
         # The key is flat, and of what the event has as it is.
         key: list[object] = [raw]
         tensor, has_tensors = self._tensor, False
@@ -272,6 +275,8 @@ class TreeReader:
             event = stack.pop()
             if self._role(event) is Role.FRAME:
                 index = self.log.add(self.log.name(event.name), ABSENT, parent, interval)
+                self._parents.append(parent)
+                self._ops.append(event.name)
                 if sites is not None:
                     sites.asked(index)
             else:

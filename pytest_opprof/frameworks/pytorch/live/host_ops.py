@@ -13,6 +13,7 @@ from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....profile.nesting import innermost, nested
 from ..events import COMPILING, KINDS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
+from ..work import called_again
 from .kineto import Activity, Call, Op
 from .sites import SITE, sites_of
 
@@ -93,9 +94,6 @@ class HostOps:
         self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
 
     def _add(self, op: Op, parent: int) -> int:
-        if parent != NOBODY and (outer := self.ops[parent]).name == op.name:
-            # Autocast casts, and calls the op once more: that one does the work.
-            self.ops[parent] = outer._replace(signature=op.signature, nbytes=op.nbytes)
         self.ops.append(op)
         self.parents.append(parent)
         return len(self.ops) - 1
@@ -150,6 +148,8 @@ class HostOps:
                 log.asked_at(event, *sites[index])
             if moments:
                 log.ran(event, op.start, op.end, f"thread {op.thread}")
+        for outer, inner in called_again(self.parents, [op.name for op in self.ops]).items():
+            log.works_as(first + outer, first + inner)
         for around, compiled in self.compiled if not on_device else ():
             if around != NOBODY:
                 log.compiling(first + around, compiled.duration_ns)

@@ -29,6 +29,7 @@ from ...files.options import Options
 from ...files.place import Place
 from ..events import Around, logged
 from ..formulas import FACTORIES
+from ..work import called_again
 from .calls import Call
 
 if TYPE_CHECKING:
@@ -84,11 +85,14 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     if not ops:
         raise TraceError(f"{place}: has no ops; did anything run between start() and stop() of the observer?")
     meanings = [_meaning(node, call) for node, call in ops]
+    works = [call for _, call in ops]
+    for outer, inner in called_again(parents, [call.name for call in works]).items():
+        works[outer] = works[inner]
     different = {found: number for number, found in enumerate(dict.fromkeys(meanings))}
     owned = owners(parents, [different[found] for found in meanings], list(different))
     rows: dict[tuple[Call, str, int], list[int]] = {}
-    for number, ((node, call), owner) in enumerate(zip(ops, owned)):
-        step = max(bisect_right(begins, node.id) - 1, 0)
+    for number, (call, owner) in enumerate(zip(works, owned)):
+        step = max(bisect_right(begins, ops[number][0].id) - 1, 0)
         op = meanings[number if owner == NOBODY else owner].op
         row = rows.setdefault((call, op, step), [0, 0])
         row[0] += 1
