@@ -14,7 +14,7 @@ from ..events import COMPILING, KINDS, WAITS, Role, logged, role, transfers
 from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
 from ..work import COPIES, Argument, Tensor, called_again, work
 from .marks import MARK
-from .sites import NODE, SITE, Sites
+from .sites import NODE, Sites
 
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 """Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
@@ -68,7 +68,7 @@ class TreeReader:
         self._parents: list[int] = []
         self._user_scope = RecordScope.USER_SCOPE
         self._allocation = _EventType.Allocation
-        self._roles: dict[str, Role] = {MARK: Role.ANNOTATION}
+        self._roles: dict[str, Role] = {}
 
     def find_marks(self, tree: list[Any]) -> None:
         """Collect the times of the marks, which may be inside annotations."""
@@ -284,9 +284,7 @@ class TreeReader:
 
     def _role(self, event: Any) -> Role:
         found = self._roles.get(event.name)
-        if found is None and event.name.startswith(SITE):
-            found = self._roles[event.name] = Role.ANNOTATION
-        elif found is None:
+        if found is None:
             # An event that is no op of torch (a call of Python, an allocation) has neither of these.
             scope = getattr(event.extra_fields, "scope", None)
             numbered = getattr(event.extra_fields, "sequence_number", -1) >= 0

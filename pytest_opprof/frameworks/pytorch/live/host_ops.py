@@ -99,8 +99,6 @@ class HostOps:
         return len(self.ops) - 1
 
     def _role(self, op: Op) -> Role:
-        if op.name not in self._roles and op.name.startswith(SITE):
-            self._roles[op.name] = Role.ANNOTATION
         if op.name not in self._roles:
             self._roles[op.name] = role(op.name, op.annotates, op.sequence is not None, op.name in self._logged)
         return self._roles[op.name]
