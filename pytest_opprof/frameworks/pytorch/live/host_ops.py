@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 from ....ops.cuda_kernels import is_nccl, moved
 from ....ops.names import Kind
@@ -13,6 +14,7 @@ from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....profile.nesting import innermost, nested
 from ..events import COMPILING, KINDS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
+from ..tree import ops_inside
 from ..work import called_again
 from .kineto import Activity, Call, Op
 from .sites import SITE, sites_of
@@ -77,14 +79,21 @@ class HostOps:
         for op in sorted(ops, key=lambda op: (op.start, op.number)):
             by_thread[op.thread].append(op)
         threads = {thread: _Thread(own, map(self._role, own)) for thread, own in by_thread.items()}
-        place: dict[int, int] = {}
+        events, parents = list[Op](), list[int]()
         for thread in threads.values():
-            for op, parent in zip(thread.ops, thread.parents):
-                around = NOBODY if parent == NOBODY else place[thread.ops[parent].number]
-                if op.number in thread.compiling:
-                    self.compiled.append((around, op))
-                is_op = self._role(op) not in (Role.ANNOTATION, Role.COMPILES)
-                place[op.number] = self._add(op, around) if is_op else around
+            first = len(events)
+            parents += [NOBODY if parent == NOBODY else first + parent for parent in thread.parents]
+            events += thread.ops
+        are_ops = [self._role(op) not in (Role.ANNOTATION, Role.COMPILES) for op in events]
+        numbers, self.parents = ops_inside(parents, are_ops)
+        self.ops = [*compress(events, are_ops)]
+        compiling = {number for thread in threads.values() for number in thread.compiling}
+        self.compiled = [
+            (NOBODY if parent == NOBODY else numbers[parent], op)
+            for op, parent in zip(events, parents)
+            if op.number in compiling
+        ]
+        place = {op.number: number for op, number in zip(events, numbers)}
         for call in calls:
             op_around = threads[call.thread].innermost(call) if call.thread in threads else None
             self.around[call.correlation] = NOBODY if op_around is None else place[op_around.number]
@@ -92,11 +101,6 @@ class HostOps:
                 self.compiler_calls.add(call.correlation)
         # Kineto's links are more reliable than times. It has none for a call outside of all ops.
         self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
-
-    def _add(self, op: Op, parent: int) -> int:
-        self.ops.append(op)
-        self.parents.append(parent)
-        return len(self.ops) - 1
 
     def _role(self, op: Op) -> Role:
         if op.name not in self._roles:
