@@ -103,8 +103,8 @@ class TreeReader:
         thread, name_of_thread = self._thread, ""
         if sites is not None:
             sites.in_thread(thread)
-            if any(event.start_tid != thread for event in tree):
-                sites.forward_threads = self._forward_threads()
+            has_others = any(event.start_tid != thread for event in tree)
+            forward_threads = self._forward_threads() if has_others else {}
         raws: dict[str, _Raw | None] = {}
         parents, ops = self._parents, self._ops
         stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
@@ -123,7 +123,9 @@ class TreeReader:
                 self._allocated(event.extra_fields.alloc_size, interval, sites)
                 continue
             if sites is not None:
-                sites.comes_to(raw, event, interval)
+                number = getattr(event.extra_fields, "sequence_number", -1)
+                counted_by = forward_threads.get(event.correlation_id) or thread
+                sites.comes_to(raw, start, event.end_time_ns, None if number == -1 else (counted_by, number), interval)
             known = raws.get(raw)
             if known is None and raw not in raws:
                 what = self._role(event)

@@ -17,7 +17,7 @@ from ..events import COMPILING, KINDS, Compiler, Role, is_made_by, logged, may_w
 from ..tree import ops_inside
 from ..work import called_again
 from .kineto import Activity, Call, Op
-from .sites import SITE, sites_of
+from .sites import NODE, SITE, Sites
 
 _MEMCPY = "cudaMemcpyAsync"
 """The op of a copy that does nothing but a memcpy: the memcpy is counted in its place."""
@@ -133,7 +133,6 @@ class HostOps:
         *moments*: also say when they ran.
         """
         first, intervals = len(log), list[int]()
-        sites = [] if log.chains is None else sites_of(self.ops, self.parents, self._marks)
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
         for index, (op, parent, time) in enumerate(zip(self.ops, self.parents, times)):
             is_outermost = parent == NOBODY
@@ -146,16 +145,38 @@ class HostOps:
             event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops is not None:
                 log.computed(event, op.flops)
-            if sites:
-                log.asked_at(event, *sites[index])
             if moments:
                 log.ran(event, op.start, op.end, f"thread {op.thread}")
+        if log.chains is not None:
+            self._tell_sites(log, first)
         for outer, inner in called_again(self.parents, [op.name for op in self.ops]).items():
             log.works_as(first + outer, first + inner)
         for around, compiled in self.compiled if not on_device else ():
             if around != NOBODY:
                 log.compiling(first + around, compiled.duration_ns)
         return first
+
+    def _tell_sites(self, log: EventLog, first: int) -> None:
+        """Say which line asked for each op.
+
+        A thread of backward passes, which has no marks where there is a GPU, is where the thread with marks is; of
+        other threads nobody knows where they are.
+        """
+        sites = Sites(log)
+        marked = {mark.thread for mark in self._marks}
+        backward = {op.thread for op in self.ops if op.name.startswith(NODE)} - marked
+        in_order = sorted(
+            [
+                *((mark.start, -1, mark) for mark in self._marks),
+                *((op.start, index, op) for index, op in enumerate(self.ops)),
+            ]
+        )
+        traced = next((mark.thread for _, index, mark in in_order if index < 0), None)
+        for _, index, op in in_order:
+            sites.in_thread(op.thread, traced if op.thread in backward else None)
+            sites.comes_to(op.name, op.start, op.end, op.sequence)
+            if index >= 0:
+                sites.asked(first + index)
 
     def _inclusive(self) -> list[int]:
         times = list(self._device_ns)
