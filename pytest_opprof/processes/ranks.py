@@ -110,10 +110,10 @@ class Ranks:
         """What they share, opened at first use. Raises BackendError."""
         if self._opened is None:
             # Imported here: it is nothing that a run without ranks needs.
-            from ..frameworks.pytorch.live import store
+            from . import torchrun_store
 
             try:
-                self._opened = store.TorchStore() if store.is_there() else self._files()
+                self._opened = torchrun_store.TorchStore() if torchrun_store.is_there() else self._files()
             except (RuntimeError, ImportError) as error:
                 raise BackendError(f"the store of torchrun cannot be used: {error}") from None
             self._opened.forget(self.rank.rank)

@@ -162,6 +162,12 @@ class EventLog:
         """Say how many floating-point operations *event* did, what happens inside it included."""
         self._flops[event] = flops
 
+    def works_as(self, event: int, other: int) -> None:
+        """Say that *event* works on what the *other* one, inside it, works on."""
+        self._name[event], self._bytes[event] = self._name[other], self._bytes[other]
+        if other in self._flops:
+            self._flops[event] = self._flops[other]
+
     def computed_nothing(self, events: Collection[int]) -> None:
         """Say that *events*, and what is inside of them, stood for work that was not done: they have no time."""
         nothing = set(events)

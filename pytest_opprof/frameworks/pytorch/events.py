@@ -20,10 +20,10 @@ from ...ops.vocabulary import COMPILE, COPY, GRAPH
 _LOGGED = re.compile(r"(.+)_data: (?:.*, )?compile_id=.*", re.DOTALL)
 _MACHINERY = re.compile(
     r"TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|PythonDispatchMode|PythonSubclass|record_param_comms"
-    r"|CheckpointFunction"
+    r"|CheckpointFunction|opprof::\w+(?: \d+)?"
 )
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
-collective is called with, `torch.utils.checkpoint`."""
+collective is called with, `torch.utils.checkpoint`, our own marks."""
 
 COMMS = "record_param_comms"
 """The event that has what a collective is called with."""

@@ -67,6 +67,23 @@ class Work(NamedTuple):
     flops: int | None
 
 
+def called_again(parents: Sequence[int], raws: Sequence[str]) -> dict[int, int]:
+    """Return the events that call the same op once more, outer ones first, and for each the call that does the work.
+
+    Autocast casts, and then calls the op again: the last call inside is the one that computes. No deeper call is: where
+    an op makes its result and then fills that (``aten::eye``), the innermost one is given an empty tensor to write to.
+    A copy keeps its own dtypes, which the program asked for: between devices it casts first and then copies.
+
+    >>> called_again([-1, 0, 0, 0], ["aten::linear", "aten::to", "aten::to", "aten::linear"])
+    {0: 3}
+    """
+    return {
+        parent: event
+        for event, (parent, raw) in enumerate(zip(parents, raws))
+        if parent >= 0 and raws[parent] == raw and raw not in COPIES
+    }
+
+
 def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] = ()) -> Work:
     """Return the work of the op *raw*; *attributes* are the arguments that are no tensors, where those are needed.
 

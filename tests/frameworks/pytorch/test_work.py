@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.frameworks.pytorch.work import Tensor, arguments_of, recorded_work, work
+from pytest_opprof.frameworks.pytorch.work import Tensor, arguments_of, called_again, recorded_work, work
 
 F32 = Tensor("float32", (4, 6))
 
@@ -37,6 +37,15 @@ def test_a_copy_reads_its_second_argument_and_writes_its_first() -> None:
     assert not done.signature.is_scalar
     assert work("aten::copy_", [Tensor("float32", ()), Tensor("float64", ())]).signature.is_scalar
     assert not work("aten::copy_", [Tensor("float32", (3,)), Tensor("float64", ())]).signature.is_scalar
+
+
+def test_the_last_call_of_the_same_op_does_the_work_but_a_copy_is_of_its_own_dtypes() -> None:
+    mm, view = "aten::mm", "aten::t"
+    assert called_again([-1, 0, 0, 0], [mm, mm, view, mm]) == {0: 3}
+    assert [*called_again([-1, 0, 1], [mm, mm, mm]).items()] == [(0, 1), (1, 2)]
+    assert [*called_again([-1, 0, 1, 0], [mm, mm, mm, mm]).items()] == [(0, 3), (1, 2)]
+    assert called_again([-1, 0, 1], [mm, view, mm]) == {}
+    assert called_again([-1, 0], ["aten::copy_"] * 2) == {}
 
 
 def test_a_comparison_returns_bools() -> None:

@@ -10,16 +10,15 @@ from ....ops.names import Kind, meaning, stable
 from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ...live.contract import Options
-from ..events import KINDS, WAITS, Role, logged, role, transfers
+from ..events import COMPILING, KINDS, WAITS, Role, logged, role, transfers
 from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
-from ..work import COPIES, Argument, Tensor, work
+from ..work import COPIES, Argument, Tensor, called_again, work
 from .marks import MARK
-from .sites import NODE, SITE, Sites
+from .sites import NODE, Sites
 
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 """Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
-_DISPATCHES = "PythonDispatchMode"
-"""Stands around what a dispatch mode does for an op: that of fake tensors calls the op on meta tensors."""
+_MEMORY = "[memory]"
 _NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
 _WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
 
@@ -64,17 +63,21 @@ class TreeReader:
         """The thread that set the marks: the one that opened the window."""
         self.cuts_ops = False
         """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
+        self._ops: list[str] = []
+        """The raw name of each event in the log."""
+        self._parents: list[int] = []
         self._user_scope = RecordScope.USER_SCOPE
         self._allocation = _EventType.Allocation
-        self._roles: dict[str, Role] = {MARK: Role.ANNOTATION}
+        self._roles: dict[str, Role] = {}
 
     def find_marks(self, tree: list[Any]) -> None:
         """Collect the times of the marks, which may be inside annotations."""
         for event in tree:
-            if event.name == MARK:
+            name = event.name
+            if name == MARK:
                 self.marks.append(event.start_time_ns)
                 self._thread = event.start_tid
-            elif self._role(event) is Role.ANNOTATION:
+            elif (self._roles.get(name) or self._role(event)) is Role.ANNOTATION:
                 self.find_marks(event.children)
         self.marks.sort()
 
@@ -93,73 +96,95 @@ class TreeReader:
 
     def walk(self, tree: list[Any]) -> None:
         """Append every op to the log in the order of time, an op before the ops inside it."""
-        log, with_memory = self.log, self.options.memory
+        # One loop with few calls, and each attribute once: PyTorch makes a new object whenever one is read.
+        log, marks, cuts_ops, on_meta = self.log, self.marks, self.cuts_ops, self.on_meta
+        tensor, meta, with_moments = self._tensor, self._meta, self.options.moments
         sites = None if self.options.chains is None else Sites(log)
-        with_moments = self.options.moments
         thread, name_of_thread = self._thread, ""
         if sites is not None:
             sites.in_thread(thread)
-            if any(event.start_tid != thread for event in tree):
-                sites.forward_threads = self._forward_threads()
-        raws: dict[str, _Raw] = {}
+            has_others = any(event.start_tid != thread for event in tree)
+            forward_threads = self._forward_threads() if has_others else {}
+        raws: dict[str, _Raw | None] = {}
+        parents, ops = self._parents, self._ops
         stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
         outermost = -1
         while stack:
             event, parent, interval, place = stack.pop()
-            if parent < 0 or self.cuts_ops:
-                interval = bisect_right(self.marks, event.start_time_ns)
+            raw, start = event.name, event.start_time_ns
+            if parent < 0 or cuts_ops:
+                interval = bisect_right(marks, start)
                 if event.start_tid != thread:
                     thread = event.start_tid
                     name_of_thread = "" if thread == self._thread else f"thread {thread}"
                     if sites is not None:
                         sites.in_thread(thread)
-            if with_memory and event.tag == self._allocation:
-                log.allocated(event.extra_fields.alloc_size, interval)
-                if sites is not None and event.extra_fields.alloc_size > 0:
-                    sites.allocated(interval)
+            if raw == _MEMORY and event.tag == self._allocation:
+                self._allocated(event.extra_fields.alloc_size, interval, sites)
                 continue
-            raw = event.name
             if sites is not None:
-                sites.comes_to(raw, event, interval)
+                number = getattr(event.extra_fields, "sequence_number", -1)
+                counted_by = forward_threads.get(event.correlation_id) or thread
+                sites.comes_to(raw, start, event.end_time_ns, None if number == -1 else (counted_by, number), interval)
             known = raws.get(raw)
-            if known is None:
+            if known is None and raw not in raws:
                 what = self._role(event)
-                if what in (Role.COMPILES, Role.FRAME):
+                if what in COMPILING:
                     self._compile(event, parent, interval, sites)
                     continue
                 if raw == WAITS or transfers(raw):
-                    self._communicates(raw, event, parent, bisect_right(self.marks, event.start_time_ns))
+                    self._communicates(raw, event, parent, bisect_right(marks, start))
                     continue
-                if what is not Role.ANNOTATION:
-                    known = raws[raw] = self._raw(raw, what)
-            index, children = parent, event.children
-            if known is not None and known.looked_at[place]:
-                name, nbytes, flops = self._work(event, raw, children, known)
-                index = log.add(name, event.duration_time_ns, parent, interval, nbytes)
+                known = raws[raw] = None if what is Role.ANNOTATION else self._raw(raw, what)
+            children = event.children
+            if known is None:
+                stack += [(child, parent, interval, place) for child in reversed(children)]
+                continue
+            duration = event.duration_time_ns
+            name, _, works, looked_at, *_ = known
+            inputs = getattr(event.extra_fields, "inputs", ()) if looked_at[_FREE] or looked_at[place] else ()
+            if looked_at[place] or (looked_at[_FREE] and parent >= 0 and ops[parent] == raw):
+                name, nbytes, flops = self._work(event, raw, inputs, known)
+                index = log.add(name, duration, parent, interval, nbytes)
                 if flops is not None:
                     log.computed(index, flops)
-                if known.works:
+                if works:
                     place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
-            elif known is not None:
-                index = log.add(known.name, event.duration_time_ns, parent, interval)
-            if index != parent:
-                outermost = index if parent < 0 else outermost
-                if ((known and known.looked_at[_FREE]) or raw == _DISPATCHES) and self._is_on_meta(event):
-                    self.on_meta.add(outermost)
-            if sites is not None and index != parent:
+            else:
+                index = log.add(name, duration, parent, interval)
+            parents.append(parent)
+            ops.append(raw)
+            if parent < 0:
+                outermost = index
+            if inputs and outermost not in on_meta:
+                for value in inputs:
+                    if type(value) is tensor:
+                        # Fake tensors have another device: what is inside tells.
+                        if value.device == meta:
+                            on_meta.add(outermost)
+                        break
+            if sites is not None:
                 sites.asked(index)
-            if with_moments and index != parent:
-                log.ran(index, event.start_time_ns, event.end_time_ns, name_of_thread)
+            if with_moments:
+                log.ran(index, start, start + duration, name_of_thread)
             if children:
-                stack.extend([(child, index, interval, place) for child in reversed(children)])
+                stack += [(child, index, interval, place) for child in reversed(children)]
 
+        for outer, inner in called_again(parents, ops).items():
+            log.works_as(outer, inner)
         if sites is not None:
             sites.in_thread(self._thread)
             sites.end(*self.grad_numbers)
 
+    def _allocated(self, size: int, interval: int, sites: Sites | None) -> None:
+        if self.options.memory:
+            self.log.allocated(size, interval)
+            if sites is not None and size > 0:
+                sites.allocated(interval)
+
     def is_left_out(self, raw: str) -> bool:
         """Tell whether what happens inside of an event is of no op: torch.compile's work, or a library's."""
-        return self._roles.get(raw) in (Role.COMPILES, Role.FRAME) or raw == WAITS or transfers(raw)
+        return self._roles.get(raw) in COMPILING or raw == WAITS or transfers(raw)
 
     def _forward_threads(self) -> dict[int, int]:
         """Return which thread called the forward op of each node of autograd, by the node's correlation."""
@@ -174,21 +199,16 @@ class TreeReader:
         looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
         return _Raw(name, told, kind in _WORKERS, looked_at, raw in FACTORIES, raw in NEEDS_ATTRIBUTES)
 
-    def _work(self, event: Any, raw: str, children: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
-        """Return the name of an event with what it works on, its bytes and its FLOPs."""
-        for child in children:
-            if child.name == raw:  # autocast casts, and calls the op once more: that one does the work
-                event = child
-        # The key is flat, and of what the event has as it is: to make one is what most of the time goes into.
+    def _work(self, event: Any, raw: str, inputs: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
+        """Return the name of an event with what it works on (*inputs*), its bytes and its FLOPs."""
+        # The key is flat, and of what the event has as it is.
         key: list[object] = [raw]
         tensor, has_tensors = self._tensor, False
-        inputs = getattr(event.extra_fields, "inputs", ())
         for value in inputs:
             if type(value) is tensor:
                 has_tensors = True
                 sizes = value.sizes
-                key.append(value.dtype)
-                key += sizes
+                key += (value.dtype, *sizes)
                 if 3 < len(sizes) < 6:
                     key.append(tuple(value.strides))
             elif type(value) is list:
@@ -213,18 +233,6 @@ class TreeReader:
             name = self.log.name(raw, done.dtypes, kind=known.kind, signature=done.signature)
             found = self._works[case] = name, ABSENT if done.nbytes is None else done.nbytes, done.flops
         return found
-
-    def _is_on_meta(self, event: Any) -> bool:
-        """Tell whether an op worked on meta tensors. Fake ones have another device: what is inside tells.
-
-        To look at one tensor takes 0.1 us.
-        """
-        if event.name == _DISPATCHES:
-            return any(map(self._is_on_meta, event.children))
-        for value in getattr(event.extra_fields, "inputs", ()):
-            if type(value) is self._tensor:
-                return bool(value.device == self._meta)
-        return False
 
     def _argument(self, value: Any) -> Argument:
         if type(value) is self._tensor:
@@ -269,6 +277,8 @@ class TreeReader:
             event = stack.pop()
             if self._role(event) is Role.FRAME:
                 index = self.log.add(self.log.name(event.name), ABSENT, parent, interval)
+                self._parents.append(parent)
+                self._ops.append(event.name)
                 if sites is not None:
                     sites.asked(index)
             else:
@@ -276,9 +286,7 @@ class TreeReader:
 
     def _role(self, event: Any) -> Role:
         found = self._roles.get(event.name)
-        if found is None and event.name.startswith(SITE):
-            found = self._roles[event.name] = Role.ANNOTATION
-        elif found is None:
+        if found is None:
             # An event that is no op of torch (a call of Python, an allocation) has neither of these.
             scope = getattr(event.extra_fields, "scope", None)
             numbered = getattr(event.extra_fields, "sequence_number", -1) >= 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 from ....ops.cuda_kernels import is_nccl, moved
 from ....ops.names import Kind
@@ -13,8 +14,10 @@ from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....profile.nesting import innermost, nested
 from ..events import COMPILING, KINDS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
+from ..tree import ops_inside
+from ..work import called_again
 from .kineto import Activity, Call, Op
-from .sites import SITE, sites_of
+from .sites import NODE, SITE, Sites
 
 _MEMCPY = "cudaMemcpyAsync"
 """The op of a copy that does nothing but a memcpy: the memcpy is counted in its place."""
@@ -76,14 +79,21 @@ class HostOps:
         for op in sorted(ops, key=lambda op: (op.start, op.number)):
             by_thread[op.thread].append(op)
         threads = {thread: _Thread(own, map(self._role, own)) for thread, own in by_thread.items()}
-        place: dict[int, int] = {}
+        events, parents = list[Op](), list[int]()
         for thread in threads.values():
-            for op, parent in zip(thread.ops, thread.parents):
-                around = NOBODY if parent == NOBODY else place[thread.ops[parent].number]
-                if op.number in thread.compiling:
-                    self.compiled.append((around, op))
-                is_op = self._role(op) not in (Role.ANNOTATION, Role.COMPILES)
-                place[op.number] = self._add(op, around) if is_op else around
+            first = len(events)
+            parents += [NOBODY if parent == NOBODY else first + parent for parent in thread.parents]
+            events += thread.ops
+        are_ops = [self._role(op) not in (Role.ANNOTATION, Role.COMPILES) for op in events]
+        numbers, self.parents = ops_inside(parents, are_ops)
+        self.ops = [*compress(events, are_ops)]
+        compiling = {number for thread in threads.values() for number in thread.compiling}
+        self.compiled = [
+            (NOBODY if parent == NOBODY else numbers[parent], op)
+            for op, parent in zip(events, parents)
+            if op.number in compiling
+        ]
+        place = {op.number: number for op, number in zip(events, numbers)}
         for call in calls:
             op_around = threads[call.thread].innermost(call) if call.thread in threads else None
             self.around[call.correlation] = NOBODY if op_around is None else place[op_around.number]
@@ -92,17 +102,7 @@ class HostOps:
         # Kineto's links are more reliable than times. It has none for a call outside of all ops.
         self.around.update({call.correlation: place[call.op] for call in calls if call.op in place})
 
-    def _add(self, op: Op, parent: int) -> int:
-        if parent != NOBODY and (outer := self.ops[parent]).name == op.name:
-            # Autocast casts, and calls the op once more: that one does the work.
-            self.ops[parent] = outer._replace(signature=op.signature, nbytes=op.nbytes)
-        self.ops.append(op)
-        self.parents.append(parent)
-        return len(self.ops) - 1
-
     def _role(self, op: Op) -> Role:
-        if op.name not in self._roles and op.name.startswith(SITE):
-            self._roles[op.name] = Role.ANNOTATION
         if op.name not in self._roles:
             self._roles[op.name] = role(op.name, op.annotates, op.sequence is not None, op.name in self._logged)
         return self._roles[op.name]
@@ -133,7 +133,6 @@ class HostOps:
         *moments*: also say when they ran.
         """
         first, intervals = len(log), list[int]()
-        sites = [] if log.chains is None else sites_of(self.ops, self.parents, self._marks)
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
         for index, (op, parent, time) in enumerate(zip(self.ops, self.parents, times)):
             is_outermost = parent == NOBODY
@@ -146,14 +145,38 @@ class HostOps:
             event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops is not None:
                 log.computed(event, op.flops)
-            if sites:
-                log.asked_at(event, *sites[index])
             if moments:
                 log.ran(event, op.start, op.end, f"thread {op.thread}")
+        if log.chains is not None:
+            self._tell_sites(log, first)
+        for outer, inner in called_again(self.parents, [op.name for op in self.ops]).items():
+            log.works_as(first + outer, first + inner)
         for around, compiled in self.compiled if not on_device else ():
             if around != NOBODY:
                 log.compiling(first + around, compiled.duration_ns)
         return first
+
+    def _tell_sites(self, log: EventLog, first: int) -> None:
+        """Say which line asked for each op.
+
+        A thread of backward passes, which has no marks where there is a GPU, is where the thread with marks is; of
+        other threads nobody knows where they are.
+        """
+        sites = Sites(log)
+        marked = {mark.thread for mark in self._marks}
+        backward = {op.thread for op in self.ops if op.name.startswith(NODE)} - marked
+        in_order = sorted(
+            [
+                *((mark.start, -1, mark) for mark in self._marks),
+                *((op.start, index, op) for index, op in enumerate(self.ops)),
+            ]
+        )
+        traced = next((mark.thread for _, index, mark in in_order if index < 0), None)
+        for _, index, op in in_order:
+            sites.in_thread(op.thread, traced if op.thread in backward else None)
+            sites.comes_to(op.name, op.start, op.end, op.sequence)
+            if index >= 0:
+                sites.asked(first + index)
 
     def _inclusive(self) -> list[int]:
         times = list(self._device_ns)

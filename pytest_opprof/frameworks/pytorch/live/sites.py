@@ -8,15 +8,11 @@ forward op with the same sequence number.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 from ....profile.event_log import EventLog
-
-if TYPE_CHECKING:
-    from .kineto import Op
 
 SITE = "opprof::site "
 """Followed by the number of a node."""
@@ -38,33 +34,6 @@ def marker() -> Callable[[int], None]:
         found.__exit__(None, None, None)
 
     return mark
-
-
-def sites_of(ops: Sequence[Op], parents: Sequence[int], marks: Sequence[Op]) -> list[tuple[int, bool]]:
-    """Return the line of each op of several threads, and whether autograd works for it.
-
-    *parents* holds the index of the op around each, -1 for none. A thread of backward passes, which has no *marks*
-    where there is a GPU, is where the thread with marks is; of other threads nobody knows where they are.
-    """
-    backward = {op.thread for op in ops if op.name.startswith(NODE)}
-    by_thread: dict[int, list[tuple[int, int]]] = {}
-    for mark in marks:
-        by_thread.setdefault(mark.thread, []).append((mark.start, int(mark.name[len(SITE) :])))
-    traced = sorted(marks, key=lambda mark: mark.start)[0].thread if marks else 0
-    autograd = _Autograd()
-    nodes: list[_Node | None] = [None] * len(ops)
-    found = [(0, False)] * len(ops)
-    for mine in by_thread.values():
-        mine.sort()
-    for index in sorted(range(len(ops)), key=lambda index: (ops[index].start, index)):
-        op, parent = ops[index], parents[index]
-        mine = by_thread.get(op.thread) or by_thread.get(traced if op.thread in backward else 0, [])
-        last = bisect_right(mine, (op.start, 1 << 62)) - 1
-        now = mine[last][1] if last >= 0 else 0
-        node = nodes[parent] if parent >= 0 else None
-        node = autograd.comes_to(op.name, op.end, op.sequence, now, node)
-        nodes[index], found[index] = node, _here(now, node)
-    return found
 
 
 class _Node(NamedTuple):
@@ -121,37 +90,30 @@ class Sites:
         self._log = log
         self._threads: defaultdict[int, _Thread] = defaultdict(_Thread)
         self._number = 0
-        self._thread = self._threads[0]
+        self._thread = self._marked = self._threads[0]
         self._autograd = _Autograd()
         self._interval: dict[Hashable, int] = {}
         """By thread and sequence number: the interval of that op."""
-        self.forward_threads: dict[int, int] = {}
-        """By correlation, the thread that called the forward op of a node of autograd, where there are several."""
 
-    def in_thread(self, number: int) -> None:
-        """Say that the next events are of another thread."""
+    def in_thread(self, number: int, marked: int | None = None) -> None:
+        """Say that the next events are of another thread; if it has no marks, it is where the *marked* one is."""
         self._number, self._thread = number, self._threads[number]
+        self._marked = self._thread if marked is None else self._threads[marked]
 
-    def comes_to(self, raw: str, event: Any, interval: int) -> None:
-        """Say that *event* is next, which is called *raw*."""
+    def comes_to(self, raw: str, start_ns: int, end_ns: int, number: Hashable = None, interval: int = 0) -> None:
+        """Say that an event is next; *number* is its sequence number, with the thread that counts it."""
         if raw.startswith(SITE):
             self._thread.now = int(raw[len(SITE) :])
             return
-        start_ns, nodes = event.start_time_ns, self._thread.nodes
+        nodes = self._thread.nodes
         while nodes and start_ns >= nodes[-1].end_ns:
             nodes.pop()
         around = nodes[-1] if nodes else None
-        number: int | None = getattr(event.extra_fields, "sequence_number", -1)
-        # Each thread counts for itself.
-        key = None if number == -1 else (self._counted_by(event), number)
-        node = self._autograd.comes_to(raw, event.end_time_ns, key, self._thread.now, around)
+        node = self._autograd.comes_to(raw, end_ns, number, self._marked.now, around)
         if node is not None and node is not around:
             nodes.append(node)
-        elif key is not None:
-            self._interval[key] = interval
-
-    def _counted_by(self, event: Any) -> int:
-        return self.forward_threads.get(event.correlation_id) or self._number if self.forward_threads else self._number
+        elif number is not None:
+            self._interval[number] = interval
 
     def asked(self, index: int) -> None:
         """Say that the event is in the log, at *index*."""
@@ -170,7 +132,7 @@ class Sites:
 
     @property
     def _here(self) -> tuple[int, bool]:
-        return _here(self._thread.now, self._thread.nodes[-1] if self._thread.nodes else None)
+        return _here(self._marked.now, self._thread.nodes[-1] if self._thread.nodes else None)
 
 
 class Allocating:

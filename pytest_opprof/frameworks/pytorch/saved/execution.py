@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import TraceError
 from ....ops.names import Meaning, meaning, stable
-from ....profile.attribution import NOBODY, owners
+from ....profile.attribution import NOBODY
 from ....profile.environment import Environment
 from ....profile.saved import SavedOp, SavedProfile
 from ...files.chrome_events import STEP
@@ -29,6 +29,8 @@ from ...files.options import Options
 from ...files.place import Place
 from ..events import Around, logged
 from ..formulas import FACTORIES
+from ..tree import owners_of
+from ..work import called_again
 from .calls import Call
 
 if TYPE_CHECKING:
@@ -84,11 +86,12 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     if not ops:
         raise TraceError(f"{place}: has no ops; did anything run between start() and stop() of the observer?")
     meanings = [_meaning(node, call) for node, call in ops]
-    different = {found: number for number, found in enumerate(dict.fromkeys(meanings))}
-    owned = owners(parents, [different[found] for found in meanings], list(different))
+    works = [call for _, call in ops]
+    for outer, inner in called_again(parents, [call.name for call in works]).items():
+        works[outer] = works[inner]
     rows: dict[tuple[Call, str, int], list[int]] = {}
-    for number, ((node, call), owner) in enumerate(zip(ops, owned)):
-        step = max(bisect_right(begins, node.id) - 1, 0)
+    for number, (call, owner) in enumerate(zip(works, owners_of(parents, meanings))):
+        step = max(bisect_right(begins, ops[number][0].id) - 1, 0)
         op = meanings[number if owner == NOBODY else owner].op
         row = rows.setdefault((call, op, step), [0, 0])
         row[0] += 1

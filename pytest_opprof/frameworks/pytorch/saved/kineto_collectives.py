@@ -10,18 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ....ops.names import meaning
 from ....profile.saved import Collective
+from ..events import collective
 from .calls import json_text
 from .kineto_events import Events, Steps
 
-_OPS = {
-    "allreduce": "AllReduce",
-    "allgather": "AllGather",
-    "reducescatter": "ReduceScatter",
-    "alltoall": "AllToAll",
-    "barrier": "Barrier",
-}
-"""By the name without ``_``, which it begins with; a broadcast or a reduce waits for one rank, not for all."""
+_OPS = frozenset(["AllReduce", "AllGather", "ReduceScatter", "AllToAll", "Barrier"])
+"""A broadcast or a reduce waits for one rank, not for all."""
 _KERNEL = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)_")
 """``ncclDevKernel_AllReduce_Sum_f32_RING_LL``; SendRecv may be of AllToAll, and is not told."""
 
@@ -35,9 +31,9 @@ def collectives(events: Events, steps: Steps, groups: object) -> tuple[Collectiv
 
 def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:
     for start, ns, (kernel, *told) in events.transfers:
-        collective, name, ranks = (json_text(each) for each in told)
+        asked, name, ranks = (json_text(each) for each in told)
         match = _KERNEL.match(kernel)
-        if op := _op(collective) or _op(match[1] if match else ""):
+        if op := _op(asked) or _op(match[1] if match else ""):
             yield start, ns, op, f"{name} {ranks}".strip()
     gloo = {
         number: op
@@ -51,5 +47,5 @@ def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:
 
 
 def _op(name: str) -> str:
-    plain = name.replace("_", "").lower()
-    return next((op for begin, op in _OPS.items() if plain.startswith(begin)), "")
+    op = meaning(collective(name)).op
+    return op if op in _OPS else ""

@@ -12,6 +12,7 @@ from ....ops.vocabulary import COMPILE
 from ....profile.op_key import CallSite
 from ....profile.saved import UNLINKED, SavedKernel, SavedOp, Whole
 from ..events import may_work
+from ..work import called_again
 from .calls import Call
 from .kineto_launches import SYNCHRONIZE, Home, Launches, Work
 from .nesting import Tree
@@ -88,10 +89,8 @@ class Records:
         """Add the calls of a tree to their rows; return the row of each."""
         rows: list[_Row] = []
         calls = [self._events.calls[number] for number in tree.calls]
-        for event, around in reversed([*enumerate(tree.parents)]):
-            # Autocast casts, and calls the op once more: that one does the work.
-            if around >= 0 and calls[around].name == calls[event].name and not calls[event].is_copy:
-                calls[around] = calls[event]
+        for outer, inner in called_again(tree.parents, [call.name for call in calls]).items():
+            calls[outer] = calls[inner]
         for event, home in enumerate(tree.homes):
             if home != event:
                 rows.append(rows[home])

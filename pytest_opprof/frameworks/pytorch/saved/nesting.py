@@ -15,9 +15,10 @@ from itertools import islice
 from operator import add, lt
 
 from ....ops.names import Meaning
-from ....profile.attribution import NOBODY, owners
+from ....profile.attribution import NOBODY
 from ....profile.nesting import NEVER, TooDeep, innermost, nested
 from ..events import COMPILING, Compiler, Role, asks
+from ..tree import owners_of
 from .rows import Rows, packed
 
 MOST_INSIDE = 1_000_000
@@ -256,7 +257,7 @@ class Forest:
         return tree
 
     def _planted(self, step: int, calls: list[int], parents: list[int], starts: list[int]) -> Tree:
-        owner = self._owners(calls, parents)
+        owner = owners_of(parents, [self._meanings[call] for call in calls])
         nothing = {event for event, number in enumerate(owner) if number == NOBODY}
         owner = [event if number == NOBODY else number for event, number in enumerate(owner)]
         inside = [0] * (len(parents) + 1)  # the last is for the parent -1
@@ -275,21 +276,3 @@ class Forest:
             homes.append(homes[parent] if self._meanings[call] is None or event in repeats else event)
         columns = packed(calls), packed(parents), packed(owner), packed(homes)
         return Tree(step, *columns, nothing, repeats, packed(starts), packed([]))
-
-    def _owners(self, calls: list[int], parents: list[int]) -> list[int]:
-        """Return the owner of each call. An annotation owns itself, and changes nothing for the calls inside it."""
-        ops: list[int] = []
-        number = [-1] * (len(calls) + 1)
-        """The index in *ops* of each event, or of the op around it; the last is for the parent -1."""
-        for event, (call, parent) in enumerate(zip(calls, parents)):
-            if self._meanings[call] is None:
-                number[event] = number[parent]
-            else:
-                number[event] = len(ops)
-                ops.append(event)
-        meanings = [meaning for call in calls if (meaning := self._meanings[call]) is not None]
-        owned = owners([number[parents[event]] for event in ops], range(len(ops)), meanings)
-        result = list(range(len(calls)))
-        for event, owner in zip(ops, owned):
-            result[event] = NOBODY if owner == NOBODY else ops[owner]
-        return result

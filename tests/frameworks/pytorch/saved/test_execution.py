@@ -125,6 +125,17 @@ def test_a_copy_is_what_the_dtypes_and_devices_of_its_tensors_say(
     assert counts(trace) == {(0, op): 1}
 
 
+def test_a_call_under_autocast_is_of_the_dtype_that_it_computes_in(tmp_path: Path) -> None:
+    single, half = ("float", "cpu"), ("c10::BFloat16", "cpu")
+    cast, again = node(4, "aten::copy_", 3, half, single), node(5, "aten::mm", 3, half, half)
+    trace = read(written(tmp_path, node(3, "aten::mm", 2, single, single), cast, again))
+    assert counts(trace) == {(0, "MatMul"): 1, (0, "Cast"): 1}
+    assert {(each.name, *each.input_dtypes) for each in trace.records} == {
+        ("aten::mm", "bfloat16", "bfloat16"),
+        ("aten::copy_", "float32"),
+    }
+
+
 def test_a_range_is_no_op_and_what_is_inside_counts_as_without_it(tmp_path: Path) -> None:
     thread = node(2, "[pytorch|profiler|execution_trace|thread]", 1, scope=7)
     inside = [node(5, "aten::mm", 4, ("float", "cpu"), ("float", "cpu")), node(3, "aten::linear", 2)]
