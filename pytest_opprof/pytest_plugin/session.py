@@ -12,6 +12,7 @@ import pytest
 from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..baselines.writing import check_writable
+from ..frameworks.live.registry import begin_run
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
 from ..processes.base import base_of
@@ -67,6 +68,7 @@ def register(config: pytest.Config) -> None:
     )
     measuring = Measuring(config, settings, store, collected, summary, pool, judging, Compared(ranks))
     manager.register(measuring, MEASURING)
+    begin_run(settings.backends)
     if is_worker:
         manager.register(xdist.Worker(config, collected, summary), "opprof-worker")
     else:
