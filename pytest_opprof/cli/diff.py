@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ _WHAT = (
     "compare two of saved profiles, runs (--opprof-json) and baseline files; exit 1 when the second is worse, 2 when"
     " nobody can tell"
 )
+
+
+_SO_MAY_OPS = "so may ops and times, for no fault of the program"
 
 
 def add(commands: Any) -> None:
@@ -193,7 +197,7 @@ def _text(
     write = writer(style)
     yield write(f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]")
     if base["environment"] != now["environment"]:
-        yield "the environments differ: so may ops and times, for no fault of the program"
+        yield f"the environments differ: {_SO_MAY_OPS}"
     yield from (write(f"  {finding}") for finding in window.regressions)
     yield from (write(f"  {improvement}") for improvement in diff.improvements())
     yield from whole
@@ -238,6 +242,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             windows[key] = windows[key].with_remark(f"calls of Python functions not compared: {why}")
     if not windows:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
+    environments = _other_environments(base, now, windows)
     if arguments.output:
         _run_page(arguments.output, base, now, windows)
     elif arguments.format == "json":
@@ -246,9 +251,12 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             f"only_in_{name}": [{"test": test, "window": window} for test, window in sorted(one.keys() - other)]
             for name, one, other in (("base", base.windows, now.windows), ("now", now.windows, base.windows))
         }
-        print(listing.document({"base": str(base.path), "now": str(now.path), "windows": found, **only}))
+        across = {"environments": [list(each) for each in environments]} if environments else {}
+        print(listing.document({"base": str(base.path), "now": str(now.path), **across, "windows": found, **only}))
     else:
         style = "github" if arguments.format == "markdown" else "simple"
+        for before_in, now_in in environments:
+            print(painted(terminal(writer(style)(f"the environments differ: {before_in} -> {now_in}: {_SO_MAY_OPS}"))))
         for line in _report(windows, top, style):
             print(painted(terminal(line)))
         for side, others in ((base, base.windows.keys() - now.windows), (now, now.windows.keys() - base.windows)):
@@ -265,6 +273,12 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     return worse
 
 
+def _other_environments(base: Side, now: Side, keys: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the environments of both sides where these differ, each pair once."""
+    sides = [[side.windows[key].numbers.environment.environment.full for key in keys] for side in (base, now)]
+    return [pair for pair in dict.fromkeys(zip(*sides)) if pair[0] != pair[1]]
+
+
 def _timing(before: Kept, after: Kept, rule: Rule, ignore_noise: bool) -> TimingVerdict:
     from ..profile.timings import without_noise
     from ..verdict.stored_rule import judge, unjudged
@@ -272,8 +286,10 @@ def _timing(before: Kept, after: Kept, rule: Rule, ignore_noise: bool) -> Timing
     from ..verdict.verdicts import Verdict, undecided
 
     common = next((machine for machine in after.machines if machine in before.machines), None)
-    environments = [kept.numbers.environment.environment.full for kept in (before, after)]
-    differ = {"environment": environments} if environments[0] != environments[1] else {}
+    environments = [kept.numbers.environment.environment for kept in (before, after)]
+    # Other versions of the same frameworks are what was asked for: both are named, and the machine is the same.
+    alike = [replace(each, frameworks=tuple((name, "") for name, _ in each.frameworks)) for each in environments]
+    differ = {"environment": [each.full for each in environments]} if alike[0] != alike[1] else {}
     if common is None and before.machines and after.machines:
         differ = differ or {"machine": [before.machines[0], after.machines[0]]}
     for what, (one, other) in differ.items():

@@ -1,4 +1,6 @@
-"""The base installed beside today's packages (``--opprof-against-install``): for a package that is compiled."""
+"""The base in an environment of its own: ``--opprof-against-install`` installs it beside today's packages, where it is
+compiled; ``--opprof-against-python`` is another Python.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,22 @@ def installed(folder: Path, tree: Path, command: str) -> str:
         {"PATH": os.pathsep.join([str(bins), os.environ.get("PATH", os.defpath)]), "VIRTUAL_ENV": str(folder)},
     )
     return python
+
+
+def check_python(python: str) -> None:
+    """Raise UsageError where *python*, an interpreter of another environment, cannot run the tests."""
+    flag = "--opprof-against-python"
+    try:
+        words = [python, "-c", "import pytest, pytest_opprof.plugin"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{flag}: {python} cannot be started: {error.strerror or error}") from None
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UsageError(
+            f"{flag}: {python} cannot run the tests ({why}); install pytest and pytest-opprof there, beside what the"
+            f" tests need: {python} -m pip install pytest pytest-opprof"
+        )
 
 
 def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from .columns import Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, together
 from .op_key import By, OpKey, line_of, with_dtypes
-from .op_profile import ALWAYS, MemoryUse, OpProfile
+from .op_profile import ALWAYS, OF_THE_MOST, MemoryUse, OpProfile
 
 
 class Part(NamedTuple):
@@ -190,14 +190,15 @@ def _sums_by_step(
 
 
 def _counts_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> dict[str, dict[int, int]]:
-    """Return the sums of each quantity, in the steps of which all intervals are known to all that count it."""
+    """Return the sum, or the most, of each quantity, in the steps of which all intervals are known to all that tell."""
     found = {}
     for quantity in dict.fromkeys(name for profile, _ in parts for name in profile.counts):
         sums, unknown = Counter[int](), set[int]()
         told = [(profile.counts[quantity], numbers) for profile, numbers in parts if quantity in profile.counts]
         for known, numbers in told:
             for interval, step in numbers.items():
-                sums[step] += known.get(interval, 0)
+                more = known.get(interval, 0)
+                sums[step] = max(sums[step], more) if quantity in OF_THE_MOST else sums[step] + more
                 if interval not in known:
                     unknown.add(step)
         found[quantity] = {step: count for step, count in sums.items() if step < steps and step not in unknown}

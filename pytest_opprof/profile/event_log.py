@@ -184,7 +184,7 @@ class EventLog:
         self._sites[event] = node, is_backward
 
     def fact_at(self, fact: str, interval: int, node: int, is_backward: bool) -> None:
-        """Say where one of ``grad_nodes`` or ``allocations`` comes from, as for `asked_at`."""
+        """Say where one of a fact (``grad_nodes``, ``program_ops``) comes from, as for `asked_at`."""
         self._fact_sites.append((fact, interval, node, is_backward))
 
     def compiling(self, event: int, ns: int) -> None:

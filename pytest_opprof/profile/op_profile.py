@@ -25,6 +25,10 @@ from .op_key import CallSite, OpKey
 
 ALWAYS = -1
 """In place of a step: what is said of the whole."""
+WITH_SITES = ("grad_nodes", "allocations", "program_ops")
+"""The quantities whose lines `OpProfile.fact_sites` has."""
+OF_THE_MOST = frozenset(["temporary_memory"])
+"""The quantities of `OpProfile.counts` that are no sum: a step has what the interval has that has the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class OpProfile:
     explained: Mapping[str, str] = field(default_factory=dict)
     """By quantity of `counts`, where it comes from, in words."""
     fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
-    """Where each of ``grad_nodes`` and ``allocations`` comes from, with its step; empty where nobody wanted to know."""
+    """Where each of `WITH_SITES` comes from, with its step; empty where nobody wanted to know."""
     on_device: Kernels | None = None
     """What `kernels` counts."""
     wait_ns: tuple[int, ...] = ()
@@ -286,10 +290,10 @@ class OpProfile:
     ) -> Mapping[tuple[CallSite | None, str], int]:
         """Return the calls of *name* (as for `stats`) in its worst step, by where they were asked for and by dtypes.
 
-        They are in the order of the program. *name* may be ``grad_nodes`` or ``allocations``, too. The site is None
+        They are in the order of the program. *name* may be one of `WITH_SITES`, too. The site is None
         where nothing told it. *counted_only*: of a raw name those that are ops by themselves, as in `ops`.
         """
-        if name in ("grad_nodes", "allocations"):
+        if name in WITH_SITES:
             steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
             worst = max(steps, key=steps.__getitem__, default=0)
             return Counter((site, "") for fact, step, site in self.fact_sites if (fact, step) == (name, worst))
@@ -311,7 +315,7 @@ class OpProfile:
         counted_only: bool = False,
     ) -> Mapping[CallSite | None, tuple[int | None, int | None]]:
         """Return the bytes and FLOPs of *name* in the step of `sites`, by where they were asked for; None: unknown."""
-        if name in ("grad_nodes", "allocations"):
+        if name in WITH_SITES:
             return {}
         mask, weights = self._worst(name, aliases, known, counted_only)
         sites, site_of_key = numbered([key.site for key in self.keys])

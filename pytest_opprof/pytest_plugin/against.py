@@ -26,7 +26,7 @@ from ..measure.plan import TestPlan
 from ..processes import turns
 from ..processes.base import Base, messages
 from ..processes.base_cache import BaseCache
-from ..processes.base_install import installed
+from ..processes.base_install import check_python, installed
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -37,6 +37,7 @@ from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..python_calls.causes import Before
 from ..python_calls.counted import PythonCalls
+from ..python_calls.names import other_versions
 from ..report import colours
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
@@ -136,9 +137,13 @@ class Against:
             folder = stack.enter_context(scratch())
             say(self._config, f"opprof: {_forecast(items, self._everything)}")
             if self._base.is_the_working_tree:
-                say(self._config, "opprof: no tracked file differs from that commit: both sides run the same code")
+                but = f", the base in {self._python}" if self._python else ""
+                say(
+                    self._config, f"opprof: no tracked file differs from that commit: both sides run the same code{but}"
+                )
             workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(items))
-            python = self._python
+            if python := self._python:
+                check_python(python)
             if install := self._config.option.opprof_against_install:
                 say(self._config, f"opprof: installing the base: {install}")
                 python = installed(folder / "base", tree.path, install)
@@ -489,10 +494,22 @@ class Found:
             )
         window = self._with_functions(test, window)
         lines = self._changed.get(test, 0)
-        looked = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
-        window = self.coarse.judged(test, replace(window, looked=looked), self._diff(test, name, plan))
+        changed = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
+        if differ := self._other_environment(test, window):
+            window = window.with_remark(differ)
+        window = replace(window, looked="; ".join(filter(None, [changed, differ])))
+        window = self.coarse.judged(test, window, self._diff(test, name, plan))
         assert window.diff is not None  # it was given one
         return replace(window, allowed=accepted(self._acceptances, test, window.diff))
+
+    def _other_environment(self, test: str, window: JudgedWindow) -> str:
+        """Say in which environments the sides ran; nothing where that is the same."""
+        there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window.name]
+        before, now = there[0].environment.environment, window.numbers.environment.environment
+        if before == now:
+            return ""
+        both = f"{before.full} in {self._revision}, {now.full} here"
+        return f"the environments differ: {both}: so may ops and times, for no fault of the program"
 
     def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
         """Return the report of a window with the Python functions of both sides, and the lines that call them."""
@@ -505,6 +522,9 @@ class Found:
                 base.uncounted if base else f"{self._revision} did not count them; --opprof-python counts on both sides"
             )
             return window.with_remark(f"calls of Python functions not compared: {why}")
+        entries = [side[name].python for side in self._windows[test][0]]
+        if differ := other_versions(*entries):
+            return window.with_remark(f"calls of Python functions not compared: {differ}")
         window = replace(window, base_functions=Before(base.functions), base_loops=Before(base.loops or {}))
         lines = self._lines.get(test, {}).get(name)
         if lines is None:
@@ -542,7 +562,10 @@ class Found:
             self._timing(test, window, plan.tolerances),
             plan.tolerances,
             plan.top,
-            (facts_in_all([entry.all_facts for entry in before]), facts_in_all([entry.all_facts for entry in after])),
+            (
+                facts_in_all([entry.comparable(after[0].python).all_facts for entry in before]),
+                facts_in_all([entry.all_facts for entry in after]),
+            ),
             f"in {self._revision}",
         )
 

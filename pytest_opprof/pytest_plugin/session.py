@@ -12,6 +12,7 @@ import pytest
 from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..baselines.writing import check_writable
+from ..frameworks.live.registry import begin_run
 from ..machine.cpu_core import Core
 from ..machine.load import RUN
 from ..processes.base import base_of
@@ -65,6 +66,7 @@ def register(config: pytest.Config) -> None:
         config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=parent is not None
     )
     measuring, closing = Measuring(config, settings, store, summary, pool, judging, Compared(ranks)), None
+    begin_run(settings.backends)
     if not is_worker:
         manager.register(xdist.Controller(config, settings, collected, summary), "opprof-controller")
         keeps = parent is None and not settings.against and not settings.rank.rank

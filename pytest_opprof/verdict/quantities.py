@@ -109,6 +109,11 @@ def _of_the_device(profile: OpProfile) -> str:
     return "peak_memory limits it where no device beside the CPU does the work" if profile.peak_memory else ""
 
 
+def _of_programs(profile: OpProfile) -> str:
+    known = profile.counted("temporary_memory") is not None
+    return "JAX compiled a program before opprof counted, or loaded it from a file" if known else ""
+
+
 _MORE_MEMORY = Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, follows=True)
 _MORE_BYTES = Gate(
     more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows=True
@@ -179,6 +184,16 @@ _TABLE = (
         gate=Gate(more="compiled again", status="more work"),
     ),
     Quantity(
+        name="program_ops",
+        text="ops traced for the programs that ran",
+        unit=THOUSANDS,
+        of_window=lambda window: window.counted("program_ops"),
+        # A few more are optimised away and take no time: XLA compiles 20 of them in 30 to 80 ms.
+        gate=Gate(more="more traced", less="less traced", status="more work", tolerance=0.1, floor=20),
+        lines_of="program_ops",
+        unknown=_of_programs,
+    ),
+    Quantity(
         name="grad_nodes",
         text="ops recorded for backward",
         of_window=lambda window: window.counted("grad_nodes"),
@@ -194,6 +209,14 @@ _TABLE = (
         needs="memory",
         lines_of="allocations",
         unknown=_of_the_host,
+    ),
+    Quantity(
+        name="temporary_memory",
+        text="temporary memory of a program",
+        unit=SIZE,
+        of_window=lambda window: window.counted("temporary_memory"),
+        # Told beside ops that do more, too: it does not follow from them, XLA decides what it keeps.
+        gate=Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16),
     ),
     Quantity(
         name="host_memory",

@@ -135,10 +135,6 @@ def test_noise_can_be_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             window(100, 1, machine="Other, 8 cores"),
             "the runs differ in their machine: CPU, 2 cores, then Other, 8 cores",
         ),
-        (
-            window(100, 1, environment={**ENVIRONMENT, "frameworks": {"fake": "2"}}),
-            "the runs differ in their environment: fake 1, fake, async (x86_64), then fake 2, fake, async (x86_64)",
-        ),
         (window(100, 0), "no times were measured"),
     ],
 )
@@ -151,6 +147,34 @@ def test_what_is_not_compared_says_why(
         f"t.py::a: times not compared: {why}\nopprof: 1 window compared, 0 by time, 0 ok, 1 with times not compared\n"
     )
     assert err == "opprof: no times could be compared, so that nobody can tell whether the second run is slower\n"
+
+
+THE_ENVIRONMENTS_DIFFER = (
+    "the environments differ: fake 1, fake, async (x86_64) -> {}: so may ops and times, for no fault of the program\n"
+)
+
+
+def test_two_versions_of_a_framework_are_compared_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newer = {**ENVIRONMENT, "frameworks": {"fake": "2"}}
+    said = THE_ENVIRONMENTS_DIFFER.format("fake 2, fake, async (x86_64)")
+    assert judge(tmp_path, window(100, 5), window(100, 5, environment=newer)) == 0
+    assert capsys.readouterr().out == f"{said}opprof: 1 window compared, 1 by time, 1 ok\n"
+    assert judge(tmp_path, window(100, 5), window(200, 6, environment=newer)) == 1
+    out = capsys.readouterr().out
+    assert out.startswith(f"{said}op regression: t.py::a  [fake 2, fake, async]\n")
+    assert judge(tmp_path, window(100, 5), window(100, 5, calls=3, environment=newer), "--format=json") == 1
+    assert json.loads(capsys.readouterr().out)["environments"] == [
+        ["fake 1, fake, async (x86_64)", "fake 2, fake, async (x86_64)"]
+    ]
+
+
+def test_times_of_another_device_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = window(100, 5, environment={**ENVIRONMENT, "device": "other"})
+    assert judge(tmp_path, window(100, 5), other) == 2
+    out = capsys.readouterr().out
+    assert out.startswith(THE_ENVIRONMENTS_DIFFER.format("fake 1, other, async (x86_64)"))
+    why = "fake 1, fake, async (x86_64), then fake 1, other, async (x86_64)"
+    assert f"t.py::a: times not compared: the runs differ in their environment: {why}\n" in out
 
 
 def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

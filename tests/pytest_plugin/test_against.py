@@ -291,7 +291,45 @@ def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
     result.assert_outcomes(failed=1, deselected=1)
     result = run(repository, "--opprof-against-python=/no/such/python")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *: /no/such/python cannot be started: No such file or directory"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --opprof-against-python: /no/such/python cannot be started: No such file or directory"]
+    )
+
+
+@pytest.mark.processes
+def test_a_python_without_opprof_says_what_to_install(repository: pytest.Pytester) -> None:
+    other = repository.path / "python"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    other.chmod(0o755)
+    result = run(repository, f"--opprof-against-python={other}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            f"ERROR: --opprof-against-python: {other} cannot run the tests (ModuleNotFoundError: No module named"
+            f" 'pytest'); install pytest and pytest-opprof there, beside what the tests need: {other} -m pip install *"
+        ]
+    )
+
+
+@pytest.mark.processes
+def test_two_versions_of_a_framework_are_compared_and_named(repository: pytest.Pytester) -> None:
+    """As of an interpreter of another environment: conftest.py stands for what is installed there."""
+    (repository.path / "conftest.py").write_text("from pytest_opprof.backends import fake\nfake.pretend(version='0')\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "older")
+    (repository.path / "conftest.py").write_text("")
+    test = TEST.replace("rounds=10, ", "")
+    (repository.path / "test_m.py").write_text(test)
+    model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  calls of MatMul: 2, 1 in HEAD",
+            "  (*; the environments differ: fake 0, fake, async (*) in HEAD, fake 1, fake, async (*) here: so may *)",
+            "test_m.py::test_a: the environments differ: *",
+        ]
+    )
 
 
 @pytest.mark.parametrize(

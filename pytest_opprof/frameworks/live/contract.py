@@ -82,6 +82,9 @@ class Backend(ABC):
         This is called before and after each window, also in processes without the framework. It must not import it.
         """
 
+    def begin_run(self) -> None:  # noqa: B027  # there may be nothing to do
+        """Get ready for what test modules do while they are imported. It must not import the framework."""
+
     def begin_test(self) -> None:  # noqa: B027  # there may be nothing to do
         """Forget what an earlier test left behind, if that could change what this test records."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
@@ -73,6 +73,15 @@ def load_all(chosen: Iterable[str] | None) -> list[Backend]:
     for backend in backends:
         ensure_available(backend)
     return backends
+
+
+def begin_run(chosen: Iterable[str] | None) -> None:
+    """Let the *chosen* backends, or all, get ready. Of one that does not load the first test says so."""
+    for name in find() if chosen is None else chosen:
+        with suppress(BackendError):
+            backend = load(name)
+            with failures_of(backend):
+                backend.begin_run()
 
 
 def ensure_available(backend: Backend) -> None:

@@ -30,6 +30,7 @@ from .dispatched import Dispatched, dispatched
 from .kernel_graphs import KernelGraphs
 from .pairing import paired
 from .profiler import Call, recorded, wait
+from .recompiled import Recompiled
 
 _INSTALL = 'mindspore is not installed: pip install "pytest-opprof[mindspore]", or see https://www.mindspore.cn/install'
 _UNKNOWN_CASTS = (
@@ -61,6 +62,7 @@ class MindSporeBackend(Backend):
 
     def __init__(self) -> None:
         self._graphs = KernelGraphs()
+        self._recompiled = Recompiled()
         self._threads: int | None = None
         """How many threads ops may have now; None: as many as they like."""
         self._said_threads = False
@@ -77,8 +79,10 @@ class MindSporeBackend(Backend):
 
     def begin_test(self) -> None:
         """Let MindSpore write the graphs that it compiles from now on: in warm-up, and in fixtures of later tests."""
+        self._recompiled.forget()
         if self.in_use():
             self._graphs.watch()
+            self._recompiled.listen()
 
     def blind(self) -> str | None:
         """Say that MindSpore runs elsewhere than on the CPU."""
@@ -123,10 +127,17 @@ class MindSporeBackend(Backend):
             wait()  # what was called before belongs to the interval before
             marks.append(time_ns())
 
+        def again(why: str) -> None:
+            compiled[log.interval] = compiled.get(log.interval, 0) + 1
+            log.remark(why)
+
+        compiled = dict[int, int]()
         log = EventLog(Environment((("mindspore", mindspore.__version__),)), mark, _is_known, options.chains)
-        with recorded() as calls:
+        with recorded() as calls, self._recompiled.told(again) as tells:
             with dispatched(options.chains) as ops:
                 yield log
+        if tells:
+            log.counts["recompilations"] = {each: compiled.get(each, 0) for each in range(log.interval + 1)}
         log.marked_ns = marks
         self._add(calls, ops, marks, log, options.moments)
         if reason := self.blind():

@@ -22,6 +22,7 @@ from ...live.lines import traced
 from .fence import FUNCTION, Fence
 from .misses import Misses
 from .programs import Programs, is_started
+from .traced import Traced
 
 _INSTALL = 'jax is not installed: pip install "pytest-opprof[jax]"'
 _FIRST = (0, 7, 2)
@@ -48,6 +49,7 @@ class JaxBackend(Backend):
         self._programs = Programs()
         self._recording = False
         self._misses = Misses()
+        self._traced = Traced()
 
     def unavailable(self) -> str | None:
         """Say that JAX is missing or too old, or return None."""
@@ -109,6 +111,7 @@ class JaxBackend(Backend):
         compiled: list[Compiled] = []
         again = dict[int, int]()
         self._misses.listen()
+        self._traced.listen()
         self.settle()
         with self._programs.held(made), others_refused(), self._misses.told(missed):
             session = Session()
@@ -126,7 +129,11 @@ class JaxBackend(Backend):
             if self._fence:
                 recording = Recording.of(data)
                 recording.check(log.interval, self._fence)
-                fill(log, recording, self._programs, compiled, options.moments)
+                fill(log, recording, self._programs, self._traced, compiled, options.moments)
+
+    def begin_run(self) -> None:
+        """Count what JAX traces from its import on: test modules compile while they are imported."""
+        self._traced.listen()
 
     def begin_test(self) -> None:
         """Forget which functions an earlier test traced."""

@@ -7,7 +7,6 @@ is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,13 +27,14 @@ from ..hlo_module import HloModule
 from ..kernels import Kernel, Op, TooManyOpsError, kernel
 from ..opcodes import OTHERS, SORT
 from .fence import MODULE
-from .programs import Program, Programs
+from .programs import Known, Program, Programs
 from .recording import Execution, Ran, Recording
+from .traced import Traced
 
 COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
 NAMES = frozenset([COMPILE, PROGRAM, KERNEL]) | OTHERS
 """Raw names that are no mistake where they did not run, and that `ops.tables` does not have."""
-_NO_LETTER = re.compile(r"\W")
+PROGRAM_OPS, TEMPORARY_MEMORY = "program_ops", "temporary_memory"
 _NOTHING = Signature((), (), (), ())
 
 
@@ -61,7 +61,12 @@ class _Rows(NamedTuple):
 
 
 def fill(
-    log: EventLog, recording: Recording, programs: Programs, compiled: Iterable[Compiled], moments: bool = False
+    log: EventLog,
+    recording: Recording,
+    programs: Programs,
+    traced: Traced,
+    compiled: Iterable[Compiled],
+    moments: bool = False,
 ) -> None:
     """Add the events of a checked *recording* to *log*, and what was *compiled*; *moments*: also say when they ran.
 
@@ -87,14 +92,40 @@ def fill(
     names: defaultdict[Program, set[str]] = defaultdict(set)
     for each in ran:
         names[each.execution.program].add(each.name)
-    modules = programs.find(names)
+    known = programs.find(names)
     rows: dict[tuple[Program, str], _Rows | None] = {}
-    for program, module in modules.items():
+    for program, compiled_as in known.items():
         for name in names[program]:
-            found = _kernel(log, module, name, names[program])
-            rows[program, name] = found and _rows(log, found, module.name, is_all=len(names[program]) == 1)
+            found = _kernel(log, compiled_as.module, name, names[program])
+            rows[program, name] = found and _rows(log, found, compiled_as, is_all=len(names[program]) == 1)
     log.marked_ns = recording.marks
-    _append(log, _calls(ran, modules), rows, recording, moments)
+    _append(log, _calls(ran, {program: each.module for program, each in known.items()}), rows, recording, moments)
+    _weigh(log, ran, known, traced, recording)
+
+
+def _weigh(
+    log: EventLog, ran: Sequence[Ran], known: Mapping[Program, Known], traced: Traced, recording: Recording
+) -> None:
+    """Say of each step how many ops JAX traced for the programs that ran, each once, and how much memory one needs."""
+    begins = [0, *(each for each in range(1, log.interval + 1) if each not in log.range_marks)]
+    callers = {} if log.chains is None else recording.callers()
+    temporary = dict.fromkeys(range(log.interval + 1), 0)
+    ops: dict[int, int | None] = dict.fromkeys(range(log.interval + 1), 0)
+    seen = set[tuple[int, Program]]()
+    for each in ran:
+        program, interval = each.execution.program, bisect_right(recording.marks, each.start)
+        temporary[interval] = max(temporary[interval], known[program].temporary)
+        step = begins[bisect_right(begins, interval) - 1]  # a range of the user's does not part it
+        if (step, program) in seen:
+            continue
+        seen.add((step, program))
+        more, before = traced.ops(known[program].module), ops[step]
+        ops[step] = None if more is None or before is None else before + more
+        caller = callers.get(each.execution.run, UNKNOWN)
+        for _ in range(more or 0 if caller else 0):
+            log.fact_at(PROGRAM_OPS, step, caller, is_backward=False)
+    log.counts[TEMPORARY_MEMORY] = temporary
+    log.counts[PROGRAM_OPS] = {step: number for step, number in ops.items() if number is not None}
 
 
 def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kernel | None:
@@ -107,7 +138,7 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
     return found
 
 
-def _rows(log: EventLog, found: Kernel, program: str, is_all: bool) -> _Rows:
+def _rows(log: EventLog, found: Kernel, program: Known, is_all: bool) -> _Rows:
     """Return the rows of a kernel of a *program*, which *is_all* that it ran, or not."""
     inside = list(found.ops)
     if found.alone is None:
@@ -124,16 +155,21 @@ def _rows(log: EventLog, found: Kernel, program: str, is_all: bool) -> _Rows:
     return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops, lines)
 
 
-def _lines(frames: Sequence[Place], program: str) -> Sequence[Frame]:
+def _lines(frames: Sequence[Place], program: Known) -> Sequence[Frame]:
     """Return the lines of the user's that an instruction comes from: those inside of the function that was compiled.
 
-    JAX keeps one program for what is called at several lines, with the lines of the first call. Those around it, and
-    all where no function of the user's was compiled, could be wrong: `Recording.callers` tells them.
+    JAX keeps one program for what is called at several lines, with the lines of the first call: those that ran when XLA
+    compiled it are left out, `Recording.callers` tells the caller. Up to jax 0.8 it also keeps what a function inside
+    of it traced with the lines of its first call, maybe in another test: where they do not end in those that compiled,
+    none is right.
     """
     lines = [Frame(*each) for each in frames if kinds[each.file] is CodeKind.TRACED]
-    function = program.removeprefix("jit_").rstrip("_")  # that of a lambda is jit__lambda
-    names = [_NO_LETTER.sub("_", line.function.rpartition(".")[2]).rstrip("_") for line in lines]
-    return lines[: names.index(function) + 1] if function in names else ()
+    stack = [each for each in program.stack if kinds[each[0]] is CodeKind.TRACED]
+    places = [(line.file, line.function) for line in lines]
+    for inside in range(len(places)):
+        if places[inside:] == stack[: len(places) - inside]:
+            return lines[:inside]
+    return ()
 
 
 def _marker(log: EventLog, name: str) -> int:

@@ -37,11 +37,21 @@ class Program(NamedTuple):
     name: str
 
 
+class Known(NamedTuple):
+    """A program as XLA compiled it, and what its executable says of it."""
+
+    module: HloModule
+    stack: tuple[tuple[str, str], ...]
+    """The files and functions that ran when it was compiled, the innermost first."""
+    temporary: int
+    """The bytes that it needs besides its operands and results, while it runs."""
+
+
 class Programs:
     """The programs of a client. Those that were looked up once are known as long as the process runs."""
 
     def __init__(self) -> None:
-        self._compiled: dict[int, HloModule] = {}
+        self._compiled: dict[int, Known] = {}
         self._held: list[Any] = []
 
     @contextmanager
@@ -59,7 +69,7 @@ class Programs:
         finally:
             self._held = []
 
-    def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, HloModule]:
+    def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, Known]:
         """Return each program that *ran*, of which these instructions did; while they are `held`.
 
         Raises BackendError for one that is not there, or that cannot be told from another.
@@ -70,13 +80,14 @@ class Programs:
         for program, names in ran.items():
             by_number = self._compiled.get(program.number)
             candidates = [*([by_number] if by_number else []), *loaded.get(program.name, ())]
-            fitting = [each for each in candidates if each.name == program.name and each.by_name.keys() >= {*names}]
+            fitting = [each for each in candidates if _fits(each.module, program, names)]
             if not fitting:
                 raise BackendError(
                     f"the program {program.name} ran, and JAX does not have it any more; keep what jax.jit returned"
                     " until the test is over"
                 )
-            if any(_contents(each, names) != _contents(fitting[0], names) for each in fitting[1:]):
+            first = fitting[0].module
+            if any(_contents(each.module, names) != _contents(first, names) for each in fitting[1:]):
                 raise BackendError(
                     f"several programs {program.name} were loaded from JAX's cache on disk, and its profiler does not"
                     " tell which of them ran; measure without the cache: JAX_ENABLE_COMPILATION_CACHE=false"
@@ -89,18 +100,18 @@ class Programs:
             if self._compiled.keys() >= {*numbers}:
                 return
             if not _is_loaded(executable):
-                for module in _modules(executable):
-                    self._compiled.setdefault(module.id, module)
+                for each in _of(executable):
+                    self._compiled.setdefault(each.module.id, each)
 
-    def _loaded(self) -> dict[str, list[HloModule]]:
+    def _loaded(self) -> dict[str, list[Known]]:
         """Return the programs that were loaded from files, by name."""
         import jax
 
-        found: dict[str, dict[int, HloModule]] = {}
+        found: dict[str, dict[int, Known]] = {}
         if jax.config.jax_compilation_cache_dir or "jax.experimental.serialize_executable" in sys.modules:
             for executable in filter(_is_loaded, self._held):
-                for module in _modules(executable):
-                    found.setdefault(module.name, {})[module.id] = module
+                for each in _of(executable):
+                    found.setdefault(each.module.name, {})[each.module.id] = each
         return {name: list(modules.values()) for name, modules in found.items()}
 
 
@@ -135,8 +146,20 @@ def _client() -> Any:
     return jax.local_devices()[0].client
 
 
-def _modules(executable: Any) -> list[HloModule]:
+def _of(executable: Any) -> list[Known]:
+    calls = executable.traceback.frames if executable.traceback else ()
+    stack = tuple((each.file_name, each.function_name) for each in calls)
+    temporary = int(executable.get_compiled_memory_stats().temp_size_in_bytes)
+    return [Known(each, stack, temporary) for each in modules(executable)]
+
+
+def modules(executable: Any) -> list[HloModule]:
+    """Return the optimised programs of an executable, one as a rule."""
     return [HloModule(each.as_serialized_hlo_module_proto()) for each in executable.hlo_modules()]
+
+
+def _fits(module: HloModule, program: Program, names: Collection[str]) -> bool:
+    return module.name == program.name and module.by_name.keys() >= {*names}
 
 
 def _is_loaded(executable: Any) -> bool:

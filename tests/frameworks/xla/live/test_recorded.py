@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_opprof.errors import BackendError
-from pytest_opprof.frameworks.xla.hlo_module import HloModule
+from pytest_opprof.frameworks.xla.hlo_module import Frame, HloModule
 from pytest_opprof.frameworks.xla.live import events
-from pytest_opprof.frameworks.xla.live.programs import Program
+from pytest_opprof.frameworks.xla.live.programs import Known, Program
 from pytest_opprof.frameworks.xla.live.recording import Recording, Span
+from pytest_opprof.frameworks.xla.live.traced import Traced
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
@@ -33,8 +34,8 @@ class Programs:
         modules = [window.module(name) for name in window.programs]
         self._modules = {Program(module.id, module.name): module for module in modules}
 
-    def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, HloModule]:
-        return {program: self._modules[program] for program in ran}
+    def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, Known]:
+        return {program: Known(self._modules[program], (), 0) for program in ran}
 
 
 def fence_of(window: Recorded) -> Fence:
@@ -47,7 +48,7 @@ def profile_of(window: Recorded, *compiled: events.Compiled) -> OpProfile:
     log = EventLog(Environment((("jax", "0"),)))
     log.interval = window.marks
     programs: Any = Programs(window)
-    events.fill(log, recording, programs, compiled)
+    events.fill(log, recording, programs, Traced(), compiled)
     return log.freeze()
 
 
@@ -137,3 +138,24 @@ def test_what_is_no_profile_of_xlas_is_an_error() -> None:
     line = field(3, field(2, "python") + field(4, field(1, 1) + field(4, field(1, 3) + field(5, "add"))))
     with pytest.raises(BackendError, match=r"JAX's profiler does not tell the 'program_id' of an op; jax 0\.7\.2 to"):
         Recording.of(field(1, field(2, "/host:CPU") + line + event + stat))
+
+
+def inside(chain: list[str], stack: list[str]) -> list[str]:
+    """Return the functions that are inside of a program, of lines that the functions of a *chain* have."""
+    known = Known(HloModule(b""), tuple((__file__, function) for function in stack), 0)
+    return [line.function for line in events._lines([Frame(__file__, each, 1) for each in chain], known)]
+
+
+def test_lines_inside_of_a_program_end_where_it_was_called() -> None:
+    # A function of the user's that is called as the program is called it, and is not inside of it.
+    assert inside(["clip", "test_a"], ["clip", "test_a"]) == []
+    assert inside(["dense", "step", "train", "test_a"], ["train", "test_a"]) == ["dense", "step"]
+    # JAX keeps ten frames.
+    assert inside(["dense", "step", "train"], ["train", "test_a"]) == ["dense", "step"]
+
+
+def test_lines_that_another_test_traced_first_are_not_told() -> None:
+    """As up to jax 0.8, where a function inside of a program was traced before, in a function of the same name."""
+    assert inside(["dense", "step", "test_a"], ["test_b"]) == []
+    assert inside(["dense", "step", "train", "test_a"], ["train", "test_b"]) == []
+    assert inside(["dense"], []) == []

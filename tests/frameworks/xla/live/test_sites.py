@@ -146,3 +146,54 @@ def test_on_several_devices_ops_have_the_caller_where_it_is_known() -> None:
     assert {lines[0]: calls for lines, calls in programs.items()} == {line + 1: 1, line + 2: 1, line + 3: 1}
     assert {lines[1:2] for lines in callers(profile, "Exp")} <= {(line + 1,), ()}
     assert {lines[1:2] for lines in callers(profile, "Tanh")} <= {(line + 2,), (line + 3,), ()}
+
+
+def test_what_a_function_inside_traced_first_for_another_program_has_no_line_of_that() -> None:
+    """Up to jax 0.8 the program of the second has the first's lines for what both call."""
+    import jax
+    import jax.numpy as jnp
+
+    dense = jax.jit(lambda x: jnp.sinh(x) @ x)
+    x = jnp.ones((9, 9))
+
+    def other() -> None:
+        def step(x: Any) -> Any:
+            return dense(x) + 1
+
+        jax.jit(step)(x)
+
+    def mine() -> Any:
+        def step(x: Any) -> Any:
+            return dense(x) * 2
+
+        return jax.jit(step)
+
+    other()
+    compiled = mine()
+
+    def train() -> None:
+        compiled(x)
+
+    profile = measured(train)
+    found = {line for lines in callers(profile, "MatMul") for line in lines}
+    wrong = range(other.__code__.co_firstlineno, mine.__code__.co_firstlineno)
+    assert train.__code__.co_firstlineno + 1 in found
+    assert not found & {*wrong}
+
+
+def test_a_program_of_jax_called_in_a_function_of_its_name_has_the_line_of_its_caller() -> None:
+    import jax.numpy as jnp
+
+    x = jnp.ones((9, 8))
+
+    def norm(x: Any) -> Any:
+        return jnp.linalg.norm(x)
+
+    def train() -> None:
+        jnp.linalg.norm(x)
+
+    norm(x)
+    profile = measured(train)
+    found = {line for lines in callers(profile, "Sqrt") for line in lines}
+    assert train.__code__.co_firstlineno + 1 in found
+    assert norm.__code__.co_firstlineno + 1 not in found
