@@ -41,7 +41,7 @@ def test_a_leak_that_the_baseline_lacks_fails_with_its_holder(suite: Suite, pyte
     result.stdout.fnmatch_lines(
         [
             "  left behind by each call: 1, none in the baseline",
-            "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list); made at test_m.py:8",
+            "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list), which grows at test_m.py:8; made at *:8",
             "opprof: 1 test measured, 0 ok, 1 with more memory*",
         ]
     )
