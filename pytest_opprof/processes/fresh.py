@@ -15,7 +15,7 @@ from ..results.run_result import TestRecord, plain
 from ..results.test_id import id_of
 from ..results.window_result import WindowResult
 from .parent import Parent, why
-from .this_run import COLD, CORE, COUNTED, ONE_THREAD, SITES
+from .this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
 
 
 class Measured(Struct):
@@ -58,6 +58,7 @@ class Fresh:
         answers: dict[str, Measured] = {}
         while True:
             asked = self._parent.ask("ready", plain(answers))
+            self._config.stash[FIRST_LOOK] = asked.get("first_look", False)
             self._config.stash[ONE_THREAD] = asked.get("one_thread", False)
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]

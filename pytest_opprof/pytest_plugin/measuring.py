@@ -165,7 +165,7 @@ class Measuring:
             plan = plan_of(item)
         if not plan.measured and MEASUREMENT not in item.stash:
             return (yield from call.by_pytest())
-        if plan.python and item.config.stash.get(COLD, False):
+        if item.config.stash.get(COLD, False):
             with told_plainly(item):
                 measurement = measurement_of(item)
             try:
@@ -199,13 +199,18 @@ class Measuring:
     ) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end, with calls of Python functions if they are counted."""
         with told_plainly(item):
+            body.check_finished(measurement)
             if plan_of(item).python:
-                body.check_finished(measurement)
                 measurement.python = dict(self._counted(item, measurement, call))
+            elif repeated and plan_of(item).python is None and plan_of(item).marked:
+                measurement.python = self._counted_without_ops(item, measurement, repeated)
             windows = self._judged(item, measurement, repeated)
-            if not plan_of(item).python and repeated and not _why_not_again(item):
+            if repeated and not _why_not_again(item):
                 windows = self._judging.slower_explained(
-                    item, windows, partial(body.count, call, measurement, lines=True)
+                    item,
+                    windows,
+                    partial(body.slow_lines, call, measurement),
+                    partial(body.count, call, measurement, lines=True),
                 )
             return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
 
@@ -228,6 +233,17 @@ class Measuring:
             return counted
         found = body.count(call, measurement, lines=True)
         return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
+
+    def _counted_without_ops(self, item: pytest.Item, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
+        """Return the calls of Python functions of windows that show no op: there they are all that is seen.
+
+        Nobody asked for them: no process is started for a body that cannot run twice.
+        """
+        empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
+        if not empty or _why_uncountable(item, self._settings) or _why_not_again(item):
+            return {}
+        lines = item.config.stash.get(SITES, False)
+        return {name: each for name, each in body.count(call, measurement, lines=lines).items() if name in empty}
 
     def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""

@@ -38,6 +38,7 @@ class Before(NamedTuple):
 
 
 NOTHING = Before()
+SLEEP = "time.sleep"
 
 
 def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
@@ -85,6 +86,11 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[str]:
         f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}"
         for name in sorted(more, key=lambda name: -more[name])[:_LINES]
     ]
+
+
+def sleeps_more(before: Before | None, now: PythonCalls | None) -> bool:
+    """Tell whether the code asks to sleep more often than before: then it waits, however busy the machine is."""
+    return before is not None and now is not None and now.functions.get(SLEEP, 0) > before.of(SLEEP)
 
 
 def _roots(lines: Sequence[CallingLine], more: Mapping[str, int]) -> list[list[CallingLine]]:
