@@ -479,5 +479,8 @@ def test_functions_called_in_place_of_ops_are_named(pytester: pytest.Pytester, s
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["  nothing was recorded, 1 call of 1 op in the baseline", "    `to_ids` at tokenizer.py:* calls `list.* 50 times*"]
+        [
+            "  nothing was recorded, 1 call of 1 op in the baseline",
+            "    `to_ids` at tokenizer.py:* calls `list.* 50 times*",
+        ]
     )
