@@ -115,7 +115,7 @@ SEEDS = {
             return found
         """,
         "assert len(m.squares(range(8000))) == 8000",
-        r"`[\w.]*squares`",
+        r"squares",
     ),
     "quadratic_numpy": Seed(
         """
@@ -359,8 +359,8 @@ SEEDS = {
         from concurrent.futures import ThreadPoolExecutor
 
         def total(numbers):
-            with ThreadPoolExecutor(2) as pool:  # seeded
-                return sum(pool.map(abs, numbers))
+            with ThreadPoolExecutor(2) as pool:
+                return sum(pool.map(abs, numbers))  # seeded: it starts the threads
         """,
         "assert m.total([1, -2, 3]) == 6",
         r"[Tt]hread",

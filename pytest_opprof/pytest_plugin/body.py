@@ -159,15 +159,22 @@ def count(
     )
 
 
+_LOOKS, _MOST_SAMPLED = 20, 20
+"""A body that is over before so many looks, each after a millisecond, runs again, so often at most."""
+
+
 def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
-    """Run the body once more, and return in words at which lines it spends its time; none if it cannot run again."""
+    """Run the body again, and return in words at which lines it spends its time; none if it cannot run again."""
     assert measurement.shown is not None  # a run that judges has it
     raised = call.raised
     try:
         # Nothing is measured in it; what it opens is forgotten.
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
-            measurement.begin_round()
-            call.by_us()
+            for _ in range(_MOST_SAMPLED):
+                measurement.begin_round()
+                call.by_us()
+                if sampler.looks >= _LOOKS:
+                    break
         return [*sampler.lines()]
     except pytest.exit.Exception:
         raise

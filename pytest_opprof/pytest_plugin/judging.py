@@ -259,33 +259,41 @@ class Judging:
         item: pytest.Item,
         windows: list[JudgedWindow],
         again: Callable[[], Sequence[Window]] | None,
+        is_repeatable: bool,
         no_sites: str,
     ) -> list[JudgedWindow]:
         """Return the reports: of windows that fail for what they did, with the lines that did it.
 
-        *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
-        *no_sites* is why none may be found though somebody looked.
+        *again* runs the body once more in this process, at once if it *is_repeatable*; else a fresh process looks at
+        it, and this one where that cannot be had. *no_sites* is why none may be found though somebody looked.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows
-        if again is not None and any(map(lacks_sites, windows)):
-            plan, others = plan_of(item), profiles_of(again())
-            # A later round may do less than one before it: then a process looks where nothing ran before.
-            alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
-            found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
-            look = Answer(
-                {}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found}
-            )
-            windows = [with_sites(window, look) if lacks_sites(window) else window for window in windows]
+        if again is not None and is_repeatable:
+            windows = self._located_here(item, windows, again)
         if any(map(lacks_sites, windows)):
             looks, why = self.looks.alone(
                 item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
             )
+            if again is not None and not looks:
+                windows = self._located_here(item, windows, again)
             look = looks[-1] if looks else Answer({}, why)
             why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
             why = why or look.why or no_sites
             windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
+
+    def _located_here(
+        self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]]
+    ) -> list[JudgedWindow]:
+        if not any(map(lacks_sites, windows)):
+            return windows
+        plan, others = plan_of(item), profiles_of(again())
+        # A later round may do less than one before it: then a process looks where nothing ran before.
+        alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
+        found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
+        look = Answer({}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found})
+        return [with_sites(window, look) if lacks_sites(window) else window for window in windows]
 
     def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
         kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
@@ -325,12 +333,17 @@ class Judging:
     ) -> list[JudgedWindow]:
         """Return the reports: of windows whose coarse time fails them, with the lines and functions that take it.
 
+        Of a body that shows no op where its baseline has some, with the lines that take its time now.
+
         *sample* and *count* run the body once more each in this process.
         """
         if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
             # Another process judges, and asks which lines fail it.
             lines = sample()
             return [_with_slow_lines(each, lines) if each.name == BODY else each for each in windows]
+        if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
+            lines = sample()
+            return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
         if not slow or self._apart:
             return windows
@@ -355,8 +368,6 @@ class Judging:
             return window
         kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
         if isinstance(kept, str):
-            if window.unseen:
-                return window  # it shows no op: nobody counted where there were some
             return window.with_remark(f"which Python functions are called more is not known: {kept}")
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
 

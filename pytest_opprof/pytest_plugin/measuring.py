@@ -263,7 +263,7 @@ class Measuring:
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
-            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None, no_sites)
+            return self._judging.located(item, windows, look, measurement.plan.rounds > 1, no_sites)
 
     def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""

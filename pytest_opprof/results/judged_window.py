@@ -54,6 +54,8 @@ class JudgedWindow:
     """Why doing more than in the baseline is no regression."""
     allowed: Mapping[str, Acceptance] = field(default_factory=dict)
     """The ops (`acceptance.TIME`: the whole window) that a commit accepts to be worse than before."""
+    instead: Sequence[str] = ()
+    """At which lines its time is, where it shows no op and its baseline does."""
     first_uses: Sequence[str] = ()
     """What it does more only the first time in a process, and is no finding: beside what each repeat does more."""
     coarsely: bool = False
@@ -134,7 +136,7 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        lost += [Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self._instead_of_ops]
+        lost += [Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead]
         return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
@@ -159,22 +161,11 @@ class JudgedWindow:
         return list(causes.lines_of(names, python)) if of in OF_PYTHON or of.startswith(PREFIX) else []
 
     @property
-    def _instead_of_ops(self) -> list[str]:
-        """Which Python functions and loops run where the baseline has ops, the most."""
-        python = self.numbers.python
-        if not self.unseen or python is None or python.uncounted:
-            return []
-        before = self.base_functions, self.base_loops
-        return [*causes.of_calls(before[0], python)[:1], *causes.of_loops(before[1], python)[:1]]
-
-    @property
     def wanted_functions(self) -> set[str]:
         """The Python functions of which the user will ask which lines call them."""
         python, wanted = self.numbers.python, set[str]()
         if python is None or self.accepted:
             return wanted
-        if self.unseen:
-            wanted |= python.functions.keys()
         for each in [*self.budget, *self._found[0]]:
             of = each.op or each.rule
             if of in (PYTHON_CALLS, LOOP_ITERATIONS):

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
+from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.calls import Range
 
@@ -471,7 +472,10 @@ def test_a_limit_on_an_op_that_never_runs_stays_an_error_where_calls_are_counted
     result.stdout.fnmatch_lines(["*nothing was recorded*"])
 
 
-def test_functions_called_in_place_of_ops_are_named(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
+def test_the_lines_that_run_in_place_of_ops_are_named(
+    pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: iter(["91% of the time is at tokenizer.py:6 in to_ids `x`"]))
     source = "from pytest_opprof.backends import fake\n" + PLAIN
     pytester.makepyfile(test_m=source.replace("    known", "    fake.launch('Add')\n    known"), tokenizer=ONE_BY_ONE)
     suite("--opprof-update").assert_outcomes(passed=1)
@@ -481,6 +485,6 @@ def test_functions_called_in_place_of_ops_are_named(pytester: pytest.Pytester, s
     result.stdout.fnmatch_lines(
         [
             "  nothing was recorded, 1 call of 1 op in the baseline",
-            "    `to_ids` at tokenizer.py:* calls `list.* 50 times*",
+            "    91% of the time is at tokenizer.py:6 in to_ids *",
         ]
     )
