@@ -18,7 +18,7 @@ MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None,"
-    " work_tolerance=None, floor=None, memory=None, leaks=False, python=False, threads=1, baseline=True, ranks=None,"
+    " work_tolerance=None, floor=None, memory=None, leaks=False, python=None, threads=1, baseline=True, ranks=None,"
     " top=None):"
     " measure the test, as said; with rounds its body runs that many times and must be repeatable. Times are judged"
     " from 10 rounds on; 30 are better.",
@@ -153,13 +153,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--opprof-python",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         default=None,
-        help="count calls of Python functions, in one more run of each test's body",
+        help="count calls of Python functions, in one more run of each test's body (default: of a marked test without"
+        " ops; --no-opprof-python: of none)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "report-only", "serialize", "memory", "leaks", "sites", "python"):
+    for name in ("all", "strict", "report-only", "serialize", "memory", "leaks", "sites"):
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", type="bool", default=False)
+    parser.addini("opprof_python", "as --opprof-python; false: as --no-opprof-python", type="bool", default=None)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")

@@ -8,34 +8,31 @@ references alone are no leak. Growth that ends, as of a cache that fills, is non
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import tracemalloc
 import weakref
 from array import array
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from types import FrameType, ModuleType
 from typing import Any, Final
 
 from ..machine.left import InUse, in_use
 from ..sites.code import Kind, first_part, is_test_tool, kinds
 from ..units import format_bytes
+from . import cycles
+from .holders import CONTAINERS, autograd_graph, holder, line_that_fills, relative
 
 WARMUPS: Final = 2
 CALLS: Final = 4
 LEAST_BYTES: Final = 1 << 16
 """Of memory that nothing which Python counts explains: an allocator rounds, and pools grow by pages."""
-_MOST_STEPS: Final = 8
-"""From an object to the one that a module, a class or a frame holds."""
 _FRAMES: Final = 16
 _MOST_SETTLING: Final = 30
 _LINES, _KINDS = 3, 5
 """So many are told."""
-_CONTAINERS = (list, dict, set, deque)
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -80,10 +77,11 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS) -> Left:
 def _left_by(call: Callable[[], object], warmups: int) -> Left:
     for _ in range(warmups):
         call()
-    least = _growth(call)
+    least, finalized = _growth(call)
     things = {"threads": "thread", "files": "open file", "processes": "process"}
     objects = {thing: least[name] for name, thing in things.items() if least[name]}
-    where: list[str] = []
+    objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
+    where: list[str] = [*cycles.made_at(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] > LEAST_BYTES:
         grown = _grown_types(call)
         are_weak = any(issubclass(kind, _WEAK) for kind in grown)
@@ -94,15 +92,19 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
         elif not are_weak:
             # Numbers, strings and arrays are tracked by no collector, but the list that keeps them grows. A dict of
             # such things is not tracked itself, and is found by what refers to it: a second look, as that takes longer.
-            for holder, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
+            for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
                 objects[kind] = objects.get(kind, 0) + number
-                where.append(f"held by {holder}")
+                where.append(f"held by {held_by}")
     nbytes = least["allocated_bytes"]
     return Left(objects, nbytes if nbytes > LEAST_BYTES else 0, tuple(where))
 
 
-def _growth(call: Callable[[], object]) -> dict[str, int]:
-    """Return by how much at least each call makes grow what the process has in use, by field of `InUse`."""
+def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, int]]:
+    """Return by how much at least each call makes grow what the process has in use, by field of `InUse`.
+
+    Also which objects with a finalizer only the collector frees, of the last call.
+    """
+    finalized: Mapping[type, int] = {}
     # Nothing of ours may grow meanwhile: this has its size before.
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
@@ -111,13 +113,15 @@ def _growth(call: Callable[[], object]) -> dict[str, int]:
         for number in range(CALLS + 1):
             if number:
                 call()
+            if number == CALLS:
+                finalized = cycles.finalized()
             gc.collect()
             for field, value in enumerate(in_use()):
                 seen[number * len(fields) + field] = value
     steps = range(len(fields), len(seen), len(fields))
     grown = [sorted(seen[at + field] - seen[at + field - len(fields)] for at in steps) for field in fields]
     # One call may make room by chance: in the other three it grows.
-    return {name: max(each[1], 0) for name, each in zip(InUse._fields, grown)}
+    return {name: max(each[1], 0) for name, each in zip(InUse._fields, grown)}, finalized
 
 
 def _settle() -> None:
@@ -175,55 +179,19 @@ def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
         if own_trace:
             tracemalloc.stop()
         made = [each for each in gc.get_objects() if type(each) is kind]
-    if made and (holder := _holder(made[-1], [made])):
-        yield f"held by {holder}"
+    if made:
+        found = holder(made[-1], [made])
+        if held_by := found.name or autograd_graph():
+            yield f"held by {held_by}{_grows(found.container, call)}"
     lines = Counter[str]()
     for trace in snapshot.traces if snapshot else ():
         files = [frame.filename for frame in trace.traceback]  # the oldest first
         inside = len(files) - files[::-1].index(__file__) if __file__ in files else 0
         frames = [frame for frame in trace.traceback[inside:] if kinds[frame.filename] is Kind.TRACED]
         if frames and files[-1] != __file__:
-            lines[f"{_relative(frames[-1].filename)}:{frames[-1].lineno}"] += trace.size
+            lines[f"{relative(frames[-1].filename)}:{frames[-1].lineno}"] += trace.size
     if lines:
         yield "made at " + ", ".join(line for line, _ in lines.most_common(_LINES))
-
-
-def _holder(thing: object, ours: Sequence[object] = ()) -> str:
-    """Return how the program reaches *thing*, past the lists and dicts between: ``model.history (list)``."""
-    at, kind, seen = thing, "", {id(each) for each in ours}
-    for _ in range(_MOST_STEPS):
-        referrers = [each for each in gc.get_referrers(at) if id(each) not in seen and not _is_ours(each)]
-        for each in referrers:  # no generator: its cell would hold *at*
-            if named := _named(each, at):
-                return named + kind
-        between = [each for each in referrers if not isinstance(each, FrameType)]
-        if not between:
-            return ""
-        seen |= {id(at), id(referrers), id(between)}
-        at, kind = between[0], kind or f" ({type(between[0]).__name__})"
-    return ""
-
-
-def _is_ours(thing: object) -> bool:
-    return isinstance(thing, FrameType) and thing.f_globals.get("__name__") == __name__
-
-
-def _named(holder: Any, thing: object) -> str:
-    """Return the name by which a module, a class, an instance or a frame holds *thing*; empty for other holders."""
-    if isinstance(holder, FrameType):
-        return f"{holder.f_code.co_name} at {_relative(holder.f_code.co_filename)}:{holder.f_lineno}"
-    if isinstance(holder, dict):  # of the names of a module or class, or of the attributes of an instance
-        names = [key for key, value in list(holder.items()) if value is thing and isinstance(key, str)]
-        owners = [each for each in gc.get_referrers(holder) if getattr(each, "__dict__", None) is holder]
-        if not owners or not names:
-            return ""
-        owner = owners[0]
-        return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}"
-    attributes = dict(getattr(holder, "__dict__", {}))
-    for each in type(holder).__mro__:
-        attributes |= {name: getattr(holder, name, None) for name in getattr(each, "__slots__", ())}
-    names = [name for name, value in attributes.items() if value is thing]
-    return f"{getattr(holder, '__qualname__', type(holder).__name__)}.{names[0]}" if names else ""
 
 
 def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple[str, str, int]]:
@@ -241,9 +209,15 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
     found = []
     for each, _, more in grown:
         newest = list(each.values() if isinstance(each, dict) else each)[-more:]
-        if not all(isinstance(one, _WEAK) for one in newest) and (holder := _holder(each, [sizes, grown])):
-            found.append((f"{holder} ({type(each).__name__})", _name(type(newest[-1])), more))
+        if not all(isinstance(one, _WEAK) for one in newest) and (name := holder(each, [sizes, grown]).name):
+            held_by = f"{name} ({type(each).__name__}){_grows(each, call)}"
+            found.append((held_by, _name(type(newest[-1])), more))
     return found
+
+
+def _grows(container: Any, call: Callable[[], object]) -> str:
+    line = "" if container is None else line_that_fills(container, call)
+    return f", which grows at {line}" if line else ""
 
 
 def _containers(untracked: bool) -> list[Any]:
@@ -251,7 +225,7 @@ def _containers(untracked: bool) -> list[Any]:
     gc.collect()
     tracked = gc.get_objects()
     if not untracked:
-        return [each for each in tracked if type(each) in _CONTAINERS]
+        return [each for each in tracked if type(each) in CONTAINERS]
     found = {}
     for at in range(0, len(tracked), 10_000):
         for each in gc.get_referents(*tracked[at : at + 10_000]):
@@ -263,10 +237,6 @@ def _containers(untracked: bool) -> list[Any]:
 def _rank(kind: type) -> tuple[bool, str]:
     """Return a key that puts the program's own types first: they say more than the lists and cells inside of them."""
     return kind.__module__.partition(".")[0] in sys.stdlib_module_names, _name(kind)
-
-
-def _relative(file: str) -> str:
-    return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
 
 
 def _name(kind: type) -> str:

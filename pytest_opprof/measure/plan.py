@@ -47,8 +47,8 @@ class Settings:
     """Whether it is looked for what each call of a body leaves behind."""
     sites: bool
     """Whether each window tells which lines asked for its ops."""
-    python: bool
-    """Whether calls of Python functions are counted, in one more round of each body."""
+    python: bool | None
+    """Whether calls of Python functions are counted, in one more round; None: of marked bodies without ops."""
     sites_show: tuple[str, ...]
     sites_hide: tuple[str, ...]
     update: Update
@@ -89,5 +89,5 @@ class TestPlan:
     ranks: Ranks = "any"
     leaks: bool = False
     """Whether its body runs six times more, to see what each call leaves behind."""
-    python: bool = False
-    """Whether calls of Python functions are counted."""
+    python: bool | None = None
+    """Whether calls of Python functions are counted; None: where the body shows no op."""

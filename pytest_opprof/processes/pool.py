@@ -75,18 +75,19 @@ class Process:
         sites: Sequence[str] = (),
         one_thread: bool = False,
         cold: Sequence[str] = (),
+        first_look: bool = False,
     ) -> dict[str, Answer]:
         """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
 
         *sites*: the tests to measure with the lines that ask for ops, which takes time; *one_thread*: all of them in
         one thread, for their CPU time; *cold*: those of which only calls of Python functions are counted, in their one
-        run.
+        run; *first_look*: another follows, which looks for what calls leave behind.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
         asked = {"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites), "cold": list(cold)}
-        self._child.answer({**asked, "one_thread": one_thread})
+        self._child.answer({**asked, "one_thread": one_thread, "first_look": first_look})
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -175,11 +176,12 @@ class Pool:
     def alone(self, file: str, test: str, times: int) -> list[Answer]:
         """Measure *test* in a process where nothing ran before, so many *times*: later with the module's fixtures.
 
-        The last time also tells which lines ask for ops.
+        The last time also tells which lines ask for ops, and what each call leaves behind: a body that has run so often
+        may compile no more.
         """
         with self.started({file}) as processes:
             return [
-                processes[0].measure([test], stays=left > 0, sites=[] if left else [test])[test]
+                processes[0].measure([test], stays=left > 0, sites=[] if left else [test], first_look=left > 0)[test]
                 for left in reversed(range(times))
             ]
 

@@ -20,6 +20,8 @@ ONE_THREAD = pytest.StashKey[bool]()
 """Whether another run asks this one for CPU time in one thread."""
 COLD = pytest.StashKey[bool]()
 """Whether another run asks this one to count calls of Python functions in the one run of a body, and nothing else."""
+FIRST_LOOK = pytest.StashKey[bool]()
+"""Whether another run asks this one for a look that another one follows: that one looks for what is left behind."""
 COUNTED = pytest.StashKey[dict[str, PythonCalls]]()
 """What was counted then, by window."""
 _FILES = {

@@ -50,6 +50,7 @@ from ..verdict.acceptance import TRAILER, Acceptance, accepted, lines_of, parsed
 from ..verdict.coarse import PROCESSES
 from ..verdict.compare import Diff, Row, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
+from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
 from ..verdict.verdicts import DOES_MORE, TimingVerdict
@@ -395,6 +396,8 @@ class Found:
         """By test: which lines asked for ops, on both sides."""
         self._lines: dict[str, dict[str, PythonCalls]] = {}
         """By test and window: which lines of the working tree call Python functions."""
+        self._slow: dict[str, dict[str, Mapping[str, str]]] = {}
+        """By test and window: at which lines of the working tree its time is."""
 
     def add(self, pair: Sequence[SideRun]) -> None:
         """Add what a pair of processes did."""
@@ -425,6 +428,10 @@ class Found:
         for test, reports in after.reports.items():
             self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
             self._lines[test] = _python(reports)
+            self._slow[test] = {
+                window.name: {time: said for time, said in window.explained.items() if time in COARSE}
+                for window in _measured(reports)
+            }
 
     @property
     def first(self) -> tuple[SideRun, SideRun]:
@@ -458,7 +465,8 @@ class Found:
         """Tell whether the working tree fails for what it did."""
         reports = self.first[1].reports.get(item.nodeid, [])
         windows = [self._compared(item.nodeid, window, plan_of(item)) for window in _measured(reports)]
-        return any(window.asked or window.wanted_functions for window in windows)
+        slow = any(row.op in COARSE for window in windows for row in window.worse)
+        return slow or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
@@ -492,6 +500,9 @@ class Found:
             window = replace(
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
+        if slow := self._slow.get(test, {}).get(name):
+            numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **slow})
+            window = replace(window, numbers=numbers)
         window = self._with_functions(test, window)
         lines = self._changed.get(test, 0)
         changed = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""

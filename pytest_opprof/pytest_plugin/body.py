@@ -14,8 +14,9 @@ from ..errors import NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
+from ..measure.sampled import Sampler
 from ..measure.window import LEFT, OPEN, Window
-from ..processes.this_run import COUNTED
+from ..processes.this_run import COUNTED, FIRST_LOOK
 from ..python_calls.counted import PythonCalls
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of
@@ -82,7 +83,7 @@ def measure(call: Call, measurement: Measurement) -> Generator[None, object, obj
         measurement.begin_round()
         call.by_us()
     result = yield from _measure_rounds(call, measurement, measurement.plan.rounds)
-    if measurement.plan.leaks:
+    if measurement.plan.leaks and not call.item.config.stash.get(FIRST_LOOK, False):
         _look_for_leaks(call, measurement)
     return result
 
@@ -156,6 +157,32 @@ def count(
         if why
         else {BODY: counting.counter.result(), **counting.results()}
     )
+
+
+_LOOKS, _MOST_SAMPLED = 20, 20
+"""A body that is over before so many looks, each after a millisecond, runs again, so often at most."""
+
+
+def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
+    """Run the body again, and return in words at which lines it spends its time; none if it cannot run again."""
+    assert measurement.shown is not None  # a run that judges has it
+    raised = call.raised
+    try:
+        # Nothing is measured in it; what it opens is forgotten.
+        with measurement.repeated(), Sampler(measurement.shown) as sampler:
+            for _ in range(_MOST_SAMPLED):
+                measurement.begin_round()
+                call.by_us()
+                if sampler.looks >= _LOOKS:
+                    break
+        return [*sampler.lines()]
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+        _forget_excinfo(call)
+        return []
+    finally:
+        call.raised = raised
 
 
 def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, object]:

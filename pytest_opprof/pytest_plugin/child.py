@@ -13,7 +13,7 @@ import pytest
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
 from ..processes.parent import Parent, why
 from ..processes.pool import Measured
-from ..processes.this_run import COLD, CORE, COUNTED, ONE_THREAD, SITES
+from ..processes.this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
 from ..results.plain import converted, plain
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of
@@ -51,6 +51,7 @@ class Fresh:
         answers: dict[str, Measured] = {}
         while True:
             asked = self._parent.ask("ready", plain(answers))
+            self._config.stash[FIRST_LOOK] = asked.get("first_look", False)
             self._config.stash[ONE_THREAD] = asked.get("one_thread", False)
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]

@@ -16,6 +16,7 @@ from ..measure.plan import Settings
 from ..processes.pool import Answer, Pool
 from ..processes.this_run import say
 from ..profile.timings import works_on_host
+from ..python_calls.causes import sleeps_more
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.window_result import WindowNumbers
@@ -78,7 +79,9 @@ class Coarsely:
             return found
         why, busy = self._look(item, windows, suspects)
         return [
-            self._concluded(window, suspects[window.name], why, busy, was_first) if window.name in suspects else window
+            self._concluded(item, window, suspects[window.name], why, busy, was_first)
+            if window.name in suspects
+            else window
             for window in found
         ]
 
@@ -129,13 +132,19 @@ class Coarsely:
                 break
         return "", busy
 
+    def _sleeps_more(self, item: pytest.Item, window: JudgedWindow) -> bool:
+        kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
+        return not isinstance(kept, str) and sleeps_more(kept.calls, window.numbers.python)
+
     def _of(self, answer: Answer, window: str) -> list[Coarse]:
         entry = answer.windows.get(window)
         return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
 
-    def _concluded(self, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool) -> JudgedWindow:
+    def _concluded(
+        self, item: pytest.Item, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
+    ) -> JudgedWindow:
         assert window.diff is not None  # or it would be no suspect
-        found = suspect.slower(suspect.seen, wall=not busy)
+        found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(item, window))
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, and could not be measured again: {why}")
         if found:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..baselines.entry import WindowBaseline
+from ..python_calls.causes import sleeps_more
 from ..results.judged_window import JudgedWindow
 from ..verdict.coarse import PROCESSES, Slower, slower, together
 from ..verdict.compare import Diff
@@ -37,7 +38,8 @@ class CoarsePairs:
         window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
         if len(self._pairs.get(test, [])) < PROCESSES or not is_judged(diff):
             return window
-        if found := self._slower(test, window.name, wall=not self._busy):
+        is_sure = sleeps_more(window.base_functions, window.numbers.python)
+        if found := self._slower(test, window.name, wall=not self._busy or is_sure):
             work = found.work(diff.then, *explained(window, found))
             confirmed = f"confirmed in {PROCESSES} pairs of processes, in one thread"
             looked = "; ".join(filter(None, [confirmed, window.looked]))

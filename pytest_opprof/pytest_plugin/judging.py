@@ -19,7 +19,7 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window
 from ..processes.pool import Answer, Pool
-from ..processes.this_run import say
+from ..processes.this_run import SITES, say
 from ..profile.assembly import joined
 from ..profile.environment import Environment
 from ..profile.op_counts import counts_of
@@ -64,9 +64,10 @@ def _nothing_recorded(measurement: Measurement) -> str:
     )
 
 
-def _only_timed(measurement: Measurement) -> str:
+def _only_timed(measurement: Measurement, python: PythonCalls | None) -> str:
     hint = hints(measurement.backends)
-    return f"no op ran, or none that a backend sees, so only its time is compared{f' ({hint})' if hint else ''}"
+    counted = "time and calls of Python functions are" if python and not python.uncounted else "time is"
+    return f"no op ran, or none that a backend sees, so only its {counted} compared{f' ({hint})' if hint else ''}"
 
 
 class Judging:
@@ -139,11 +140,11 @@ class Judging:
                     continue
                 # With rounds its time is what the test asks for, whatever runs; coarsely without any limit, too.
                 asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
-                is_looked_at = plan.leaks or (python is not None and not python.uncounted)
+                is_looked_at = plan.leaks or (plan.python and python is not None and not python.uncounted)
                 if not plan.budget.allows_nothing and not asks_for_time and not is_looked_at:
                     raise NothingMeasured(_nothing_recorded(measurement))
                 if plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None:
-                    report = report.with_remark(_only_timed(measurement))
+                    report = report.with_remark(_only_timed(measurement, python))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(item):
                 excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
@@ -197,10 +198,10 @@ class Judging:
         runs = (run,) if run else ()
         numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None, python)
         report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs, limits=limits)
-        if python is not None and python.uncounted:
+        if python is not None and python.uncounted and (plan.python or base is None):
             report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:
-            report = _with_remark_of_versions(report, base)
+            report = _with_remark_of_versions(report, base, bool(plan.python))
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
@@ -258,33 +259,41 @@ class Judging:
         item: pytest.Item,
         windows: list[JudgedWindow],
         again: Callable[[], Sequence[Window]] | None,
+        is_repeatable: bool,
         no_sites: str,
     ) -> list[JudgedWindow]:
         """Return the reports: of windows that fail for what they did, with the lines that did it.
 
-        *again* runs the body once more in this process, if it is repeatable; else a fresh process looks at it.
-        *no_sites* is why none may be found though somebody looked.
+        *again* runs the body once more in this process, at once if it *is_repeatable*; else a fresh process looks at
+        it, and this one where that cannot be had. *no_sites* is why none may be found though somebody looked.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows
-        if again is not None and any(map(lacks_sites, windows)):
-            plan, others = plan_of(item), profiles_of(again())
-            # A later round may do less than one before it: then a process looks where nothing ran before.
-            alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
-            found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
-            look = Answer(
-                {}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found}
-            )
-            windows = [with_sites(window, look) if lacks_sites(window) else window for window in windows]
+        if again is not None and is_repeatable:
+            windows = self._located_here(item, windows, again)
         if any(map(lacks_sites, windows)):
             looks, why = self.looks.alone(
                 item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
             )
+            if again is not None and not looks:
+                windows = self._located_here(item, windows, again)
             look = looks[-1] if looks else Answer({}, why)
             why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
             why = why or look.why or no_sites
             windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
         return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
+
+    def _located_here(
+        self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]]
+    ) -> list[JudgedWindow]:
+        if not any(map(lacks_sites, windows)):
+            return windows
+        plan, others = plan_of(item), profiles_of(again())
+        # A later round may do less than one before it: then a process looks where nothing ran before.
+        alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
+        found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
+        look = Answer({}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found})
+        return [with_sites(window, look) if lacks_sites(window) else window for window in windows]
 
     def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
         kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
@@ -316,31 +325,43 @@ class Judging:
         return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
 
     def slower_explained(
-        self, item: pytest.Item, windows: list[JudgedWindow], count: Callable[[], Mapping[str, PythonCalls]]
+        self,
+        item: pytest.Item,
+        windows: list[JudgedWindow],
+        sample: Callable[[], Sequence[str]],
+        count: Callable[[], Mapping[str, PythonCalls]],
     ) -> list[JudgedWindow]:
-        """Return the reports: of windows whose coarse time fails them, with the Python functions that are called most.
+        """Return the reports: of windows whose coarse time fails them, with the lines and functions that take it.
 
-        *count* runs the body once more in this process.
+        Of a body that shows no op where its baseline has some, with the lines that take its time now.
+
+        *sample* and *count* run the body once more each in this process.
         """
+        if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
+            # Another process judges, and asks which lines fail it.
+            lines = sample()
+            return [_with_slow_lines(each, lines) if each.name == BODY else each for each in windows]
+        if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
+            lines = sample()
+            return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
         if not slow or self._apart:
             return windows
-        counted = count()
-        return [self._with_functions(item, each, counted) if each.name in slow else each for each in windows]
+        lines, counted = sample(), count()
+        return [self._with_functions(item, each, lines, counted) if each.name in slow else each for each in windows]
 
     def _with_functions(
-        self, item: pytest.Item, window: JudgedWindow, counted: Mapping[str, PythonCalls]
+        self, item: pytest.Item, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
     ) -> JudgedWindow:
         python = counted.get(window.name)
         if python is None or python.uncounted:
-            return window
+            python = PythonCalls()
         kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
         before = None if isinstance(kept, str) else kept.calls
-        said = causes.of_calls(before, python)[:1] if python.total >= _MANY_CALLS else []
+        said = [*lines] if window.name == BODY else []
+        said += causes.of_calls(before, python)[:1] if python.total >= _MANY_CALLS else []
         said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
-        why = "; ".join(said)
-        explained = {**window.numbers.explained, **(dict.fromkeys(COARSE, why) if why else {})}
-        return replace(window, numbers=structs.replace(window.numbers, explained=explained))
+        return _with_slow_lines(window, said)
 
     def _with_base_functions(self, item: pytest.Item, window: JudgedWindow) -> JudgedWindow:
         if self._apart or window.diff is None:
@@ -423,13 +444,18 @@ def _comparable(base: WindowBaseline, window: JudgedWindow) -> WindowBaseline:
     return base.comparable(python.versions) if python else base
 
 
-def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
-    """Return the report of a window with why its calls of Python functions are not compared, where they are not."""
+def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_asked: bool) -> JudgedWindow:
+    """Return the report of a window with why its calls of Python functions are not compared, where they are not.
+
+    Of those that nobody asked for only a baseline without any op has to have them.
+    """
     python = window.numbers.python
     if python is None or python.uncounted or window.accepted:
         return window
+    if not base.python and base.ops and not is_asked:
+        return window
     why = other_versions(base.python, python.versions) if base.python else "the baseline has none"
-    update = "record them with pytest --opprof-update --opprof-python"
+    update = f"record them with pytest --opprof-update{' --opprof-python' if is_asked else ''}"
     return window.with_remark(f"calls of Python functions not compared: {why}; {update}") if why else window
 
 
@@ -447,6 +473,13 @@ def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> Judge
     if python is None or lines is None:
         return window
     return replace(window, numbers=structs.replace(window.numbers, python=structs.replace(python, lines=lines.lines)))
+
+
+def _with_slow_lines(window: JudgedWindow, said: Sequence[str]) -> JudgedWindow:
+    if not said:
+        return window
+    explained = {**window.numbers.explained, **dict.fromkeys(COARSE, "; ".join(said))}
+    return replace(window, numbers=structs.replace(window.numbers, explained=explained))
 
 
 def is_open(windows: Sequence[JudgedWindow]) -> bool:

@@ -21,7 +21,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
 from ..units import plural
 from ..verdict.compare import changes, excuse
-from ..verdict.quantities import named
+from ..verdict.quantities import FACTS, named
 from ..verdict.tolerances import Tolerances
 from ..verdict.verdicts import DOES_MORE, Verdict
 
@@ -94,7 +94,9 @@ def with_looks(
     """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
     window = _with_remarks(window, looks)
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
-    seen = [(each.ops, each.all_facts) for each in found]
+    # What calls leave behind the last look alone tells.
+    left = {name: each for name, each in (found[-1].facts if found else {}).items() if FACTS[name].needs == "leaks"}
+    seen = [(each.ops, {**left, **each.all_facts}) for each in found]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")

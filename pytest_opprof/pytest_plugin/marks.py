@@ -103,7 +103,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
         leaks=budget.needs("leaks") or leaks,
-        python=(python or budget.needs("python")) and not left_out,
+        python=False if left_out else budget.needs("python") or python,
     )
 
 

@@ -152,7 +152,7 @@ class Measuring:
             plan = plan_of(item)
         if not plan.measured and MEASUREMENT not in item.stash:
             return (yield from call.by_pytest())
-        if plan.python and item.config.stash.get(COLD, False):
+        if item.config.stash.get(COLD, False):
             with told_plainly(item):
                 measurement = measurement_of(item)
             try:
@@ -186,13 +186,18 @@ class Measuring:
     ) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end, with calls of Python functions if they are counted."""
         with told_plainly(item):
+            body.check_finished(measurement)
             if plan_of(item).python:
-                body.check_finished(measurement)
                 measurement.python = dict(self._counted(item, measurement, call))
+            elif repeated and plan_of(item).python is None and plan_of(item).marked:
+                measurement.python = self._counted_without_ops(item, measurement, repeated)
             windows = self._judged(item, measurement, repeated)
-            if not plan_of(item).python and repeated and not _why_not_again(item):
+            if repeated and not _why_not_again(item):
                 windows = self._judging.slower_explained(
-                    item, windows, partial(body.count, call, measurement, lines=True)
+                    item,
+                    windows,
+                    partial(body.slow_lines, call, measurement),
+                    partial(body.count, call, measurement, lines=True),
                 )
             return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
 
@@ -216,6 +221,17 @@ class Measuring:
         found = body.count(call, measurement, lines=True)
         return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
 
+    def _counted_without_ops(self, item: pytest.Item, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
+        """Return the calls of Python functions of windows that show no op: there they are all that is seen.
+
+        Nobody asked for them: no process is started for a body that cannot run twice.
+        """
+        empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
+        if not empty or _why_uncountable(item, self._settings) or _why_not_again(item):
+            return {}
+        lines = item.config.stash.get(SITES, False)
+        return {name: each for name, each in body.count(call, measurement, lines=lines).items() if name in empty}
+
     def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""
         with told_plainly(item):
@@ -234,7 +250,7 @@ class Measuring:
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
-            return self._judging.located(item, windows, look if measurement.plan.rounds > 1 else None, no_sites)
+            return self._judging.located(item, windows, look, measurement.plan.rounds > 1, no_sites)
 
     def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""

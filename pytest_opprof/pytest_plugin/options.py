@@ -59,7 +59,7 @@ def _settings(config: pytest.Config) -> Settings:
         leaks=bool(_value(config, "leaks")),
         # What an update writes of ranks, it has to see in the one look.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
-        python=bool(_value(config, "python")),
+        python=_yes_or_no(config, "python"),
         sites_show=tuple(config.getini("opprof_sites_show")),
         sites_hide=tuple(config.getini("opprof_sites_hide")),
         update="all" if config.option.opprof_update else "new" if config.option.opprof_update_new else "",
@@ -84,6 +84,13 @@ def _value(config: pytest.Config, name: str) -> Any:
     # Flags with an ini twin default to None, so that "not given" can be told from a value.
     given = getattr(config.option, f"opprof_{name}")
     return (config.getini(f"opprof_{name}") or None) if given is None else given
+
+
+def _yes_or_no(config: pytest.Config, name: str) -> bool | None:
+    """Return what the flag or the ini file says; None where neither does."""
+    given: object = getattr(config.option, f"opprof_{name}")
+    given = config.getini(f"opprof_{name}") if given is None else given
+    return given if isinstance(given, bool) else None  # not given: pytest before 8.3 says []
 
 
 def _folder(config: pytest.Config) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +39,8 @@ class Before(NamedTuple):
 
 
 NOTHING = Before()
+_BUILTINS = frozenset(["builtins", *vars(builtins)])
+SLEEP = "time.sleep"
 
 
 def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
@@ -54,21 +57,32 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
     """
     more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
-    own = {*now.own}
+    own, grew = {*now.own}, {name for name, calls in now.functions.items() if calls > (before or NOTHING).of(name)}
     said = [] if lines else [_without_line(name, before, now) for name in _most(more, now)[:_LINES]]
-    for edges in _roots(lines, more)[:_LINES]:
-        at = [each for each in now.lines if each.line == edges[0].line and each.function != LOOP]
+    for edges in _roots(lines, more, own)[:_LINES]:
+        at = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
+        led = ""
         first = min(
-            at, key=lambda each: (not each.direct, each.function not in more, each.function not in own, -each.calls)
+            at,
+            key=lambda each: (
+                not each.direct,
+                each.function not in grew,
+                each.function not in own,
+                _is_builtin(each.function),
+                each.function not in more,
+                -each.calls,
+            ),
         )
-        alone = len({each.line for each in now.lines if each.function == first.function}) == 1
+        alone = len([each for each in now.lines if each.function == first.function]) == 1
         # Not every call's line is looked for.
-        calls = now.functions.get(first.function, first.calls) if alone and first.function in more else first.calls
+        calls = now.functions.get(first.function, first.calls) if alone and first.function in grew else first.calls
         verb = "calls" if first.direct else "leads to"
-        known = before if first.function in more else None
-        said.append(f"`{first.line.function}` at {_at(first)} {verb} {_times(first.function, calls, known)}")
+        known = before if first.function in grew else None
+        said.append(f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known)}")
+        if first.function not in grew and (led := _leads_to(at, more)):
+            said[-1] += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
         if len(said) == 1:
-            told = {first.function}
+            told = {first.function, led}
             said[0] += _beside({name: grew for name, grew in more.items() if name not in told})
     return said
 
@@ -87,15 +101,21 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[str]:
     ]
 
 
-def _roots(lines: Sequence[CallingLine], more: Mapping[str, int]) -> list[list[CallingLine]]:
+def sleeps_more(before: Before | None, now: PythonCalls | None) -> bool:
+    """Tell whether the code asks to sleep more often than before: then it waits, however busy the machine is."""
+    return before is not None and now is not None and now.functions.get(SLEEP, 0) > before.of(SLEEP)
+
+
+def _roots(lines: Sequence[CallingLine], more: Mapping[str, int], own: Collection[str]) -> list[list[CallingLine]]:
     """Return the lines to blame, with what each calls: none in a function that is itself called more often.
 
-    Its calls follow from the line that calls it.
+    Its calls follow from the line that calls it. Lines of others, as in a thread, only where none is the project's.
     """
     by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
     for each in lines:
-        by_line[each.line.file, each.line.line].append(each)
+        by_line[_place(each)].append(each)
     roots = [edges for edges in by_line.values() if edges[0].caller not in more] or list(by_line.values())
+    roots = [edges for edges in roots if edges[0].caller in own] or roots
     roots.sort(key=lambda edges: -sum(each.calls for each in edges))
     most = sum(each.calls for each in roots[0]) if roots else 0
     return [edges for edges in roots if sum(each.calls for each in edges) >= _NOTABLE * most]
@@ -108,6 +128,27 @@ def _most(more: Mapping[str, int], now: PythonCalls) -> list[str]:
 
 def _size(edge: CallingLine) -> int:
     return -edge.calls
+
+
+def _place(edge: CallingLine) -> tuple[str, int]:
+    return edge.line.file, edge.line.line
+
+
+def _function(edge: CallingLine) -> str:
+    """Return the function that a line is in: of a comprehension the one around it, where that is known."""
+    inside, name = edge.line.function, edge.caller.partition(".<locals>.<")[0].rpartition(".")[2]
+    return name if inside.startswith("<") and name and not name.startswith("<") else inside
+
+
+def _is_builtin(name: str) -> bool:
+    """Tell whether a function is Python's own and calls no other: more that follows is not its doing."""
+    return name.partition(".")[0] in _BUILTINS
+
+
+def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:
+    """Return which function that calls others grew most by what one line calls; empty if none did."""
+    grew = [each.function for each in edges if each.function in more and not _is_builtin(each.function)]
+    return min(grew, key=lambda name: (-more[name], name), default="")
 
 
 def _at(edge: CallingLine) -> str:

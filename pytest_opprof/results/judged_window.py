@@ -54,6 +54,8 @@ class JudgedWindow:
     """Why doing more than in the baseline is no regression."""
     allowed: Mapping[str, Acceptance] = field(default_factory=dict)
     """The ops (`acceptance.TIME`: the whole window) that a commit accepts to be worse than before."""
+    instead: Sequence[str] = ()
+    """At which lines its time is, where it shows no op and its baseline does."""
     first_uses: Sequence[str] = ()
     """What it does more only the first time in a process, and is no finding: beside what each repeat does more."""
     coarsely: bool = False
@@ -134,6 +136,7 @@ class JudgedWindow:
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
+        lost += [Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead]
         return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_an_object_is_named_by_its_type_its_holder_and_the_line_that_made_it() -
     left = left_by(lambda: ENGINE.handlers.append(Handler()))
     assert (left.objects, left.number, left.nbytes) == ({f"{__name__}.Handler": 1}, 1, 0)
     held, made = left.where
-    assert held == "held by Engine.handlers (list)"
+    assert held.startswith("held by Engine.handlers (list), which grows at ")
     assert made.startswith("made at ")
     assert "test_leaks.py:" in made
 
@@ -71,13 +72,15 @@ def test_what_python_does_not_track_is_found_by_the_container_that_grows(
     if name == "bytes":
         return  # a constant of the code: the same object each time, so that nothing but the list grows
     assert left.objects == {name: 1}
-    assert left.where == (f"held by Engine.{container} ({type(kept).__name__})",)
+    (held,) = left.where
+    assert held.startswith(f"held by Engine.{container} ({type(kept).__name__}), which grows at ")
 
 
 def test_a_dict_that_keeps_results_is_found() -> None:
     left = left_by(lambda: ENGINE.seen.update({object(): 1e6 + len(ENGINE.seen)}))
     assert left.objects == {"float": 1}
-    assert left.where == ("held by Engine.seen (dict)",)
+    (held,) = left.where
+    assert held.startswith("held by Engine.seen (dict), which grows at ")
 
 
 def test_memory_is_told_where_it_is_more_than_an_allocator_rounds() -> None:
@@ -157,3 +160,53 @@ def test_a_body_runs_six_times_where_nothing_grows() -> None:
 )
 def test_it_is_told_in_a_line(left: Left, text: str) -> None:
     assert str(left) == text
+
+
+class Session:
+    def __init__(self, closes_itself: bool) -> None:
+        if closes_itself:
+            self.closer = self.__del__  # the cycle
+
+    def __del__(self) -> None:
+        pass
+
+
+CYCLE = next(
+    at
+    for at, text in enumerate(Path(__file__).read_text(encoding="utf-8").splitlines(), 1)
+    if text.endswith("# the cycle")
+)
+
+
+def test_a_cycle_with_a_finalizer_is_left_to_the_collector() -> None:
+    assert left_by(lambda: Session(False)) == Left({})
+    left = left_by(lambda: Session(True))
+    assert left.objects == {f"{__name__}.Session with a finalizer in a cycle": 1}
+    assert f"test_leaks.py:{CYCLE}" in left.where[0]
+
+
+def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thing() -> None:
+    def keep(thing: object) -> None:
+        ENGINE.handlers.append(thing)
+
+    line = keep.__code__.co_firstlineno + 1
+    for thing in (Handler, lambda: 1e6 + len(ENGINE.handlers)):
+        (held, *_) = [each for each in left_by(lambda thing=thing: keep(thing())).where if "which grows" in each]  # type: ignore[misc]
+        assert held.endswith(f"test_leaks.py:{line}")
+
+
+@pytest.mark.torch
+def test_an_autograd_graph_that_grows_is_named() -> None:
+    import torch
+
+    weight = torch.ones(3, requires_grad=True)
+    ENGINE.total = 0.0  # type: ignore[attr-defined]
+
+    def step() -> None:
+        ENGINE.total = ENGINE.total + (torch.ones(3) * weight).sum()  # type: ignore[attr-defined]
+
+    try:
+        (held, *_) = left_by(step).where
+    finally:
+        del ENGINE.total  # type: ignore[attr-defined]
+    assert "Engine.total" in held

@@ -16,6 +16,7 @@ from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against import Against, Found
 from pytest_opprof.pytest_plugin.coarse import is_judged
+from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
@@ -270,12 +271,12 @@ def test_tests_that_measure_nothing_are_left_out_and_those_with_wrong_marks_are_
 MS = 1_000_000
 
 
-def took(run: Pairs, cpu_ms: int, wall_ms: int = 0, rounds: int = 1, calls: int = 1) -> SideRun:
-    """Return a side whose body took so long."""
+def took(run: Pairs, cpu_ms: int, wall_ms: int = 0, rounds: int = 1, calls: int = 1, **known: Any) -> SideRun:
+    """Return a side whose body took so long; *known*: more of its numbers."""
     made = window(NS, rounds=rounds, calls=calls)
     wall = max(wall_ms, cpu_ms) * MS
     coarse = Coarse((cpu_ms * MS,) * 2, (wall, wall))
-    made = replace(made, numbers=structs.replace(made.numbers, coarse=coarse))
+    made = replace(made, numbers=structs.replace(made.numbers, coarse=coarse, **known))
     return SideRun([run.test], {run.test: run.reports(made)})
 
 
@@ -299,6 +300,17 @@ def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs:
     assert "CPU time: 3.9 s (main: 12 ms), x325; ops unchanged" in report.longreprtext
     assert "(confirmed in 3 pairs of processes, in one thread)" in report.longreprtext
     assert [row.op for row in run.found.worse[run.test]] == ["cpu_time"]
+
+
+def test_one_more_pair_finds_the_line_that_takes_the_time(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900))
+    assert not run.found.asks_for_lines(run.item)
+    confirmed(run, 3900, 3900, 3900)
+    assert run.found.asks_for_lines(run.item)
+    said = "97% of the time is at m.py:7 in total `ids.index(token)`"
+    run.found.locate([took(run, 12), took(run, 3900, explained={"cpu_time": said, "wall_time": said})])
+    assert f"\n    {said}\n" in run.report().longreprtext
 
 
 def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
@@ -351,3 +363,12 @@ def test_a_wait_is_seen_where_nobody_else_uses_the_machine(pairs: Run) -> None:
     run.add(took(run, 12), took(run, 12, 300))
     confirmed(run, 12, 12, 12, wall_ms=300, busy="other processes used 1.9 of 2 cores")
     assert (run.report().outcome, run.record().status) == ("passed", "too noisy")
+
+
+@pytest.mark.parametrize(("before", "outcome"), [(0, "failed"), (1, "passed")])
+def test_on_a_busy_machine_a_body_that_sleeps_more_often_waits(pairs: Run, before: int, outcome: str) -> None:
+    run = pairs(source=ONE)
+    calls = [PythonCalls(functions={"m.test_a": 1, **({"time.sleep": each} if each else {})}) for each in (before, 1)]
+    run.add(took(run, 12, python=calls[0]), took(run, 12, 300, python=calls[1]))
+    confirmed(run, 12, 12, 12, wall_ms=300, busy="other processes used 1.9 of 2 cores")
+    assert run.report().outcome == outcome

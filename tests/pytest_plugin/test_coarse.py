@@ -15,6 +15,7 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.identity import machine, with_python
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.measure import recorder
+from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
@@ -326,7 +327,7 @@ def test_a_body_without_an_op_has_a_time(
     result = suite("--opprof-update")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["test_m.py::test_a: no op ran, or none that a backend sees, so only its time is compared*"]
+        ["test_m.py::test_a: no op ran, or none that a backend sees, so only its time and calls of Python * compared*"]
     )
     result = suite("--opprof")
     result.assert_outcomes(passed=1)
@@ -387,8 +388,8 @@ def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("for _ in range(2000): str.upper('a')", "    `test_a` at test_m.py:7 calls `str.upper` 2,000 times"),
-        ("import gc; [gc.collect() for _ in range(3)]", "    3 full garbage collections"),
+        ("for _ in range(2000): str.upper('a')", "*`test_a` at test_m.py:7 calls `str.upper` 2,000 times"),
+        ("import gc; [gc.collect() for _ in range(3)]", "*3 full garbage collections"),
     ],
 )
 def test_the_functions_that_are_called_most_and_collections_explain_it(
@@ -400,6 +401,42 @@ def test_the_functions_that_are_called_most_and_collections_explain_it(
     in_one_thread(monkeypatch, look(3900))
     result = suite("--opprof")
     result.stdout.fnmatch_lines(["  CPU time: 3.9 s (baseline: 12 ms), x325*", f"{said}*"])
+
+
+def test_the_line_that_takes_the_time_explains_it(slower: Callable[..., pytest.RunResult], monkeypatch: Any) -> None:
+    def sampled(sampler: Sampler) -> list[str]:
+        return ["97% of the time is at test_m.py:7 in test_a `pass`"]
+
+    monkeypatch.setattr(Sampler, "lines", sampled)
+    slower().stdout.fnmatch_lines(
+        ["  CPU time: 3.9 s (baseline: 12 ms), x325*", "    97% of the time is at test_m.py:7 *"]
+    )
+
+
+SLEEPS = """
+import pytest, time
+from pytest_opprof.backends import fake
+from pytest_opprof.measure import recorder
+@pytest.mark.opprof(python=True)
+def test_a():
+    fake.launch("Add")
+    {sleep}
+    recorder.perf_counter_ns.spend({wall})
+"""
+
+
+@pytest.mark.parametrize(("sleep", "outcome"), [("time.sleep(0)", "failed"), ("time.time()", "passed")])
+def test_on_a_busy_machine_time_that_is_slept_is_no_noise(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, sleep: str, outcome: str
+) -> None:
+    pytester.makepyfile(test_m=SLEEPS.format(sleep="pass", wall=1))
+    suite("--opprof-update").assert_outcomes(passed=1)
+    monkeypatch.setattr(Watch, "busy", lambda watch: "other processes used 1.9 of 2 cores")
+    in_one_thread(monkeypatch, look(0, 201))
+    pytester.makepyfile(test_m=SLEEPS.format(sleep=sleep, wall=201))
+    result = suite("--opprof", "--opprof-noise=warn")
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.fnmatch_lines(["*wall time: 20? ms (baseline: 1*"])
 
 
 def test_calls_that_are_few_explain_nothing(slower: Callable[..., pytest.RunResult]) -> None:

@@ -41,7 +41,7 @@ def test_a_leak_that_the_baseline_lacks_fails_with_its_holder(suite: Suite, pyte
     result.stdout.fnmatch_lines(
         [
             "  left behind by each call: 1, none in the baseline",
-            "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list); made at test_m.py:8",
+            "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list), which grows at *:8; made at *:8",
             "opprof: 1 test measured, 0 ok, 1 with more memory*",
         ]
     )
@@ -93,3 +93,32 @@ def test_a_body_that_cannot_run_again_says_so_and_its_budget_cannot_be_checked(
 def test_what_is_no_yes_or_no_is_refused(suite: Suite, pytester: pytest.Pytester) -> None:
     write(pytester, "opprof(leaks=3)", BODY)
     suite("--opprof").stderr.fnmatch_lines(["*opprof(leaks=3): write True or False"])
+
+
+COMPILES = """
+import pytest
+from pytest_opprof.backends import fake
+
+KEPT, COMPILED = [], []
+
+@pytest.mark.opprof
+def test_a():
+    fake.launch("MatMul")
+    {step}
+"""
+
+
+@pytest.mark.processes
+def test_what_a_body_no_longer_does_after_many_calls_is_confirmed_before_leaks_are_looked_for(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    """A compiler gives up after eight variants of a function: two looks at leaks are more calls than that."""
+    pytester.makepyfile(test_m=COMPILES.format(step="pass"))
+    assert pytester.runpytest_subprocess("--opprof-update", "--opprof-leaks").ret == 0
+    step = "if len(COMPILED) < 8: COMPILED.append(fake.launch('Compile')); KEPT.append(object())"
+    pytester.makepyfile(test_m=COMPILES.format(step=step))
+    result = pytester.runpytest_subprocess("--opprof", "--opprof-leaks")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["  calls of Compile: 1, none in the baseline", "  (the same alone in a fresh process*"]
+    )

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
+from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.range import Range
 
@@ -405,5 +406,85 @@ def test_fresh_processes_count_what_runs_once_and_show_what_varies(pytester: pyt
             "opprof: test_m.py::test_ids: the body cannot run twice: FileExistsError: *; counting its Python calls *",
             f"  calls of Python functions: {before + 30}, {before} in the baseline",  # type: ignore[operator]
             "    `builtins.abs` is called 60 times (baseline: 30)",
+        ]
+    )
+
+
+PLAIN = TEST.replace("(python=True)", "")
+
+
+def test_a_body_without_ops_is_counted_by_itself(
+    pytester: pytest.Pytester, suite: Suite, once: None, confirmed: None
+) -> None:
+    pytester.makepyfile(test_m=PLAIN, tokenizer=AT_ONCE)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    assert "python_calls" in window(pytester, ".json")["facts"]
+    suite("--opprof").assert_outcomes(passed=1)
+    pytester.makepyfile(tokenizer=ONE_BY_ONE)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r"    `to_ids` at tokenizer.py:5 calls `list\.\w+` 50 times \(baseline: 0\); .*"])
+
+
+def test_a_body_with_ops_is_counted_only_where_that_is_asked(
+    pytester: pytest.Pytester, suite: Suite, once: None
+) -> None:
+    source = "from pytest_opprof.backends import fake\n" + PLAIN
+    pytester.makepyfile(test_m=source.replace("    known", "    fake.launch('Add')\n    known"), tokenizer=AT_ONCE)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    assert "python_calls" not in str(window(pytester, ".json"))
+
+
+@pytest.mark.parametrize("no", ["--no-opprof-python", "-oopprof_python=false", "mark"])
+def test_counting_can_be_switched_off(pytester: pytest.Pytester, suite: Suite, once: None, no: str) -> None:
+    source = TEST.replace("python=True", "python=False") if no == "mark" else PLAIN
+    pytester.makepyfile(test_m=source, tokenizer=AT_ONCE)
+    suite("--opprof-update", *([] if no == "mark" else [no])).assert_outcomes(passed=1)
+    assert "python_calls" not in str(window(pytester, ".json"))
+
+
+def test_a_body_without_ops_that_cannot_run_twice_passes_and_starts_no_process(
+    pytester: pytest.Pytester, suite: Suite, once: None, no_process: None
+) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+        @pytest.mark.opprof
+        def test_ids(tmp_path):
+            (tmp_path / "new").mkdir()
+        """
+    )
+    result = suite("--opprof-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*were not counted: the body cannot run twice: FileExistsError: *"])
+    result = suite("--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*in a fresh process*")
+    result.stdout.no_fnmatch_line("*not counted*")
+
+
+def test_a_limit_on_an_op_that_never_runs_stays_an_error_where_calls_are_counted(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.op_budget(Cast=1)\ndef test_a():\n    sorted([2, 1])\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*nothing was recorded*"])
+
+
+def test_the_lines_that_run_in_place_of_ops_are_named(
+    pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: iter(["91% of the time is at tokenizer.py:6 in to_ids `x`"]))
+    source = "from pytest_opprof.backends import fake\n" + PLAIN
+    pytester.makepyfile(test_m=source.replace("    known", "    fake.launch('Add')\n    known"), tokenizer=ONE_BY_ONE)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=source)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  nothing was recorded, 1 call of 1 op in the baseline",
+            "    91% of the time is at tokenizer.py:6 in to_ids *",
         ]
     )

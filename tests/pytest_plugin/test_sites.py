@@ -18,6 +18,7 @@ from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
+from pytest_opprof.pytest_plugin import body
 from pytest_opprof.pytest_plugin import looks as looks_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
@@ -165,7 +166,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
 def test_what_confirms_nothing_is_not_asked_for_lines(casting: Any, asked: list[str]) -> None:
     casting("--opprof-sites", run="--opprof-update", budget="Add=1")
     result = casting(times=2, budget="Add=1")
-    result.stdout.fnmatch_lines(["  (not confirmed in a fresh process: it broke)", "*Cast is not known: it broke"])
+    result.stdout.fnmatch_lines(["  (not confirmed in a fresh process: it broke)", "where Cast comes from (2 calls, *"])
     assert asked == ["test_m.py::test_a"]
 
 
@@ -217,7 +218,14 @@ def test_a_backend_that_tells_no_lines_starts_no_process(
     assert asked == []
 
 
-def test_why_no_line_is_known_is_said(casting: Any, asked: list[str]) -> None:
+def test_where_no_fresh_process_can_be_had_this_one_finds_the_lines(casting: Any, asked: list[str]) -> None:
+    result = casting()
+    result.stdout.fnmatch_lines(["where Cast comes from (1 call):", f"     1  {PLACE}"])
+    assert asked == ["test_m.py::test_a"]
+
+
+def test_why_no_line_is_known_is_said(casting: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "measure_again", lambda *_, **__: [])
     result = casting()
     result.stdout.fnmatch_lines(["which lines ask for Cast is not known: it broke"])
     assert asked == ["test_m.py::test_a"]
@@ -241,6 +249,7 @@ def test_after_the_allowance_of_a_run_no_process_is_started(
     casting: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looks_module, "CONFIRMING_S", -1)
+    monkeypatch.setattr(body, "measure_again", lambda *_, **__: [])
     result = casting()
     result.stdout.fnmatch_lines(["which lines ask for Cast is not known: this run has spent -1 s on that"])
     assert asked == []

@@ -113,3 +113,46 @@ def test_of_what_a_package_does_the_function_that_the_line_calls_itself_is_named
         "`means` at tokenization.py:7 calls `pandas.DataFrame.__getitem__` 10 times; 2 more functions (+452 calls)"
         " follow from it"
     ]
+
+
+def test_of_what_a_line_calls_the_function_is_named_that_may_call_more():
+    now = PythonCalls(
+        functions={"re.compile": 10, "list.append": 7580, "re._compiler.compile": 10},
+        lines=(
+            edge(7, "words", "list.append", 10),
+            edge(7, "words", "re.compile", 10),
+            edge(7, "words", "list.append", 7570, direct=False),
+            edge(7, "words", "re._compiler.compile", 10, direct=False),
+        ),
+    )
+    assert causes.of_calls(causes.NOTHING, now) == [
+        "`words` at tokenization.py:7 calls `re.compile` 10 times (baseline: 0); 1 more function (+7,580 calls)"
+        " follows from it"
+    ]
+
+
+def test_what_a_comprehension_calls_is_of_the_function_around_it():
+    inside = CallingLine(line(5, "<genexpr>"), "m.rate", 600, "m.Shop.total.<locals>.<genexpr>")
+    now = PythonCalls(
+        functions={"m.rate": 600, "builtins.sum": 601},
+        own=("m.rate",),
+        lines=(edge(5, "total", "builtins.sum", 1), inside),
+    )
+    (said,) = causes.of_calls(Before({"builtins.sum": 1}), now)
+    assert said.startswith("`total` at tokenization.py:5 calls `m.rate` 600 times (baseline: 0)")
+
+
+def test_a_call_that_was_there_before_says_what_it_leads_to_now_and_lines_of_its_threads_are_left_out():
+    now = PythonCalls(
+        functions={"pool.map": 1, "threading.Thread.start": 20, "builtins.len": 90},
+        own=("tokenization.total",),
+        lines=(
+            edge(4, "total", "pool.map", 1),
+            edge(4, "total", "threading.Thread.start", 20, direct=False),
+            CallingLine(line(520, "run", "threading.py"), "builtins.len", 90, "threading.run"),
+        ),
+    )
+    assert causes.of_calls(Before({"pool.map": 1}), now) == [
+        "`total` at tokenization.py:4 calls `pool.map` once, which leads to `threading.Thread.start` 20 times"
+        " (baseline: 0); 1 more function (+90 calls) follows from it"
+    ]

@@ -1,0 +1,69 @@
+"""Objects with a finalizer that only the garbage collector frees, as they are in a cycle: a file closed who knows when.
+
+Plain garbage cycles are nothing: the collector frees them, and nobody waits for that.
+"""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
+
+from ..sites.code import Kind, kinds
+from .holders import relative
+
+_FRAMES = 16
+
+
+def finalized() -> Mapping[type, int]:
+    """Collect garbage, and return how many objects with a finalizer were in it, by type."""
+    return Counter(map(type, filter(_has_finalizer, _garbage())))
+
+
+def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[str]:
+    """Run the body once more; yield which lines made such objects and what refers to them."""
+    if tracemalloc.is_tracing():
+        return
+    tracemalloc.start(_FRAMES)
+    try:
+        call()
+        garbage = _garbage()
+        found = [each for each in garbage if type(each) in wanted]
+        ids = {id(each) for each in garbage}
+        # What refers to it, or the dict of its attributes, closes the cycle.
+        attributes = [vars(each) for each in found if hasattr(each, "__dict__")]
+        closing = [each for each in gc.get_referrers(*found, *attributes) if id(each) in ids]
+        lines = dict.fromkeys(line for each in [*found, *closing] if (line := _line(each)))
+    finally:
+        tracemalloc.stop()
+    if lines:
+        yield f"made at {', '.join([*lines][:_LINES])}"
+
+
+_LINES = 3
+
+
+def _garbage() -> list[object]:
+    """Return what only the collector would free, finalizers called: it is freed when nobody holds the list."""
+    flags, before = gc.get_debug(), len(gc.garbage)
+    gc.set_debug(flags | gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+    finally:
+        gc.set_debug(flags)
+    found = gc.garbage[before:]
+    del gc.garbage[before:]
+    return found
+
+
+def _has_finalizer(thing: object) -> bool:
+    """Tell whether the class of a thing has a finalizer that is written in Python; generators have one in C."""
+    return any(isinstance(each.__dict__.get("__del__"), FunctionType) for each in type(thing).__mro__)
+
+
+def _line(thing: object) -> str:
+    trace = tracemalloc.get_object_traceback(thing)
+    frames = [frame for frame in trace or () if kinds[frame.filename] is Kind.TRACED]
+    return f"{relative(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

@@ -1,0 +1,120 @@
+"""What holds a thing that a call leaves behind, and at which line a list of such things grows."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import FrameType, ModuleType
+from typing import Any, Final, NamedTuple
+
+from ..sites.code import Kind, kinds
+from ..units import plural
+
+_MOST_STEPS: Final = 8
+"""From an object to the one that a module, a class or a frame holds."""
+_MOST_NODES: Final = 10_000
+CONTAINERS = (list, dict, set, deque)
+_OURS = tuple(f"{__package__}.{name}" for name in ("holders", "leaks", "cycles"))
+
+
+class Holder(NamedTuple):
+    """How the program reaches a thing."""
+
+    name: str
+    """``model.history (list)``; empty where it is not known."""
+    container: Any = None
+    """The list, dict, set or deque that it is in."""
+
+
+def holder(thing: object, ours: Sequence[object] = ()) -> Holder:
+    """Return how the program reaches *thing*, past the lists and dicts between."""
+    at, kind, seen = thing, "", {id(each) for each in ours}
+    container: Any = None
+    for _ in range(_MOST_STEPS):
+        referrers = [each for each in gc.get_referrers(at) if id(each) not in seen and not _is_ours(each)]
+        for each in referrers:  # no generator: its cell would hold *at*
+            if named := _named(each, at):
+                return Holder(named + kind, container)
+        between = [each for each in referrers if not isinstance(each, FrameType)]
+        if not between:
+            return Holder("")
+        seen |= {id(at), id(referrers), id(between)}
+        at, kind = between[0], kind or f" ({type(between[0]).__name__})"
+        container = at if container is None and isinstance(at, CONTAINERS) else container
+    return Holder("")
+
+
+def _is_ours(thing: object) -> bool:
+    return isinstance(thing, FrameType) and thing.f_globals.get("__name__") in _OURS
+
+
+def _named(holder: Any, thing: object) -> str:
+    """Return the name by which a module, a class, an instance or a frame holds *thing*; empty for other holders."""
+    if isinstance(holder, FrameType):
+        return f"{holder.f_code.co_name} at {relative(holder.f_code.co_filename)}:{holder.f_lineno}"
+    if isinstance(holder, dict):  # of the names of a module or class, or of the attributes of an instance
+        names = [key for key, value in list(holder.items()) if value is thing and isinstance(key, str)]
+        owners = [each for each in gc.get_referrers(holder) if getattr(each, "__dict__", None) is holder]
+        if not owners or not names:
+            return ""
+        owner = owners[0]
+        return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}"
+    attributes = dict(getattr(holder, "__dict__", {}))
+    for each in type(holder).__mro__:
+        attributes |= {name: getattr(holder, name, None) for name in getattr(each, "__slots__", ())}
+    names = [name for name, value in attributes.items() if value is thing]
+    return f"{getattr(holder, '__qualname__', type(holder).__name__)}.{names[0]}" if names else ""
+
+
+def line_that_fills(container: Any, call: Callable[[], object]) -> str:
+    """Run the body once more, and return the line of the program at which *container* grows; empty if none does."""
+    size, last, found = len(container), "", ""
+
+    def follow(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal size, last, found
+        if kinds[frame.f_code.co_filename] is not Kind.TRACED:
+            return None
+        if len(container) > size:
+            found = last
+        size, last = len(container), f"{relative(frame.f_code.co_filename)}:{frame.f_lineno}"
+        return follow
+
+    before = sys.gettrace()
+    sys.settrace(follow)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return last if len(container) > size else found
+
+
+def autograd_graph() -> str:
+    """Return how the program reaches the tensor with the longest history: that keeps what backward would need."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ""
+    tensors = [each for each in gc.get_objects() if type(each) is torch.Tensor and each.grad_fn is not None]
+    sizes = [_nodes(each.grad_fn) for each in tensors]
+    if not sizes:
+        return ""
+    longest = tensors[sizes.index(max(sizes))]
+    reached = holder(longest, [tensors]).name
+    return f"the autograd graph of {reached or 'a tensor'}, {plural(max(sizes), 'op')} long"
+
+
+def _nodes(start: Any) -> int:
+    """Return how many ops backward would go through, up to a limit."""
+    seen, following = {start}, [start]
+    while following and len(seen) < _MOST_NODES:
+        new = {each for each, _ in following.pop().next_functions if each is not None} - seen
+        seen |= new
+        following += new
+    return len(seen)
+
+
+def relative(file: str) -> str:
+    """Return a file as people write it, below the current folder."""
+    return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file

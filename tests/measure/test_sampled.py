@@ -1,0 +1,43 @@
+"""Where a body spends its time, by line of the program."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof.measure.sampled import Sampler
+from pytest_opprof.sites.shown import Shown
+
+HERE = Path(__file__)
+LINE = next(at for at, text in enumerate(HERE.read_text(encoding="utf-8").splitlines(), 1) if text.endswith("  # here"))
+
+
+def waits_for(sampler: Sampler, looks: int) -> None:
+    while sampler.looks < looks:
+        threading.Event().wait(0.001)  # here
+
+
+def test_the_line_at_which_the_program_is_gets_the_time() -> None:
+    ticks = count(0, 10)
+    with Sampler(Shown(HERE.parents[1]), lambda: next(ticks)) as sampler:
+        waits_for(sampler, 20)
+    (said,) = sampler.lines()
+    assert said.endswith(
+        f" of the time is at measure/test_sampled.py:{LINE} in waits_for `threading.Event().wait(0.001)  # here`"
+    )
+
+
+def test_time_outside_of_the_project_is_no_lines(tmp_path: Path) -> None:
+    with Sampler(Shown(tmp_path)) as sampler:
+        waits_for(sampler, 3)
+    assert [*sampler.lines()] == []
+
+
+def test_its_thread_ends_where_the_body_raises() -> None:
+    with pytest.raises(ZeroDivisionError), Sampler(Shown(HERE.parent)) as sampler:
+        raise ZeroDivisionError
+    assert sampler not in threading.enumerate()
+    assert not [thread for thread in threading.enumerate() if thread.name == "opprof-sampler"]
