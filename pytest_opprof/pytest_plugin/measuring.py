@@ -112,9 +112,9 @@ class Measuring:
         if errors and not xdist.is_worker(self._config):
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
 
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember that these tests exist."""
-        self._collected.add(map(id_of, items))
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Remember that the test exists, also where another shard runs it: not each plugin says what it deselects."""
+        self._collected.add([id_of(item)])
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember that these tests exist."""
