@@ -14,6 +14,7 @@ from ..report import listing
 from ..report.colours import painted
 from ..units import parse_duration, parse_share, plural
 from . import diff_whole, reading
+from .remote import location
 
 if TYPE_CHECKING:
     from ..results.judged_window import JudgedWindow
@@ -34,14 +35,14 @@ def add(commands: Any) -> None:
     # Called files, not base and now: which is which follows from their number, and from --now.
     parser.add_argument(
         "files",
-        type=Path,
+        type=location,
         nargs="+",
         metavar="FILE",
         help="what was before, and what is now; one alone: other steps of the same profile",
     )
     parser.add_argument(
         "--now",
-        type=Path,
+        type=location,
         nargs="+",
         metavar="RUN.json",
         help="the shards of the run that is now, after those before",

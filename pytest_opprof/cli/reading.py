@@ -22,6 +22,7 @@ from ..machine.identity import usable_cores
 from ..profile.saved import SavedProfile
 from ..verdict import query
 from ..verdict.question import in_steps
+from .remote import location
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult
@@ -62,7 +63,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partial", action="store_true", help="read what is there of a file that was cut or lacks times"
     )
-    parser.add_argument("--model", type=Path, metavar="FILE", help="the ONNX model that was run: it knows the lines")
+    parser.add_argument(
+        "--model", type=location, metavar="FILE", help="the ONNX model that was run: it knows the lines"
+    )
     parser.add_argument(
         "--stage", metavar="NAME", help="which stage of graphs that MindSpore saved into a folder (default: the last)"
     )

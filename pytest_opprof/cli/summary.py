@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from . import reading
+from .remote import location
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser("summary", help="write a run for people and services of CI", description=_WHAT)
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN.json", help="what pytest --opprof-json=RUN.json wrote"
+        "runs", type=location, nargs="+", metavar="RUN.json", help="what pytest --opprof-json=RUN.json wrote"
     )
     parser.add_argument("--format", choices=_FORMATS, default="markdown")
     parser.add_argument(
