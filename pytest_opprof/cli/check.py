@@ -27,6 +27,7 @@ def add(commands: Any) -> None:
     check = commands.add_parser("check", help="judge a saved profile by a budget; exit 1 when it is exceeded")
     check.add_argument("file", type=location)
     reading.add_source(check)
+    reading.add_on(check)
     check.add_argument(
         "--budget",
         action="append",
@@ -57,6 +58,11 @@ def _run(arguments: argparse.Namespace) -> bool:
             print(painted(terminal(line)))
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
+    if arguments.left_out and not broken:
+        raise TraceError(
+            f"{len(arguments.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
+            " within the budget"
+        )
     if cut and not broken:
         raise TraceError(f"{cut[0]}: was read in part, so that nobody can tell whether it is within its budget")
     return broken

@@ -68,16 +68,15 @@ class Copied(_Path):
 
     def __str__(self) -> str:
         local = super().__str__()
-        for root, url in _COPIES.items():
-            if local == root or local.startswith(root + os.sep):
-                return url.rstrip("/") + local[len(root) :].replace(os.sep, "/")
-        return local
+        root, url = _copy_of(local)
+        return url.rstrip("/") + local[len(root) :].replace(os.sep, "/") if url else local
 
     def __fspath__(self) -> str:
         return super().__str__()
 
-    def __reduce__(self) -> tuple[Callable[..., Path], tuple[str, dict[str, str]]]:
-        return _restored, (os.fspath(self), _COPIES)
+    def __reduce__(self) -> tuple[Callable[..., Path], tuple[str, str, str]]:
+        local = os.fspath(self)
+        return _restored, (local, *_copy_of(local))
 
     def absolute(self) -> Path:  # type: ignore[override]
         """Return where it lies."""
@@ -100,8 +99,17 @@ _COPIES: dict[str, str] = {}
 """By the path of a copy, the URL to say."""
 
 
-def _restored(local: str, copies: dict[str, str]) -> Path:
-    _COPIES.update(copies)
+def _copy_of(local: str) -> tuple[str, str]:
+    """Return the copy that a path is in, and its URL; empty where there is none."""
+    root = local
+    while root and root not in _COPIES:
+        root = root.rpartition(os.sep)[0]
+    return root, _COPIES.get(root, "")
+
+
+def _restored(local: str, root: str, url: str) -> Path:
+    if url:
+        _COPIES[root] = url
     return Copied(local)
 
 
@@ -126,6 +134,8 @@ def copied(arguments: argparse.Namespace) -> Iterator[None]:
     Raises UsageError and TraceError.
     """
     urls = [name for name, value in vars(arguments).items() if any(isinstance(each, Url) for each in _listed(value))]
+    if getattr(arguments, "on", None):
+        urls = [name for name in urls if name != "file"]  # workers copy it, each its part
     if not urls:
         yield
         return
@@ -140,6 +150,13 @@ def copied(arguments: argparse.Namespace) -> Iterator[None]:
                 made.append(paths[each.text] if isinstance(each, Url) else each)
             setattr(arguments, name, made if isinstance(getattr(arguments, name), list) else made[0])
         yield
+
+
+def files_of(url: Url) -> list[str]:
+    """Return the URLs of the files that a URL names. Raises UsageError and TraceError."""
+    if "::" in url.text:
+        raise UsageError(f"{url}: with --on a URL names files as they lie in a store, none inside of another file")
+    return _Store(url.text).urls()
 
 
 def _listed(value: object) -> list[object]:
@@ -186,6 +203,10 @@ class _Store:
         finally:
             progress.end()
         return Copied(root)
+
+    def urls(self) -> list[str]:
+        """Return the URL of each file. Raises TraceError."""
+        return [str(self._files.unstrip_protocol(path)) for path in self._listing()]
 
     def _listing(self) -> dict[str, int | None]:
         """Return the files that the URL names, with their sizes. Raises TraceError."""

@@ -50,6 +50,7 @@ def add(commands: Any) -> None:
     )
     show.add_argument("file", type=location, help="a profile, or a folder with one")
     reading.add_source(show)
+    reading.add_on(show)
     _add_question(show)
     show.set_defaults(run=_run)
 
