@@ -17,9 +17,9 @@ demo: $(VENV)/installed
 test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
 	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 $(if $(filter no,$(SLOW)),-m "not slow") $(ARGS)
 
-# make test-jax, test-onnxruntime, test-mindspore: the tests of a framework that the others do without, in a venv of its own.
+# make test-jax, test-onnxruntime, test-mindspore, test-remote (stores, Dask): what the other tests do without, in a venv of its own.
 test-%: .venv-%/installed
-	.venv-$*/bin/$(RUN) -m pytest -n auto --maxprocesses=4 -m $* $(ARGS) tests/frameworks
+	.venv-$*/bin/$(RUN) -m pytest -n auto --maxprocesses=4 -m $* $(ARGS) $(if $(filter remote,$*),tests/cli,tests/frameworks)
 
 .PRECIOUS: .venv-%/installed
 .venv-%/installed: pyproject.toml
@@ -64,7 +64,7 @@ wheel:
 	build/wheel/bin/$(PIP) install dist/*.whl
 	cd build/wheel && bin/opprof --version && bin/opprof ops Cast && bin/python ../../examples/demo.py numpy_filter
 	build/wheel/bin/opprof show tests/data/megengine/smallconv.json.gz -o build/wheel/profile.html
-	for extra in cuda cupy cupy-cuda12 jax onnx mindspore; do \
+	for extra in cuda cupy cupy-cuda12 jax onnx mindspore remote dask; do \
 	  build/wheel/bin/$(PIP) install --dry-run "pytest-opprof[$$extra]" || exit 1; done
 
 # Our own op counts against our own baselines.

@@ -126,6 +126,10 @@ class WindowBaseline:
         return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
 
 
+NOTHING = WindowBaseline({})
+"""What did nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Baselines:
     """The baselines of one test module in one environment: entries by test id, then by window."""

@@ -121,6 +121,10 @@ class Store:
             self._change(home, module, (test, window, None))
         self._change(environment, module, (test, window, entry))
 
+    def put_here(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:
+        """Replace the baseline of a window in this environment alone; `save` writes it."""
+        self._change(environment, module, (test, window, entry))
+
     def put_sites(self, environment: Environment, module: str, test: str, window: str, sites: WindowSites) -> None:
         """Replace the sites of a window that has a baseline; `save` writes them."""
         path = paths.path_of(self.root, environment, module)

@@ -1,4 +1,4 @@
-"""``opprof baselines``: list, check, prune and move baseline files."""
+"""``opprof baselines``: list, check, prune, move and merge baseline files."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..errors import BaselineError, UsageError
 from ..escaping import terminal
 from ..machine.scratch import scratch
 from ..units import plural
+from . import baselines_merge
 
 _LONE = "has times, call sites or functions of a module without calls"
 
@@ -29,7 +30,7 @@ _BESIDE = (baselines_paths.times_of, baselines_paths.sites_of, baselines_paths.p
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
-    kept = commands.add_parser("baselines", help="list, check, prune or move baselines")
+    kept = commands.add_parser("baselines", help="list, check, prune, move or merge baselines")
     actions = kept.add_subparsers(metavar="ACTION", required=True)
     for name, run, text in (
         ("list", _list, "list environments, modules and tests"),
@@ -52,6 +53,7 @@ def add(commands: Any) -> None:
                 help="also parameters that were not collected here, in environments of accelerators",
             )
             action.add_argument("pytest_args", nargs="*", help="what pytest is to collect (default: as configured)")
+    baselines_merge.add(actions)
 
 
 def _list(arguments: argparse.Namespace) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -13,6 +12,7 @@ from ..report import listing
 from ..units import parse_share
 from ..verdict import query
 from . import reading
+from .remote import location
 
 if TYPE_CHECKING:
     from ..verdict.proposal import Limits
@@ -25,7 +25,7 @@ _WHAT = (
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser("budget", help="write a budget from what a profile or a run spends", description=_WHAT)
-    parser.add_argument("file", type=Path, help="a profile, or what pytest --opprof-json=FILE wrote")
+    parser.add_argument("file", type=location, help="a profile, or what pytest --opprof-json=FILE wrote")
     reading.add_source(parser)
     parser.add_argument("--margin", default="20%", metavar="PERCENT", help="added to times and memory (default: 20%%)")
     parser.add_argument("-t", "--top", type=int, default=5, metavar="K", help="the K most expensive ops (0 is all)")

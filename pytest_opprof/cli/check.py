@@ -6,7 +6,6 @@ import argparse
 import fnmatch
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
@@ -17,6 +16,7 @@ from ..report.colours import painted
 from ..units import format_ns
 from ..verdict import query
 from . import reading
+from .remote import location
 
 if TYPE_CHECKING:
     from ..verdict.budgets import Budget
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     check = commands.add_parser("check", help="judge a saved profile by a budget; exit 1 when it is exceeded")
-    check.add_argument("file", type=Path)
+    check.add_argument("file", type=location)
     reading.add_source(check)
+    reading.add_on(check)
     check.add_argument(
         "--budget",
         action="append",
@@ -57,6 +58,11 @@ def _run(arguments: argparse.Namespace) -> bool:
             print(painted(terminal(line)))
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
+    if arguments.left_out and not broken:
+        raise TraceError(
+            f"{len(arguments.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
+            " within the budget"
+        )
     if cut and not broken:
         raise TraceError(f"{cut[0]}: was read in part, so that nobody can tell whether it is within its budget")
     return broken

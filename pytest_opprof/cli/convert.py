@@ -13,6 +13,7 @@ from ..machine.atomic_write import gzipped, write_atomically
 from ..profile.saved import SavedProfile
 from ..timeline import chrome
 from . import reading
+from .remote import location
 
 _OUTPUT = "OUT.trace.json is a Chrome trace for a viewer, anything else opprof's own format; .gz behind it is gzipped"
 
@@ -20,7 +21,7 @@ _OUTPUT = "OUT.trace.json is a Chrome trace for a viewer, anything else opprof's
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     convert = commands.add_parser("convert", help="write a profile in opprof's own format, or as a Chrome trace")
-    convert.add_argument("file", type=Path)
+    convert.add_argument("file", type=location)
     reading.add_source(convert)
     convert.add_argument("-o", "--output", type=Path, required=True, help=_OUTPUT)
     convert.set_defaults(run=_run)

@@ -15,6 +15,7 @@ from ..report import listing
 from ..report.colours import painted
 from ..units import parse_duration, parse_share, plural
 from . import diff_whole, reading
+from .remote import location
 
 if TYPE_CHECKING:
     from ..results.judged_window import JudgedWindow
@@ -35,8 +36,21 @@ _SO_MAY_OPS = "so may ops and times, for no fault of the program"
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser("diff", help=_WHAT, description=_WHAT)
-    parser.add_argument("base", type=Path, help="what was before")
-    parser.add_argument("now", type=Path, nargs="?", help="what is now; left out: other steps of the same profile")
+    # Called files, not base and now: which is which follows from their number, and from --now.
+    parser.add_argument(
+        "files",
+        type=location,
+        nargs="+",
+        metavar="FILE",
+        help="what was before, and what is now; one alone: other steps of the same profile",
+    )
+    parser.add_argument(
+        "--now",
+        type=location,
+        nargs="+",
+        metavar="RUN.json",
+        help="the shards of the run that is now, after those before",
+    )
     reading.add_source(parser)
     add_argument = parser.add_argument
     add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
@@ -63,7 +77,7 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     """Compare the two; return whether the second is worse."""
     # Imported here, with NumPy behind it: to show a profile needs none of it.
-    from .diff_sides import side
+    from .diff_sides import sides
 
     if arguments.output:
         from ..report.html import page
@@ -71,17 +85,18 @@ def _run(arguments: argparse.Namespace) -> bool:
         page.check_name(arguments.output, "-o")
         if arguments.format != "table" or arguments.top is not None:
             raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
+    before, after = _files(arguments)
     rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
-    alone = arguments.now is None
+    alone = not after
     pairs = [(arguments.base_steps, arguments.steps), (arguments.base_rank, arguments.rank)]
     if alone and all(None in pair for pair in pairs) and arguments.base_stage is None:
         raise UsageError(
-            f"{arguments.base}: compare it with what? Name another file, or two steps of this one, such as"
+            f"{before[0]}: compare it with what? Name another file, or two steps of this one, such as"
             " --base-steps 8 --steps 9, or two ranks: --base-rank 0 --rank 1, or two stages of a graph:"
             " --base-stage validate --stage execute"
         )
-    base = side(arguments, arguments.base, rank, steps, stage=arguments.base_stage)
-    now = side(arguments, arguments.base if alone else arguments.now, arguments.rank, arguments.steps, quiet=alone)
+    base = sides(arguments, before, rank, steps, stage=arguments.base_stage)
+    now = sides(arguments, after or before, arguments.rank, arguments.steps, quiet=alone)
     kinds = {base.kind, now.kind}
     if kinds != {"profile"} and arguments.by != "type":
         raise UsageError(f"--by {arguments.by}: only profiles tell ops apart so; a run or a baseline has canonical ops")
@@ -91,6 +106,18 @@ def _run(arguments: argparse.Namespace) -> bool:
         if getattr(arguments, flag) is not None:
             raise UsageError(f"--{flag.replace('_', '-')}: is for profiles, not for runs and baselines")
     return _windows(arguments, base, now)
+
+
+def _files(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+    """Return the files of what was before, and of what is now. Raises UsageError where nobody can tell."""
+    if arguments.now or len(arguments.files) == 1:
+        return arguments.files, arguments.now or []
+    if len(arguments.files) > 2:
+        raise UsageError(
+            f"{len(arguments.files)} files: which were before? Of runs that are in several files, name the ones that"
+            " are now by --now: opprof diff main-*.json --now run-*.json"
+        )
+    return arguments.files[:1], arguments.files[1:]
 
 
 def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:

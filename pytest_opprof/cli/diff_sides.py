@@ -161,6 +161,31 @@ def side(
     return Side(path, "run", found)
 
 
+def sides(
+    arguments: argparse.Namespace,
+    files: Sequence[Path],
+    rank: str | None,
+    steps: str | None,
+    quiet: bool = False,
+    stage: str | None = None,
+) -> Side:
+    """Return what *files* hold: a profile or a baseline is one, of a run there may be several shards.
+
+    Raises TraceError, BaselineError and UsageError.
+    """
+    found = [side(arguments, path, rank, steps, quiet, stage) for path in files]
+    if len(found) == 1:
+        return found[0]
+    windows: dict[tuple[str, str], Kept] = {}
+    for each in found:
+        if each.kind != "run":
+            raise UsageError(f"{each.path}: is a {each.kind}; only shards of a run, several files, are one")
+        if twice := min(windows.keys() & each.windows, default=None):
+            raise UsageError(f"{each.path}: has {twice[0]}, which another shard has, too; name each shard once")
+        windows |= each.windows
+    return replace(found[0], path=Path(", ".join(str(path) for path in files)), windows=windows)
+
+
 def document_of(path: Path) -> dict[str, Any] | None:
     """Return the JSON of a run or a baseline; None for a file that is neither, and is taken for a profile."""
     try:

@@ -28,6 +28,7 @@ from . import (
     summary,
     viewer,
 )
+from .remote import copied
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -46,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("opprof: there is no standard output to write to", file=sys.stderr)
         return BAD_INPUT
     try:
-        code = FINDING if arguments.run(arguments) else OK
+        with copied(arguments):
+            code = FINDING if arguments.run(arguments) else OK
         sys.stdout.flush()
     except OpprofError as error:
         print("\n".join(map(terminal, f"opprof: {error}".splitlines())), file=sys.stderr)

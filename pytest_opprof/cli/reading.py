@@ -22,6 +22,7 @@ from ..machine.identity import usable_cores
 from ..profile.saved import SavedProfile
 from ..verdict import query
 from ..verdict.question import in_steps
+from .remote import Url, location
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult
@@ -50,7 +51,7 @@ _INFLATES = 10
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: what takes less than about a tenth of a second needs no progress."""
 
-_How = tuple[bool, bool, "Path | None"]
+How = tuple[bool, bool, "Path | None"]
 """Whether in part, whether with sites, and the model."""
 
 
@@ -62,15 +63,24 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partial", action="store_true", help="read what is there of a file that was cut or lacks times"
     )
-    parser.add_argument("--model", type=Path, metavar="FILE", help="the ONNX model that was run: it knows the lines")
+    parser.add_argument(
+        "--model", type=location, metavar="FILE", help="the ONNX model that was run: it knows the lines"
+    )
     parser.add_argument(
         "--stage", metavar="NAME", help="which stage of graphs that MindSpore saved into a folder (default: the last)"
     )
 
 
+def add_on(parser: argparse.ArgumentParser) -> None:
+    """Add what says who reads the profiles."""
+    parser.add_argument(
+        "--on", metavar="dask://HOST:PORT", help="let the workers of a Dask cluster read them, one task a rank"
+    )
+
+
 def read(
     arguments: argparse.Namespace,
-    path: Path,
+    path: Path | Url,
     rank: str | None,
     steps: str | None,
     quiet: bool = False,
@@ -79,29 +89,76 @@ def read(
 ) -> list[tuple[formats.Found, SavedProfile]]:
     """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*.
 
+    With ``--partial`` a rank of several that cannot be read is left out, and named on stderr (``arguments.left_out``).
     With *sites*, read which lines asked for ops, too. *stage* is another stage of graphs than ``--stage`` has.
     """
     if arguments.model and not sites:
         raise UsageError(
             f"--model {arguments.model}: a model tells only lines: show --by site, diff --by site, convert"
         )
+    how = arguments.partial, sites, arguments.model
+    on, skips = getattr(arguments, "on", None), arguments.partial and rank == "all"
+    empty: list[Place] = []
     learn_names()  # of backends that are installed: what they mean is the same live and saved
-    with _guarded(path), _Progress(path) as progress:
-        found = _chosen(formats.find(Place(path, progress), arguments.source, stage or arguments.stage), path, rank)
-        how = arguments.partial, sites, arguments.model
-        in_turn = len(found) == 1 or usable_cores() == 1 or _size(found) < PARALLEL
-        read = [formats.read(each, *how) for each in found] if in_turn else None
-    if read is None:
-        read = _read_in_parallel(found, how)
-    for each, saved in zip(found, read):
-        if not saved.records:
-            raise TraceError(f"{each}: holds no op: nothing ran while it was recorded, or the recording was lost")
-        for remark in () if quiet else remarks(saved):
+    read: list[SavedProfile | TraceError]
+    if on is not None or isinstance(path, Url):
+        found, read = _read_on(arguments, path, rank, how, stage)
+    else:
+        with _guarded(path), _Progress(path) as progress:
+            place = Place(path, progress)
+            every = formats.find(place, arguments.source, stage or arguments.stage, empty if skips else None)
+            found = _chosen(every, path, rank)
+            in_turn = len(found) == 1 or usable_cores() == 1 or _size(found) < PARALLEL
+            read = [_readable(each, how, skips) for each in found] if in_turn else []
+        if not in_turn:
+            read = _read_in_parallel(found, how, skips)
+    for number, saved in enumerate(read):
+        if not isinstance(saved, TraceError) and not saved.records:
+            lost = "holds no op: nothing ran while it was recorded, or the recording was lost"
+            read[number] = TraceError(f"{found[number]}: {lost}")
+    wrong = [each for each in read if isinstance(each, TraceError)]
+    if wrong and (not skips or len(wrong) == len(read)):
+        raise wrong[0]
+    arguments.left_out = [*(f"{each}: is empty" for each in empty), *map(str, wrong)]
+    for why in arguments.left_out:
+        print(f"opprof: left out: {terminal(why)}", file=sys.stderr)
+    profiles = [(each, saved) for each, saved in zip(found, read) if not isinstance(saved, TraceError)]
+    for each, saved in () if quiet else profiles:
+        for remark in remarks(saved):
             say(each, remark)
-    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in zip(found, read)]
+    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in profiles]
 
 
-def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedProfile]:
+def _readable(found: formats.Found, how: How, skips: bool) -> SavedProfile | TraceError:
+    """Read a profile; return what is wrong with it where that keeps no other from being shown, else raise it."""
+    try:
+        return formats.read(found, *how)
+    except TraceError as error:
+        if not skips:
+            raise
+        return error
+
+
+def _read_on(
+    arguments: argparse.Namespace, path: Path | Url, rank: str | None, how: How, stage: str | None
+) -> tuple[list[formats.Found], list[SavedProfile | TraceError]]:
+    """Let a cluster read what *path* holds. Raises UsageError and TraceError."""
+    # Imported here: without --on nobody needs it.
+    from . import dask_cluster
+
+    dask_cluster.check(arguments.on)
+    if isinstance(path, Url):
+        if stage or arguments.stage or arguments.model:
+            raise UsageError(f"--on {arguments.on}: of a URL, takes neither --stage nor --model")
+        of_files = dask_cluster.read_urls(arguments.on, path, arguments.source, rank, how)
+        found = _chosen([each for each, _ in of_files], path, rank)
+        return found, [next(saved for each, saved in of_files if each is chosen) for chosen in found]
+    with _guarded(path):
+        found = _chosen(formats.find(Place(path), arguments.source, stage or arguments.stage), path, rank)
+    return found, dask_cluster.read(arguments.on, found, how)
+
+
+def _read_in_parallel(found: Sequence[formats.Found], how: How, skips: bool = False) -> list[SavedProfile | TraceError]:
     """Read profiles in a process for each core; say on a terminal how many were read.
 
     What comes back is small: of 10**6 events 0.4 MB, pickled and unpickled in 20 ms where reading takes 1.9 s.
@@ -112,7 +169,7 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
 
     # Spawned, so that a process has no more memory than the profile takes that it reads.
     context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
-    read: list[SavedProfile] = []
+    read: list[SavedProfile | TraceError] = []
     with ProcessPoolExecutor(min(len(found), usable_cores()), context) as pool:
         try:
             with _ctrl_c_held():
@@ -125,7 +182,12 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
                     for each in found
                 ]
             for future in futures:  # in order, so that of several damaged ranks the first one is named
-                read.append(future.result())
+                try:
+                    read.append(future.result())
+                except TraceError as error:
+                    if not skips:
+                        raise
+                    read.append(error)
                 if sys.stderr.isatty():
                     print(f"\ropprof: read {len(read)} of {len(found)} profiles", end="", file=sys.stderr, flush=True)
         except BrokenProcessPool:
@@ -144,7 +206,7 @@ def _read_in_parallel(found: Sequence[formats.Found], how: _How) -> list[SavedPr
     return read
 
 
-def _read_one(found: tuple[str, Path, int, int | None, list[Path]], how: _How) -> SavedProfile:
+def _read_one(found: tuple[str, Path, int, int | None, list[Path]], how: How) -> SavedProfile:
     """Read a profile in a process of its own: nobody there hears of progress."""
     learn_names()
     format_, path, begin, rank, files = found
@@ -194,6 +256,8 @@ def timeline(arguments: argparse.Namespace, found: formats.Found) -> Timeline:
 
 def timeline_if_told(arguments: argparse.Namespace, found: formats.Found) -> Timeline | None:
     """Read when everything in a profile ran; None where the format does not tell."""
+    if getattr(arguments, "on", None) and not found.place.path.exists():
+        raise UsageError(f"{found}: when everything ran is read on this machine: leave out --on")
     with _guarded(found.place.path):
         return formats.timeline(found, arguments.partial)
 
@@ -275,7 +339,7 @@ def say(found: formats.Found, remark: str) -> None:
     print(f"opprof: {terminal(f'{found}: {remark}')}", file=sys.stderr)
 
 
-def _chosen(found: Sequence[formats.Found], path: Path, rank: str | None) -> list[formats.Found]:
+def _chosen(found: Sequence[formats.Found], path: Path | Url, rank: str | None) -> list[formats.Found]:
     if rank == "all":
         return sorted(found, key=lambda each: -1 if each.rank is None else each.rank)
     if rank is not None and not rank.isdecimal():

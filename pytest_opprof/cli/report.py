@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from . import reading
+from .remote import location
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     what = "write a run (--opprof-json), its shards or its ranks, as one page to read in a browser, in one file"
     parser = commands.add_parser("report", help="write a run as a page to read in a browser", description=what)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN.json", help="what --opprof-json=RUN.json wrote")
+    parser.add_argument("runs", type=location, nargs="+", metavar="RUN.json", help="what --opprof-json=RUN.json wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
     parser.set_defaults(run=_run)
 

@@ -20,6 +20,7 @@ from ..units import format_bytes, format_ns, format_share, parse_duration, plura
 from ..verdict import query
 from ..verdict.question import AggregateBy, Line, Question, Side, in_steps, ordering
 from . import reading, show_ranks, show_times
+from .remote import location
 
 _OF_OPS: Mapping[str, object] = {
     **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
@@ -47,8 +48,9 @@ def add(commands: Any) -> None:
         help="show what a saved profile holds, op by op",
         description="Filters do not change the totals above the table. Times have units: 100us, 1.5ms.",
     )
-    show.add_argument("file", type=Path, help="a profile, or a folder with one")
+    show.add_argument("file", type=location, help="a profile, or a folder with one")
     reading.add_source(show)
+    reading.add_on(show)
     _add_question(show)
     show.set_defaults(run=_run)
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from . import reading
+from .remote import location
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult
 
 _FORMATS = ("markdown", "code-quality", "openmetrics", "benchmark")
 _WHAT = (
-    "write a run (--opprof-json) as Markdown, as GitLab's code quality, as OpenMetrics or for github-action-benchmark"
-    " (customSmallerIsBetter)"
+    "write a run (--opprof-json), its shards or its ranks, as Markdown, as GitLab's code quality, as OpenMetrics or for"
+    " github-action-benchmark (customSmallerIsBetter)"
 )
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser("summary", help="write a run for people and services of CI", description=_WHAT)
-    parser.add_argument("run_json", type=Path, metavar="RUN.json", help="what pytest --opprof-json=RUN.json wrote")
+    parser.add_argument(
+        "runs", type=location, nargs="+", metavar="RUN.json", help="what pytest --opprof-json=RUN.json wrote"
+    )
     parser.add_argument("--format", choices=_FORMATS, default="markdown")
     parser.add_argument(
         "--max-bytes", type=int, metavar="N", help="of Markdown: a comment on GitHub has 65536 (default: 1024000)"
@@ -36,11 +38,12 @@ def _run(arguments: argparse.Namespace) -> bool:
     # Imported here, with NumPy behind them.
     from ..report import exports, markdown
     from ..report.markdown import LEAST_BYTES
+    from ..results.merging import merged
 
     most_bytes = arguments.max_bytes
     if most_bytes is not None and (arguments.format != "markdown" or most_bytes < LEAST_BYTES):
         raise UsageError(f"--max-bytes {most_bytes}: wants --format markdown, and at least {LEAST_BYTES}")
-    run = reading.run(arguments.run_json)
+    run = merged([reading.run(path) for path in arguments.runs])
     write: dict[str, Callable[[RunResult], str]] = {
         "markdown": partial(markdown.markdown, most_bytes=most_bytes or markdown.MOST_BYTES),
         "code-quality": exports.code_quality,

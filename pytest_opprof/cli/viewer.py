@@ -23,6 +23,7 @@ from ..frameworks.files.place import Place
 from ..machine.scratch import scratch
 from ..timeline.chrome import BEGINNING
 from . import convert, reading
+from .remote import location
 
 _HOST, _PORT = "127.0.0.1", 9001
 _UI = "https://ui.perfetto.dev"
@@ -38,7 +39,7 @@ def add(commands: Any) -> None:
         description="Opens the browser, and ends when the viewer has the trace. The data stays on this machine: the"
         f" viewer is a page of {_UI} that reads it from here.",
     )
-    parser.add_argument("file", type=Path, help="a profile, a folder with one, or a trace that opprof wrote")
+    parser.add_argument("file", type=location, help="a profile, a folder with one, or a trace that opprof wrote")
     reading.add_source(parser)
     parser.add_argument(
         "--port",

@@ -26,11 +26,10 @@ from ..processes.ranks import Ranks
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report import colours
 from ..report.summary import Summary
-from ..results.merging import merged
+from ..results.merging import merged, of_window
 from ..results.plain import converted, plain
 from ..results.run_result import RunResult, TestRecord, run_of, write
 from ..results.test_id import split_id
-from ..results.window_result import titled
 from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES
 from .options import shown
@@ -266,7 +265,7 @@ class Closing:
             folders |= {environment.folder for environment in by_environment(record)}
             if record.outcome == "passed":
                 for environment, window in self._updates.gone_windows(record):
-                    yield f"{titled(record.id, window)} [{environment}]"
+                    yield of_window(record.id, window, str(environment))
         for path, test in stale(self._store.root, folders, self._collected, self._store.at):
             yield f"{shown(self._config, path)}: {test}"
 

@@ -6,7 +6,7 @@ that compares with another revision those of `against`: each has a loop over tes
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import nullcontext
 
 import pytest
@@ -49,9 +49,9 @@ class Hooks:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
         self._measuring.read_marks(items)
 
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember that these tests exist."""
-        self._collected.add(map(id_of, items))
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Remember that the test exists, also where another shard runs it: not each plugin says what it deselects."""
+        self._collected.add([id_of(item)])
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember that these tests exist."""

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from ..machine.ranks import ranks_named
 from ..profile.range import Range
 from .run_result import SCHEMA, WORDS, RunResult, TestResult
-from .window_result import Cause, RankNumbers, WindowResult
+from .test_id import split_id
+from .window_result import Cause, RankNumbers, WindowResult, titled
 
 
 def merged(runs: Sequence[RunResult]) -> RunResult:
@@ -32,13 +33,36 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         any(run.interrupted for run in runs),
         dict(sorted(Counter(test.status for test in tests).items())),
         tests,
-        list(dict.fromkeys(each for run in runs for each in run.stale)),
+        _stale(runs),
         list(dict.fromkeys(each for run in runs for each in run.errors)),
         all_of(run.against for run in runs),
         all_of(run.commit for run in runs),
         min((run.started for run in runs if run.started), default=""),
         runs[0].rank if len(ranks) == 1 else None,
+        "\n    ".join(dict.fromkeys(run.accept for run in runs if run.accept)),  # lines of one block of Markdown
     )
+
+
+def _stale(runs: Sequence[RunResult]) -> list[str]:
+    """Return the baselines that a run calls stale, and whose test or window no run has measured."""
+    modules: dict[str, set[str]] = {}
+    windows = set[str]()
+    for run in runs:
+        for test in run.tests:
+            module, name = split_id(test.id)
+            modules.setdefault(name, set()).add(module)
+            windows |= {of_window(test.id, window.name, str(window.environment.environment)) for window in test.windows}
+
+    def is_measured(stale: str) -> bool:
+        path, _, name = stale.partition(".json: ")
+        return stale in windows or any(f"/{path}".endswith(f"/{module}") for module in modules.get(name, ()))
+
+    return list(dict.fromkeys(each for run in runs for each in run.stale if not is_measured(each)))
+
+
+def of_window(test: str, window: str, environment: str) -> str:
+    """Return how a run names a baseline of a window that its test no longer has."""
+    return f"{titled(test, window)} [{environment}]"
 
 
 def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:

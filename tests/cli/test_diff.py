@@ -19,6 +19,10 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.results import run_result
+
+from ..report.made_runs import record_of
+from ..report.made_runs import run as run_with
 
 MACHINE = "CPU, 2 cores"
 FAKE = Environment((("fake", "1"),), "fake", "x86_64", "async")
@@ -371,3 +375,29 @@ def test_a_run_whose_gpu_was_throttled_is_no_evidence(
     assert "t.py::a: no verdict, too noisy: " in (out := capsys.readouterr().out)
     assert "GPU 0 was throttled: HW slowdown" in out
     assert judge(tmp_path, *sides.values(), "--ignore-noise") == 1
+
+
+def test_runs_in_several_files_are_compared_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, cast in (("main", 1), ("run", 2)):
+        for shard in "ab":
+            calls = {"Cast": cast if shard == "b" else 1}
+            run_result.write(Path(f"{name}-{shard}.json"), run_with(record_of(f"t.py::{shard}", None, calls)))
+    assert main(["diff", "main-a.json", "main-b.json", "--now", "run-a.json", "run-b.json"]) == 1
+    out = capsys.readouterr().out
+    assert "op regression: t.py::b" in out
+    assert out.splitlines()[-1].startswith("opprof: 2 windows compared")
+    for words, said in (
+        (
+            ["main-a.json", "main-b.json", "run-a.json"],
+            "3 files: which were before? Of runs that are in",
+        ),
+        (
+            ["main-a.json", "main-a.json", "--now", "run-a.json"],
+            "main-a.json: has t.py::a, which another shard",
+        ),
+    ):
+        assert main(["diff", *words]) == 2
+        assert capsys.readouterr().err.startswith(f"opprof: {said}")

@@ -220,3 +220,11 @@ def test_what_cannot_be_written_fails_the_run(
     found = suite("--opprof", "--opprof-summary=.")
     assert found.ret == pytest.ExitCode.TESTS_FAILED
     found.stdout.fnmatch_lines(["opprof: error: --opprof-summary: * cannot be written: Is a directory"])
+
+
+def test_shards_are_one_run(run_json: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tests = [record_of("t.py::a[x]", *CAST, Cast=2), record_of("t.py::b", *[{"Add": 1}] * 2)]
+    for name, test in zip("12", tests):
+        run_result.write(Path(f"run-{name}.json"), run(test))
+    assert main(["summary", "run-1.json", "run-2.json"]) == 0
+    assert capsys.readouterr().out == markdown(run(*tests))

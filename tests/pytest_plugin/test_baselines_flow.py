@@ -278,6 +278,13 @@ class TestStale:
         result.stdout.fnmatch_lines(list(self.STALE))  # the one that is gone
         result.stdout.no_fnmatch_line("*test_b?1?*")  # the one that was left out
 
+    def test_a_test_of_another_shard_is_not_stale(self, pytester: pytest.Pytester, suite: Suite) -> None:
+        # As pytest-shard takes tests away: it tells nobody.
+        pytester.makeconftest("def pytest_collection_modifyitems(items):\n    items[:] = items[:1]\n")
+        result = suite("--opprof")
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines(list(self.STALE))
+
     def test_a_module_that_is_gone_is_stale(self, pytester: pytest.Pytester, suite: Suite) -> None:
         pytester.path.joinpath("test_m.py").rename(pytester.path / "test_n.py")
         suite("--opprof").stdout.fnmatch_lines(["3 stale baselines*"])

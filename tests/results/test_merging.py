@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from msgspec import structs
+
 from pytest_opprof.profile.range import Range
 from pytest_opprof.results.merging import across, merged
 from pytest_opprof.results.window_result import RankNumbers
 
-from ..report.made_runs import rank_of, record_of
+from ..report.made_runs import rank_of, record_of, run
 
 SAME = {"Add": 2}
 MORE = {"Add": 2, "Cast": 3}
@@ -53,3 +55,24 @@ def test_shards_of_one_rank_stay_of_that_rank() -> None:
 def test_a_run_of_ranks_of_another_number_is_another_run() -> None:
     both = merged([rank_of(0, 2, record_of("t.py::a", SAME, SAME)), rank_of(1, 4, record_of("t.py::a", SAME, SAME))])
     assert [test.id for test in both.tests] == ["t.py::a", "t.py::a"]
+
+
+def test_a_baseline_is_stale_only_where_no_shard_measured_its_test() -> None:
+    test, window = record_of("t/m.py::a[.json: x]", SAME, SAME), record_of("t/n.py::w", SAME, SAME, windows=("inner",))
+    environment = window.windows[0].environment.environment
+    stale = [
+        f"baselines/fake/{test.id.replace('.py::', '.py.json: ')}",
+        "baselines/fake/other/t/m.py.json: a[.json: x]",
+        "baselines/fake/m.py.json: a[.json: x]",
+        "baselines/fake/t/m.py.json: gone",
+        f"t/n.py::w window inner [{environment}]",
+        f"t/n.py::w window gone [{environment}]",
+    ]
+    one, other = run(test), structs.replace(run(window), stale=stale)
+    # The second is of a module that another folder holds, so it is a test of its own.
+    assert merged([one, other]).stale == [stale[2], stale[3], stale[5]]
+
+
+def test_a_merge_of_one_run_is_that_run() -> None:
+    one = structs.replace(run(record_of("t.py::a", SAME, MORE)), accept="Opprof-Accept: t.py::a Cast+3")
+    assert merged([one]) == one

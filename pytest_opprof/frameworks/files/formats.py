@@ -84,11 +84,14 @@ def module(name: str) -> Format:
     return cast(Format, import_module(f"..{FORMATS[name]}", __package__))
 
 
-def find(place: Place, source: str | None = None, stage: str | None = None) -> list[Found]:
+def find(
+    place: Place, source: str | None = None, stage: str | None = None, left_out: list[Place] | None = None
+) -> list[Found]:
     """Return every profile in *place*, a file or a folder. *source* is the name of a format: only that one is tried.
 
     *stage* is the stage of graphs that a compiler saved into a folder; None is the last one. Raises TraceError where
     there is no profile, and says what was looked for, and UsageError for a stage where there can be none.
+    A file that is empty, and called like the profiles beside it, goes to *left_out* where that is given.
     """
     if wrong := _no_place(place) or not_profiles.explained(place) or _no_utf8(place):
         raise TraceError(f"{place}: {wrong}")
@@ -102,10 +105,13 @@ def find(place: Place, source: str | None = None, stage: str | None = None) -> l
             raise TraceError(f"{place}: {explained}")
         why = next(filter(None, map(_not_read, seen)), "") if place.is_folder else _why(place)
         raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){why}")
-    if unread := _unread(seen, found):
+    unread = _unread(seen, found)
+    if left_out is not None:
+        left_out += unread
+    elif unread:
         raise TraceError(
-            f"{unread}: is empty or broken, and is called like the profiles beside it. Was it copied whole? Remove it,"
-            " or name the profile to read"
+            f"{unread[0]}: is empty or broken, and is called like the profiles beside it. Was it copied whole? Remove"
+            " it, or name the profile to read"
         )
     return found
 
@@ -169,11 +175,16 @@ def _of_stage(found: Found, stage: str | None) -> list[Found]:
     return [replace(found, files=files) for files in stages(found.place, stage)]
 
 
-def _unread(seen: list[Place], found: list[Found]) -> Place | None:
-    """Return an empty file whose name differs from one of those *found* only in numbers, such as the rank; or None."""
+def _unread(seen: list[Place], found: list[Found]) -> list[Place]:
+    """Return the empty files that are called like a profile that was found."""
+    empty = [place for place in seen if not place.is_folder and not place.head.strip()]
+    return called_like(empty, found)
+
+
+def called_like(places: list[Place], found: list[Found]) -> list[Place]:
+    """Return the *places* whose names differ from one of those *found* only in numbers, such as the rank."""
     names = {_NUMBER.sub("", each.place.path.name) for each in found}
-    empty = (place for place in seen if not place.is_folder and not place.head.strip())
-    return next((place for place in empty if _NUMBER.sub("", place.path.name) in names), None)
+    return [place for place in places if _NUMBER.sub("", place.path.name) in names]
 
 
 def _ranked(name: str, place: Place) -> list[Found]:

@@ -1,0 +1,175 @@
+"""``--on dask://HOST:PORT``: the workers of a Dask cluster read the profiles, one task a rank.
+
+A task returns what it read by op: some kilobytes, where a trace has megabytes. Dask runs the tasks of a worker that was
+killed on another one; all that is ours is what to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .. import __version__
+from ..errors import OpprofError, TraceError, UsageError
+from ..frameworks.files import formats
+from ..frameworks.files.place import Place
+from ..frameworks.live.registry import learn_names
+from ..profile.saved import SavedProfile
+from .remote import Url, copied, files_of, shown
+
+How = tuple[bool, bool, "Path | None"]
+"""Whether in part, whether with sites, and the model."""
+Read = tuple[formats.Found, "SavedProfile | TraceError"]
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+_SCHEME = "dask://"
+_PATIENCE_S = 30
+"""How long to wait for the scheduler, and for its first worker."""
+_ONE_FILE = {"opprof", "torch", "onnxruntime", "nsys", "jax", "jax_xplane"}
+"""Formats of which a file by itself is a profile, whatever lies beside it."""
+_one_at_a_time = threading.Lock()
+"""A worker may have several threads: two ranks would take twice the memory, and no less time."""
+
+
+class _Empty(TraceError):
+    """A file without content."""
+
+
+def read(address: str, found: Sequence[formats.Found], how: How) -> list[SavedProfile | TraceError]:
+    """Read profiles that workers find at the same paths, in the order of *found*; of each what is wrong with it.
+
+    Raises UsageError where the cluster cannot do that.
+    """
+    return _mapped(address, _read_path, found, how)
+
+
+def read_urls(address: str, url: Url, source: str | None, rank: str | None, how: How) -> list[Read]:
+    """Read the profiles that a URL names, each file by the worker that copies it. Raises UsageError and TraceError."""
+    files = files_of(url)
+    every = [each for of_file in _mapped(address, _read_url, files, (source, rank, how)) for each in of_file]
+    read = [each for each in every if each[0].format]
+    like = formats.called_like([found.place for found, _ in every], [found for found, _ in read])
+    # A file that could not be copied may be a rank; an empty one is, where it is called like one.
+    wrong = [
+        (found, error)
+        for found, error in every
+        if isinstance(error, TraceError) and not found.format and (not isinstance(error, _Empty) or found.place in like)
+    ]
+    if wrong and (rank != "all" or not read):
+        raise wrong[0][1]
+    if not read:
+        raise TraceError(f"{url}: holds no profile that opprof knows (opprof formats lists them)")
+    for found, _ in read:
+        if found.format not in _ONE_FILE:
+            raise UsageError(
+                f"{found}: a {formats.module(found.format).TITLE} may be several files, and with --on each worker reads"
+                " one. Leave out --on, or copy the folder to where all workers see it, and name that"
+            )
+    return [*read, *wrong]
+
+
+def _read_path(found: formats.Found, how: How) -> SavedProfile | TraceError:
+    """Read a profile on a worker."""
+    learn_names()
+    if not found.place.path.exists():
+        return TraceError(
+            f"{found}: is not there on the worker {socket.gethostname()}. Workers need the folder at the same path,"
+            " or a URL"
+        )
+    with _one_at_a_time:
+        return _read(found, how)
+
+
+def _read_url(url: str, what: tuple[str | None, str | None, How]) -> list[Read]:
+    """Read the profiles of a file in a store on a worker; none where it has no profile."""
+    source, rank, how = what
+    learn_names()
+    arguments = argparse.Namespace(file=Url(url))
+    try:
+        with _one_at_a_time, copied(arguments):
+            place = Place(arguments.file)
+            try:
+                found = formats.find(place, source)
+            except TraceError:
+                if place.head.strip():
+                    return []  # a folder of profiles has other files, too
+                return [(formats.Found("", place), _Empty(f"{place}: is empty or broken. Was it copied whole?"))]
+            chosen = [each for each in found if rank is None or not rank.isdecimal() or each.rank == int(rank)]
+            return [(each, _read(each, how)) for each in chosen]
+    except OpprofError as error:
+        return [(formats.Found("", Place(Path(shown(url)))), TraceError(f"{error} (on {socket.gethostname()})"))]
+
+
+def _read(found: formats.Found, how: How) -> SavedProfile | TraceError:
+    try:
+        return formats.read(found, *how)
+    except TraceError as error:
+        return error
+    except MemoryError:
+        return TraceError(f"{found}: takes more memory to read than the worker {socket.gethostname()} has")
+
+
+def _mapped(address: str, work: Callable[..., _Value], items: Sequence[_Item], what: Any) -> list[_Value]:
+    """Return what workers made of each item, in their order; say on a terminal how many are done."""
+    with _client(address) as client:
+        futures = client.map(_versioned, [(work, item, what) for item in items], pure=False)
+        done: list[_Value] = []
+        try:
+            for item, future in zip(items, futures):
+                try:
+                    version, value = future.result()
+                except Exception as error:
+                    raise TraceError(f"{item}: the workers of {address} could not read it: {_said(error)}") from None
+                if version != __version__:
+                    raise UsageError(
+                        f"--on {address}: a worker has pytest-opprof {version}, this is {__version__}; install the same"
+                    )
+                done.append(value)
+                if sys.stderr.isatty():
+                    print(f"\ropprof: read {len(done)} of {len(items)}", end="", file=sys.stderr, flush=True)
+        finally:
+            client.cancel(futures)
+            if done and sys.stderr.isatty():
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        return done
+
+
+def check(address: str) -> None:
+    """Raise UsageError for an address that is none of a Dask cluster."""
+    if not address.startswith(_SCHEME) or not address[len(_SCHEME) :]:
+        raise UsageError(f"--on {address}: name the scheduler of a Dask cluster, such as dask://127.0.0.1:8786")
+
+
+def _versioned(job: tuple[Callable[..., _Value], Any, Any]) -> tuple[str, _Value]:
+    work, item, what = job
+    return __version__, work(item, what)
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    """Connect to the scheduler. Raises UsageError where there is none, or it has no worker."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise UsageError(f"--on {address}: needs Dask: pip install 'pytest-opprof[dask]'") from None
+    try:
+        client = distributed.Client(f"tcp://{address[len(_SCHEME) :]}", timeout=_PATIENCE_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"--on {address}: there is no Dask scheduler: {_said(error)}") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE_S)
+        except TimeoutError:
+            raise UsageError(f"--on {address}: the cluster has no worker; start some: dask worker HOST:PORT") from None
+        yield client
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.three_way import Merge, by_key
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
+from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.verdict.coarse import Coarse
+
+WHERE = "test_x", "body"
+NUMBERS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 3))
+
+
+def entry(**calls: int) -> WindowBaseline:
+    return WindowBaseline({op: OpCounts(Range(each)) for op, each in calls.items()})
+
+
+def coarse(ms: int) -> Coarse:
+    return Coarse((ms, ms), (ms, ms))
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_a_merge_keeps_each_change_that_one_side_made_and_asks_for_the_others(
+    base: dict, one: dict, other: dict
+) -> None:
+    asked = []
+    merged = by_key(base, one, other, lambda key, *_: asked.append(key) or one.get(key))
+    for key in "abc":
+        sides = {one.get(key), other.get(key)}
+        changed = sides - {base.get(key)}
+        if len(sides) == 2 and len(changed) == 2:
+            assert key in asked
+        else:
+            assert merged.get(key) == (changed or sides).pop()
+    assert by_key(base, one, base, None) == one
+    assert by_key(base, base, one, None) == one
+
+
+def test_changes_of_different_ops_come_together() -> None:
+    merge = Merge()
+    found = merge.window(WHERE, entry(Cast=2, Add=5, Mul=1), entry(Cast=3, Add=5, Mul=1), entry(Cast=2, Add=6))
+    assert found == entry(Cast=3, Add=6)
+    assert merge.conflicts == {}
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "said"),
+    [
+        (entry(Cast=2), entry(Cast=3), entry(Cast=4), "calls of Cast: 3 here, 4 there (before: 2); kept 3"),
+        (None, entry(Cast=3), entry(Cast=4), "calls of Cast: 3 here, 4 there (before: 0); kept 3"),
+        (entry(Cast=2), entry(Add=1), entry(Cast=4), "calls of Cast: 0 here, 4 there (before: 2); kept 4"),
+        (entry(Cast=2), None, entry(Cast=4), "its baseline was removed here and changed there; kept"),
+        (entry(Cast=2), entry(Cast=4), None, "its baseline was removed there and changed here; kept"),
+        (
+            entry(),
+            WindowBaseline({}, facts={"peak_memory": Range(1, 1)}),
+            WindowBaseline({}, facts={"peak_memory": Range(2, 2)}),
+            "peak_memory: 1 here, 2 there (before: 0); kept 1",
+        ),
+        (
+            entry(Cast=2),
+            WindowBaseline({"Cast": OpCounts(Range(2), dtypes={"float32": Range(2, 2)})}),
+            WindowBaseline({"Cast": OpCounts(Range(2), dtypes={"float64": Range(2, 2)})}),
+            "calls of Cast: 2 with other dtypes, bytes or FLOPs here than there (before: 2); kept 2",
+        ),
+        (
+            entry(Cast=2),
+            WindowBaseline({"Cast": OpCounts(Range(2))}, ranks={"0": entry(Cast=2), "1": entry(Cast=3)}),
+            entry(Cast=4),
+            "its ranks do not make the same calls, so it is one entry; kept as it is here",
+        ),
+        (
+            WindowBaseline({}, python={"python": "3.10"}),
+            WindowBaseline({}, python={"python": "3.11"}),
+            WindowBaseline({}, python={"python": "3.12"}),
+            "its calls of Python functions are of other versions here than there; kept those here",
+        ),
+    ],
+)
+def test_what_both_sides_changed_is_a_conflict_that_names_both_numbers(
+    base: WindowBaseline | None, ours: WindowBaseline | None, theirs: WindowBaseline | None, said: str
+) -> None:
+    merge = Merge()
+    assert merge.window(WHERE, base, ours, theirs) is not None
+    assert merge.conflicts == {WHERE: [said]}
+
+
+def test_times_do_not_come_with_calls_that_nobody_timed() -> None:
+    times = {"CPU": (ProcessTimes((4_000,), {"Cast": (1_000,)}),)}
+    base = entry(Cast=2, Add=5)
+    ours = WindowBaseline(entry(Cast=3, Add=5).ops, times)
+    theirs = WindowBaseline(entry(Cast=2, Add=6).ops, times)
+    found = Merge().window(WHERE, base, ours, theirs)
+    assert found == entry(Cast=3, Add=6)
+    same = Merge().window(WHERE, base, ours, WindowBaseline(ours.ops, {"GPU": times["CPU"]}))
+    assert same == WindowBaseline(ours.ops, {**times, "GPU": times["CPU"]})
+
+
+def test_of_two_coarse_times_the_stricter_stays() -> None:
+    ours, theirs = (
+        WindowBaseline({}, coarse={"CPU": coarse(ms), side: coarse(9)}) for ms, side in ((7, "a"), (5, "b"))
+    )
+    found = Merge().window(WHERE, None, ours, theirs)
+    assert found == WindowBaseline({}, coarse={"CPU": coarse(5), "a": coarse(9), "b": coarse(9)})
