@@ -123,9 +123,9 @@ def format_interval(before: float, after: float, between: tuple[float, float]) -
     return f"{change:+.10g}% ({low:.10g} to {high:.10g})" if low < high else format_change(before, after)
 
 
-def plural(number: int, what: str) -> str:
-    """Write how many there are of *what*: ``1 test``, ``2 processes``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}{'es' if what.endswith('s') else 's'}"
+def plural(number: object, what: str) -> str:
+    """Write how many there are of *what*, a number or a range: ``1 test``, ``2 processes``, ``1..2 calls``."""
+    return f"{number} {what}" if str(number) == "1" else f"{number} {what}{'es' if what.endswith('s') else 's'}"
 
 
 def _scaled(value: float, units: dict[str, int], digits: int) -> str:

@@ -93,8 +93,8 @@ class Side:
         return "the baseline" if self.kind == "baseline" else f"the first {self.kind}"
 
     def then(self, now: Side) -> str:
-        """Return when it was, as a finding of *now* says it."""
-        return "in the baseline" if self.kind == "baseline" != now.kind else "before"
+        """Return what a finding of *now* calls it."""
+        return "baseline" if self.kind == "baseline" != now.kind else "before"
 
     def beside(self, other: Side) -> Side:
         """Return the side with its tests called as those of a baseline file *other*. Raises UsageError."""

@@ -300,7 +300,7 @@ def _text(saved: SavedProfile, questions: Sequence[Question], arguments: argpars
     if len(saved.steps) > 1 and saved.steps[-1] == OUTSIDE and (ns := query.total(in_steps(saved, OUTSIDE), "device")):
         yield f"device time outside of every step: {format_ns(ns, 4)}"
     if ns := query.communication(saved):
-        yield f"communication, beside it: {format_ns(ns, 4)}"
+        yield f"communication (not included above): {format_ns(ns, 4)}"
     if saved.step_ns and len(saved.step_ns) == 1:
         yield f"wall time of the step: {format_ns(saved.step_ns[0], 4)}"
     elif saved.step_ns:

@@ -17,6 +17,7 @@ RANDOM_SIZES = 2
 """How many times the most that is no change an amount may be that varies though calls do not: processes show a part of
 what is drawn."""
 NONE = Range(0)
+_LISTED = 3
 
 
 class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,7 +45,14 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     @property
     def told(self) -> str:
         """Its dtypes in short; empty where they are not known."""
-        return ", ".join(self.by_dtypes) if len(self.by_dtypes) < 3 else f"{len(self.by_dtypes)} kinds of dtypes"
+        return listed([*self.by_dtypes])
+
+    def added(self, base: OpCounts) -> str:
+        """Return the calls that it has more than its *base*, by dtypes: ``+1 float64->float32``; empty where none."""
+        if not self.dtypes or not base.dtypes:
+            return ""
+        more = {each: calls.most - base.by_dtypes.get(each, NONE).most for each, calls in self.by_dtypes.items()}
+        return listed([f"+{number} {each}" for each, number in more.items() if number > 0])
 
     @property
     def some_vary(self) -> bool:
@@ -79,6 +87,12 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             bytes=self.bytes or now.bytes,
             flops=self.flops or now.flops,
         )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return *names* in a line: the first three of many."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 GONE = OpCounts(NONE, bytes=NONE, flops=NONE)

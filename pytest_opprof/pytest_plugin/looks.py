@@ -119,7 +119,7 @@ def with_looks(
     if varied:
         return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
     again = " the second time" if any(op in first for op in worse) else ""
-    return replace(window, looked=f"the same alone in a fresh process{again}{_told(window.first_uses)}")
+    return replace(window, looked=f"confirmed in a fresh process{again}{_told(window.first_uses)}")
 
 
 def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:

@@ -28,12 +28,12 @@ class Writer(Protocol):
 def colour(line: str) -> Colour | None:
     """Return the colour of a line of `failure`.
 
-    >>> colour("  calls of Cast: 3, 2 in the baseline"), colour("Cast    3 -> 2    7.91 us    fewer calls")
+    >>> colour("  Cast: 3 calls (baseline: 2)"), colour("Cast    3 -> 2    7.91 us    fewer calls")
     ('red', 'green')
     """
     if line.startswith(("op budget exceeded: ", "op regression: ", "where ")):
         return "bold"
-    if line.startswith("if this is meant: "):
+    if line.startswith("to accept this change: "):
         return "cyan"
     verdicts = set(line.rpartition("  ")[2].split(", "))
     if _FINDING.match(line) or verdicts & _WORSE:

@@ -45,13 +45,13 @@ def failure(
         lines += ["", *table(window, top, every_op, style, more), *map(write, where(window, every_op, more))]
         lacks = f" (not in it: {window.trace_lacks})" if window.trace_lacks else ""
         if window.trace:
-            lines += ["", write(f"when it ran: {open_trace(window.trace)}{lacks}")]
+            lines += ["", write(f"timeline: {open_trace(window.trace)}{lacks}")]
         elif lacks:
             lines += ["", write(f"no trace: {window.trace_lacks}")]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []
-        lines += ["", write(f"if this is meant: {', then '.join(steps)}")] if steps else []
+        lines += ["", write(f"to accept this change: {', then '.join(steps)}")] if steps else []
     return "\n".join(lines)
 
 

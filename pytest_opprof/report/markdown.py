@@ -196,7 +196,7 @@ def _window(window: WindowResult) -> Iterator[str]:
         if len(asked) > _LINES:
             yield f"- {_code(named(op))}: ... and {plural(len(asked) - _LINES, 'more line')}"
     if window.trace:
-        yield f"- when it ran: {_code(open_trace(window.trace))}"
+        yield f"- timeline: {_code(open_trace(window.trace))}"
     yield ""
 
 

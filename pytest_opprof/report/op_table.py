@@ -118,7 +118,7 @@ def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
     return [
         named(row.op),
         "-" if not row.is_op else _arrow(*map(_calls, row.calls)),
-        *([row.work.text or (row.now.told if row.now else "")] if work else []),
+        *([row.changed_work or (row.now.told if row.now else "")] if work else []),
         *times,
         said or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
     ]
@@ -136,9 +136,9 @@ def _total(window: JudgedWindow) -> list[str]:
     sums = {row.op: row.work.text for row in rows if is_told_as_a_whole(row.op, row.verdict)}
     lines += [*filter(None, [as_a_whole(sums)]), *_busy(window.numbers)]
     if any(window.numbers.communication_ns or ()):
-        lines.append(f"communication, beside it: {format_ns(min(window.numbers.communication_ns or ()))}")
+        lines.append(f"communication (not included above): {format_ns(min(window.numbers.communication_ns or ()))}")
     if window.diff and window.diff.times:
-        lines.append(f"times are shown, not judged: {window.diff.times}")
+        lines.append(f"times are informational: {window.diff.times}")
     if window.diff and window.diff.top_change:
         lines.append(window.diff.top_change)
     return lines

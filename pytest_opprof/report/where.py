@@ -132,7 +132,7 @@ class _Op:
         if self.name in FACTS:
             yield f"where {_called(self.name)} come from ({calls}):"
         else:
-            base = f", {row.calls[0] or 'none'} {then}" if row and row.calls[0] != row.calls[1] else ""
+            base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
             yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
         left = None if every_line else _LINES

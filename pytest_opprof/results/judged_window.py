@@ -232,7 +232,7 @@ class JudgedWindow:
         found = []
         for op, by_rank in self.ranks_differ.items():
             said = on_ranks(dict(enumerate(by_rank)))
-            found.append(Finding("ranks", op, f"calls of {op} differ between ranks: {said}", f"{op} {said}"))
+            found.append(Finding("ranks", op, f"{op}: calls differ between ranks: {said}", f"{op} {said}"))
         return found
 
     @property
@@ -321,4 +321,4 @@ def limits_of(
 
 
 def _row(row: Row) -> RowResult:
-    return RowResult(row.op, row.verdict, *row.calls, row.base_ns, row.now_ns, row.work.text)
+    return RowResult(row.op, row.verdict, *row.calls, row.base_ns, row.now_ns, row.changed_work)

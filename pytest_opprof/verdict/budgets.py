@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..ops import names
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from ..python_calls.names import PREFIX
+from ..units import plural
 from . import python_limits
 from .findings import Finding
 from .quantities import OF_PYTHON, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
@@ -86,7 +87,7 @@ class Use:
 
     @property
     def digits(self) -> int:
-        """As many as it takes to see the difference: not "5 ms, over the budget of 5 ms"."""
+        """As many as it takes to see the difference: not "5 ms (budget: 5 ms)"."""
         if not self.is_broken:
             return 3
         write, limit = self.limit.what.unit.write, self.limit
@@ -104,14 +105,12 @@ class Use:
         """What fails the test; None where the limit is kept."""
         if not self.is_broken:
             return None
-        limit, op = self.limit, self.op
-        what, budget = _of(limit, op), limit.written(self.digits)
-        return Finding(
-            limit.what.name,
-            op,
-            f"{what}: {self.used}, {'over' if self._is_over else 'under'} the budget of {budget}",
-            f"{op if op and limit.what.name == 'calls' else what} {self.used}, budget {budget}",
-        )
+        what, op, budget = self.limit.what, self.op, self.limit.written(self.digits)
+        if op and what.name == "calls":
+            line, short = f"{op}: {plural(self.used, 'call')}", op
+        else:
+            line, short = f"{op}: {what.text} {self.used}" if op else f"{what.text}: {self.used}", _of(self.limit, op)
+        return Finding(what.name, op, f"{line} (budget: {budget})", f"{short} {self.used}, budget {budget}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +359,7 @@ def _check_only(
     for stats in profile.ops:
         if not any(stats.op == name or fnmatchcase(stats.op, name) for name in allowed):
             rule = f"only {', '.join(only)} may run" if only else "no op may run"
-            line = f"calls of {stats.op}: {stats.most_calls}, but {rule}"
+            line = f"{stats.op}: {plural(stats.most_calls, 'call')}, but {rule}"
             yield Finding("only", stats.op, line, f"{stats.op} {stats.most_calls}, budget 0")
 
 
@@ -373,7 +372,7 @@ def _check_top(
     actual = [stats.op for stats in profile.top(len(set(expected)))]
     if set(actual) == set(expected):
         return None
-    line = f"top {len(top)} ops by device time: {', '.join(actual)}; the budget says {', '.join(top)}"
+    line = f"top {len(top)} ops by device time: {', '.join(actual)} (budget: {', '.join(top)})"
     return Finding("top", None, line, f"top {len(top)} ops {', '.join(actual)}")
 
 

@@ -136,12 +136,11 @@ class Slower:
         """The change, as a table has it."""
         return f"{_shown(self.base_ns)} -> {_shown(self.now_ns)}"
 
-    def line(self, then: str = "in the baseline") -> str:
-        """Return the change, as a finding has it; *then* says when the base was."""
-        before = "baseline" if then == "in the baseline" else then.removeprefix("in ")
+    def line(self, then: str = "baseline") -> str:
+        """Return the change, as a finding has it; *then* is what it calls the base."""
         times = self.now_ns / self.base_ns if self.base_ns else 0
         shown = f", x{times:.0f}" if times >= 100 else f", x{times:.3g}" if times else ""
-        return f"{COARSE[self.name]}: {_shown(self.now_ns)} ({before}: {_shown(self.base_ns)}){shown}"
+        return f"{COARSE[self.name]}: {_shown(self.now_ns)} ({then}: {_shown(self.base_ns)}){shown}"
 
     def work(self, then: str, *more: str) -> Work:
         """Return what became of it, with *more* to say."""

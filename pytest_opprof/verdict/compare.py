@@ -50,6 +50,13 @@ class Row:
         return self.base.calls if self.base else None, self.now.calls if self.now else None
 
     @property
+    def changed_work(self) -> str:
+        """What became of its dtypes, bytes and FLOPs; of more calls, of which dtypes they are."""
+        if self.verdict is Verdict.MORE and self.base and self.now:
+            return self.now.added(self.base)
+        return self.work.text
+
+    @property
     def is_op(self) -> bool:
         """Whether it is of an op: not of the time outside ops, nor of a fact of the window."""
         return self.op != OUTSIDE and not is_fact(self.op)
@@ -98,8 +105,8 @@ class Diff:
     """Whether the total is wall time, not the sum of the ops."""
     top: int = 0
     """How many of the most expensive ops are to stay the same."""
-    then: str = "in the baseline"
-    """When the base was, as a finding says it: ``in HEAD~1``, ``before``."""
+    then: str = "baseline"
+    """What a finding calls the base: ``baseline``, ``HEAD~1``, ``before``."""
 
     @property
     def times(self) -> str:
@@ -154,7 +161,7 @@ class Diff:
         before, after = _top(base, self.top), _top(now, self.top)
         if set(before) == set(after):
             return ""
-        return f"top {self.top} ops by device time: {', '.join(after)}; {self.then} {', '.join(before)}"
+        return f"top {self.top} ops by device time: {', '.join(after)} ({self.then}: {', '.join(before)})"
 
     @property
     def seen(self) -> str:
@@ -188,16 +195,12 @@ class Diff:
                 yield f"{row.work.line}; not judged, since it varies from process to process"
 
     def _line(self, row: Row) -> str:
-        of = f" of {row.op}" if row is not self.total else ""
         if is_fact(row.op):
             return row.work.line
         match row.verdict:
-            case Verdict.NEW:
-                return f"calls{of}: {row.calls[1]}, none {self.then}"
-            case Verdict.GONE:
-                return f"calls{of}: none, {row.calls[0]} {self.then}"
-            case Verdict.MORE | Verdict.FEWER:
-                return f"calls{of}: {row.calls[1]}, {row.calls[0]} {self.then}"
+            case Verdict.NEW | Verdict.GONE | Verdict.MORE | Verdict.FEWER:
+                before, now = (calls or Range(0) for calls in row.calls)
+                return f"{row.op}: {plural(now, 'call')} ({self.then}: {before})"
             case row.work.verdict:
                 return row.work.line
             case _:
@@ -251,11 +254,11 @@ def compare(
     tolerances: Tolerances,
     top: int = 0,
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
-    then: str = "in the baseline",
+    then: str = "baseline",
 ) -> Diff:
     """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
 
-    *facts* are those of `verdict.facts` that each side knows; *then* says when the base was.
+    *facts* are those of `verdict.facts` that each side knows; *then* is what a finding calls the base.
 
     Calls are compared exactly, at the worst round where rounds differ.
     """
@@ -333,7 +336,7 @@ def compare_counts_first(
     tolerances: Tolerances,
     top: int = 0,
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
-    then: str = "in the baseline",
+    then: str = "baseline",
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
     diff = compare(base, now, timing, tolerances, top, facts, then)

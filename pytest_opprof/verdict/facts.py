@@ -51,7 +51,7 @@ def compared(
         found.add(name)
         write = quantity.unit.write
         old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))
-        line = f"{quantity.called}: {new}, {'none' if not before.most else old} {then}"
+        line = f"{quantity.called}: {new} ({then}: {old})"
         yield name, Work(verdict, f"{old} -> {new}", line)
 
 

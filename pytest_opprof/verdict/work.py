@@ -33,7 +33,7 @@ class Work:
 NOTHING = Work()
 
 
-def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str = "in the baseline") -> Work:
+def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str = "baseline") -> Work:
     """Compare the work of *op*; what only one side knows is not compared.
 
     Where any of it varies from process to process, sizes are drawn at random, and a few processes give too narrow a
@@ -51,7 +51,7 @@ def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str
     # What is narrower, and does more all the same, is no improvement.
     if of_dtypes is not Verdict.OK and (of_dtypes.is_regression or not more):
         beside = "".join(f", {each}" for each in texts[1:])
-        return Work(of_dtypes, text, f"dtypes of {op}: {after}, {before} {then}{beside}")
+        return Work(of_dtypes, text, f"{op}: {after} ({then}: {before}){beside}")
     found = more or changed
     return replace(found[-1], text=text) if found else NOTHING  # FLOPs say more than bytes
 
@@ -60,7 +60,7 @@ def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float, th
     new = [each for each in now.by_dtypes if each not in base.by_dtypes]
     if base.by_dtypes and new and max(map(_width, new)) > max(map(_width, base.by_dtypes)):
         before, after = ", ".join(base.by_dtypes), ", ".join(new)
-        return Work(Verdict.WIDER, f"{before} -> {after}", f"dtypes of {op}: {after}, {before} {then}")
+        return Work(Verdict.WIDER, f"{before} -> {after}", f"{op}: {after} ({then}: {before})")
     beyond = [] if base.calls.varies or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1, then))
     if more := [work for work in beyond if work.verdict is Verdict.MORE_WORK]:
         return more[-1]
@@ -72,13 +72,13 @@ def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float, th
 def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Iterator[Work]:
     """Yield what became of the bytes and of the FLOPs of *op*, where that is a change."""
     for what, old, new, write in (
-        (f"bytes by {op}", base.bytes, now.bytes, format_bytes),
-        (f"FLOPs of {op}", base.flops, now.flops, format_flops),
+        ("bytes", base.bytes, now.bytes, format_bytes),
+        ("FLOPs", base.flops, now.flops, format_flops),
     ):
         if old is not None and new is not None and (verdict := _on_amount(old, new, tolerance)) is not Verdict.OK:
             times = _times(old, new)
-            line = f"{what}: {write(new.most, 3)}, {write(old.most, 3)} {then} ({times})"
-            yield Work(verdict, f"{what.split()[0]} {times}", line)
+            line = f"{op}: {what} {write(new.most, 3)} ({then}: {write(old.most, 3)}), {times}"
+            yield Work(verdict, f"{what} {times}", line)
 
 
 def _on_amount(base: Range, now: Range, tolerance: float) -> Verdict:

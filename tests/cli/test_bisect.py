@@ -43,8 +43,8 @@ INI = (
     [
         (Tried(statuses=(("t.py::a", "ok"),)), "good"),
         (Tried(statuses=(("t.py::a", "improved"), ("t.py::b", "no baseline"))), "good"),
-        (Tried(findings=((CAST, "calls of Cast: 3"),)), "bad"),
-        (Tried(findings=(((*CAST[:3], "Add"), "calls of Add: 3"),), statuses=(("t.py::a", "more calls"),)), "good"),
+        (Tried(findings=((CAST, "Cast: 3 calls"),)), "bad"),
+        (Tried(findings=(((*CAST[:3], "Add"), "Add: 3 calls"),), statuses=(("t.py::a", "more calls"),)), "good"),
         (Tried(statuses=(("t.py::a", "no baseline"),)), "skip"),
         (Tried(statuses=(("t.py::b", "ok"),)), "skip"),
         (Tried("pytest ended with exit code 2"), "skip"),
@@ -62,8 +62,8 @@ def test_of_times_alone_nobody_can_tell_where_they_are_noisy() -> None:
 
 
 def test_the_first_finding_is_told_and_how_many_more() -> None:
-    tried = Tried(findings=((CAST, "calls of Cast: 3"), (SLOW, "slower")))
-    assert tried.judged({CAST, SLOW}) == ("bad", "t.py::a: calls of Cast: 3 and 1 more")
+    tried = Tried(findings=((CAST, "Cast: 3 calls"), (SLOW, "slower")))
+    assert tried.judged({CAST, SLOW}) == ("bad", "t.py::a: Cast: 3 calls and 1 more")
 
 
 class Project:
@@ -107,7 +107,7 @@ def test_the_first_commit_with_more_calls_is_found_though_baselines_were_updated
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "7 commits, about 3 steps; looked for:",
-        "  test_m.py::test_a: calls of Cast: 2, 1 in the baseline",
+        "  test_m.py::test_a: Cast: 2 calls (baseline: 1)",
     ]
     assert 2 <= len(lines[2:-2]) <= 3
     assert lines[-2].startswith("first bad commit: ")
@@ -217,7 +217,7 @@ def test_a_test_that_was_written_today_is_recorded_in_the_good_commit(
     assert main(["bisect", good, "new/test_new.py::test_new", "--dir=none"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{good} has no baselines in none: recording them in {good}"
-    assert "  new/test_new.py::test_new: calls of Cast: 2, 1 in the baseline" in lines
+    assert "  new/test_new.py::test_new: Cast: 2 calls (baseline: 1)" in lines
     assert lines[-2].endswith("Code 2")
     assert git(folder, "symbolic-ref", "HEAD") == "refs/heads/main\n"
     assert git(folder, "status", "--porcelain") == ("" if committed else "?? new/\n")
@@ -237,7 +237,7 @@ def test_baselines_that_are_not_committed_are_used(
     assert main(["bisect", "HEAD~1", "test_m.py::test_a", f"--dir={kept}"]) == 0
     out = capsys.readouterr().out
     assert f"HEAD~1 has no baselines in {kept}: those on disk are compared with\n" in out
-    assert "calls of Cast: 3, 2 in the baseline" in out
+    assert "Cast: 3 calls (baseline: 2)" in out
 
 
 @pytest.mark.processes

@@ -111,7 +111,7 @@ def test_faster_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_more_calls_are_a_finding_whatever_the_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert judge(tmp_path, window(100, 1), window(100, 1, calls=3)) == 1
-    assert "  calls of MatMul: 3, 2 before\n" in capsys.readouterr().out
+    assert "  MatMul: 3 calls (before: 2)\n" in capsys.readouterr().out
 
 
 def test_limits_are_those_of_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,10 +234,10 @@ def test_a_run_is_compared_with_the_baseline_of_its_module(tmp_path: Path, capsy
     now = write(tmp_path / "run.json", a=window(130, 6, calls=3))
     assert main(["diff", str(kept), str(now)]) == 1
     out = capsys.readouterr().out
-    assert "  calls of MatMul: 3, 2 in the baseline\n" in out
+    assert "  MatMul: 3 calls (baseline: 2)\n" in out
     assert out.endswith("opprof: 1 window compared, 0 by time, 0 ok, 1 with more calls\n")
     assert main(["diff", str(now), str(kept)]) == 0
-    assert "a: calls of MatMul: 2, 3 before\n" in capsys.readouterr().out
+    assert "a: MatMul: 2 calls (before: 3)\n" in capsys.readouterr().out
     assert main(["diff", str(baseline(tmp_path / "other", us=100, module="u.py")), str(now)]) == 2
     assert "have no window of any test in common" in capsys.readouterr().err
 
@@ -258,7 +258,7 @@ def test_two_baselines_are_compared_wherever_they_lie(tmp_path: Path, capsys: py
     kept = baseline(tmp_path / "baselines", us=100)
     beside = baseline(tmp_path / "older", us=130, calls=4)
     assert main(["diff", str(beside), str(kept)]) == 0
-    assert "a: calls of MatMul: 2, 4 before\n" in capsys.readouterr().out
+    assert "a: MatMul: 2 calls (before: 4)\n" in capsys.readouterr().out
     assert main(["diff", str(kept), str(beside), "--format", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["only_in_now"] == document["only_in_base"] == []
@@ -299,7 +299,7 @@ def test_a_profile_is_compared_with_one_window(tmp_path: Path, capsys: pytest.Ca
     assert "holds 2 windows; choose one by --test ID and --window NAME\n  t.py::a body\n" in capsys.readouterr().err
     assert main(["diff", str(saved), str(run), "--test", "t.py::a"]) == 1
     out = capsys.readouterr().out
-    assert "  calls of MatMul: 3, 2 before\n" in out
+    assert "  MatMul: 3 calls (before: 2)\n" in out
     assert "the environments differ" in out
     assert main(["diff", str(saved), str(run), "--test", "t.py::a", "--window", "w"]) == 2
     assert "has no window w of t.py::a" in capsys.readouterr().err

@@ -125,7 +125,7 @@ def test_on_a_device_that_does_as_it_is_told_all_holds(device: Device, report: R
     assert text.splitlines()[:2] == ["opprof selfcheck on cpu, as asked", "fake 1, fake, async"]
     assert text.splitlines()[-1] == "opprof: 6 ok"
     assert lines["counts"].endswith("expected 5 Cast, 7 MatMul, 3 MemcpyDtoH; found 5 Cast, 7 MatMul, 3 MemcpyDtoH")
-    assert lines["one Cast more"].endswith("; found calls of Cast: 6, over the budget of 5")
+    assert lines["one Cast more"].endswith("; found Cast: 6 calls (budget: 5)")
     assert "found 100 us a MatMul, 100 us by its clock (+0.00%)" in lines["clock"]
     assert "found slower (+49.3%; MatMul +50%)" in lines["slowdown"]
 
@@ -135,7 +135,7 @@ def test_a_cast_that_is_lost_fails_what_counts_it(device: Device, report: Report
     code, lines, text = report()
     assert code == 1
     assert {name for name, status in statuses(lines).items() if status == "FAILED"} == set(CHECKS[:3])
-    assert "found 4 Cast, 7 MatMul, 3 MemcpyDtoH; calls of Cast: 4, under the budget of 5" in lines["counts"]
+    assert "found 4 Cast, 7 MatMul, 3 MemcpyDtoH; Cast: 4 calls (budget: 5)" in lines["counts"]
     assert lines["one Cast more"].endswith("; found nothing")
     assert text.splitlines()[-1].endswith("FAILED")
 
@@ -147,7 +147,7 @@ def test_an_op_that_nobody_asked_for_fails_the_counts(
     use(monkeypatch, work_of(device))
     code, lines, _ = report()
     assert (code, statuses(lines)["counts"]) == (1, "FAILED")
-    assert "calls of Softmax: 5, but only MatMul, Cast, MemcpyDtoH may run" in lines["counts"]
+    assert "Softmax: 5 calls, but only MatMul, Cast, MemcpyDtoH may run" in lines["counts"]
 
 
 def test_a_clock_that_disagrees_fails(device: Device, report: Report) -> None:

@@ -23,7 +23,7 @@ def test_two_folders_are_compared_by_line(capsys: pytest.CaptureFixture[str]) ->
 
 def test_two_stages_of_one_folder_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", LLAMA, "--base-stage", "execute", "--stage", "graph_build"]) == 1
-    assert "calls of Cast: 33, 6 before" in capsys.readouterr().out
+    assert "Cast: 33 calls (before: 6)" in capsys.readouterr().out
     assert main(["diff", LLAMA, LLAMA, "--base-stage", "graph_build", "--stage", "graph_build"]) == 0
     assert main(["diff", LLAMA]) == 2
     assert "or two stages of a graph: --base-stage validate --stage execute" in capsys.readouterr().err

@@ -91,8 +91,8 @@ def test_code_quality_has_an_entry_for_each_finding(run_json: str, capsys: pytes
     found = json.loads(capsys.readouterr().out)
     jsonschema.validate(found, QUALITY)
     assert [each["description"] for each in found] == [
-        "t.py::a[x]: calls of Cast: 3, over the budget of 2",
-        "t.py::a[x]: calls of Cast: 3, 1 in the baseline",
+        "t.py::a[x]: Cast: 3 calls (budget: 2)",
+        "t.py::a[x]: Cast: 3 calls (baseline: 1)",
     ]
     assert [each["check_name"] for each in found] == ["opprof calls", "opprof more calls"]
     assert found[0]["location"] == {"path": "t.py", "lines": {"begin": 7}}
@@ -185,7 +185,7 @@ def test_a_run_appends_its_summary_and_its_json_gives_the_same(
     assert suite("--opprof", "--opprof-summary=summary.md", "--opprof-json=run.json").ret == 1
     said = found.read_text(encoding="utf-8")
     assert said.startswith("Before\n## opprof: 1 of 1 test spends more than it may\n")
-    assert "<summary>▲ <code>test_m.py::test_a</code>: calls of Cast: 2, over the budget of 1</summary>" in said
+    assert "<summary>▲ <code>test_m.py::test_a</code>: Cast: 2 calls (budget: 1)</summary>" in said
     capsys.readouterr()
     assert main(["summary", "run.json"]) == 0
     assert capsys.readouterr().out == said.removeprefix("Before\n")

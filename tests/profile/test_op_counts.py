@@ -35,11 +35,19 @@ def test_the_range_of_rounds_holds_each_of_them(rounds: list[int], other: int) -
     assert all(varying.lowest <= each <= varying.highest for each in rounds)
 
 
-def test_two_dtypes_are_told_and_of_more_their_number() -> None:
+def test_three_dtypes_are_told_and_of_more_their_number() -> None:
     of = dict.fromkeys(("float32", "int64", "bool"), SIX)
     assert once(6).told == ""
     assert once(6, dtypes={"float32": SIX, "int64": SIX}).told == "float32, int64"
-    assert once(18, dtypes=of).told == "3 kinds of dtypes"
+    assert once(18, dtypes=of).told == "float32, int64, bool"
+    assert once(24, dtypes={**of, "uint8": SIX}).told == "float32, int64, bool and 1 more"
+
+
+def test_more_calls_are_told_by_their_dtypes() -> None:
+    base = once(2, dtypes={"float32->float64": Range(2)})
+    now = once(4, dtypes={"float32->float64": Range(3), "float64->float32": Range(1)})
+    assert now.added(base) == "+1 float32->float64, +1 float64->float32"
+    assert (base.added(now), now.added(once(2))) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -121,11 +121,11 @@ def test_more_calls_fail_after_three_pairs(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, "--junit-xml=junit.xml")
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD", "FAILED test_m.py::test_a - MatMul 1 -> 2"])
+    result.stdout.fnmatch_lines(["  MatMul: 2 calls (HEAD: 1)", "FAILED test_m.py::test_a - MatMul 1 -> 2"])
     result.stdout.no_fnmatch_line("*pair 4*")
     junit = (repository.path / "junit.xml").read_text()
     assert 'message="MatMul 1 -&gt; 2"' in junit
-    assert "calls of MatMul: 2, 1 in HEAD" in junit
+    assert "MatMul: 2 calls (HEAD: 1)" in junit
 
 
 @pytest.mark.processes
@@ -136,7 +136,7 @@ def test_paths_in_the_repository_become_those_of_the_revision_and_others_stay(re
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, f"-c{beside}/pytest.ini", f"--rootdir={repository.path}", str(repository.path))
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD"])
+    result.stdout.fnmatch_lines(["  MatMul: 2 calls (HEAD: 1)"])
 
 
 @pytest.mark.processes
@@ -325,7 +325,7 @@ def test_two_versions_of_a_framework_are_compared_and_named(repository: pytest.P
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
-            "  calls of MatMul: 2, 1 in HEAD",
+            "  MatMul: 2 calls (HEAD: 1)",
             "  (*; the environments differ: fake 0, fake, async (*) in HEAD, fake 1, fake, async (*) here: so may *)",
             "test_m.py::test_a: the environments differ: *",
         ]
@@ -463,7 +463,7 @@ def test_a_project_without_marks_has_all_its_tests_compared_with_the_merge_base(
         [
             "opprof: compared with * (merge base with main; 20*, 'no marks')",
             "opprof: no test has a mark, so all are measured; 2 tests, 1 process a side",
-            "  calls of Cast: 1, none in the base",
+            "  Cast: 1 call (base: 0)",
             "opprof: 2 tests measured, 0 ok, 2 with more calls*",
         ]
     )
@@ -510,7 +510,7 @@ def test_a_change_that_a_commit_accepts_passes_and_one_call_more_fails(repositor
             "opprof: 1 test measured, 1 ok*",
         ]
     )
-    told = f"calls of Cast: 1, none in the base; Opprof-Accept in {commit} (bfloat16 is faster)"
+    told = f"Cast: 1 call (base: 0); Opprof-Accept in {commit} (bfloat16 is faster)"
     assert all(told in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
 
     model(repository, "fake.launch('MatMul')", "fake.launch('Cast')", "fake.launch('Cast')")
@@ -548,7 +548,7 @@ def test_workers_share_the_counts_and_times_are_measured_alone(repository: pytes
             "opprof: 4 tests, 1 process a side; 1 test may judge times: 5 pairs, 9 where they differ" in result.outlines
         )
     assert told[0] == told[1]
-    assert {finding for findings in told[1].values() for finding in findings} == {"calls of Cast: 1, none in HEAD"}
+    assert {finding for findings in told[1].values() for finding in findings} == {"Cast: 1 call (HEAD: 0)"}
 
 
 @pytest.mark.processes
@@ -575,7 +575,7 @@ def test_a_test_of_today_runs_at_the_revision_too_where_it_is_asked_for(reposito
     missing.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: *test_new"])
     result = run(repository, "--opprof-all", "--opprof-against-tests=here", "checks/test_new.py")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  calls of Cast: 2, none in HEAD"])
+    result.stdout.fnmatch_lines(["  Cast: 2 calls (HEAD: 0)"])
     assert git(repository, "status", "--porcelain", "model").strip() == "M model/__init__.py"
 
 
@@ -585,7 +585,7 @@ def test_a_finding_says_that_the_file_of_the_test_changed(repository: pytest.Pyt
     (repository.path / "test_m.py").write_text(TEST.replace("step()", "step(); step()"), encoding="utf-8")
     result = run(repository)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  calls of MatMul: 2, 1 in HEAD", "  (the file of the test changed, too: 2 lines)"])
+    result.stdout.fnmatch_lines(["  MatMul: 2 calls (HEAD: 1)", "  (the file of the test changed, too: 2 lines)"])
 
 
 @pytest.mark.slow
@@ -609,7 +609,7 @@ def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(repositor
     (repository.path / "test_m.py").write_text(source + "def test_b(): pass\n", encoding="utf-8")
     result = run(repository, "--opprof-cache=kept")
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["  calls of Cast: 1, none in HEAD"])
+    result.stdout.fnmatch_lines(["  Cast: 1 call (HEAD: 0)"])
     assert len(ran.read_text().split()) > 1
 
     (kept,) = (repository.path / "kept").iterdir()
@@ -637,7 +637,7 @@ def test_a_base_that_has_to_be_installed_is_installed_beside_todays_packages(rep
     model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
     result = run(repository, "--opprof-against-install=python install.py")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["opprof: installing the base: python install.py", "  calls of Cast: 1, none in HEAD"])
+    result.stdout.fnmatch_lines(["opprof: installing the base: python install.py", "  Cast: 1 call (HEAD: 0)"])
     assert leftovers(repository) == []
 
     failed = run(repository, "--opprof-against-install=python -c \"raise SystemExit('no compiler')\"")

@@ -152,7 +152,7 @@ def test_a_failure_names_the_revision_the_op_and_the_place_of_the_test(pairs: Ru
     run = pairs()
     run.add(run.side(), run.side(calls=2), 3)
     failure: Any = run.report().longrepr
-    assert "calls of Add: 2, 1 in main" in str(failure)
+    assert "Add: 2 calls (main: 1)" in str(failure)
     assert (Path(failure.reprcrash.path).suffix, failure.reprcrash.lineno) == (".py", run.item.location[1] + 1)
     assert "\n" not in failure.reprcrash.message
     assert "--opprof-update" not in str(failure)  # no baseline would keep it

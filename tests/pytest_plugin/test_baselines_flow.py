@@ -58,10 +58,10 @@ def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest
     result.stdout.fnmatch_lines(
         [
             "op regression: test_m.py::test_a  [[]fake 1, fake, async[]]",
-            "  calls of Cast: 12, 10 in the baseline",
-            "  calls of Exp: 1, none in the baseline",
+            "  Cast: 12 calls (baseline: 10)",
+            "  Exp: 1 call (baseline: 0)",
             "Cast *10 -> 12 *12 us *more calls",
-            "if this is meant: pytest test_m.py::test_a --opprof-update",
+            "to accept this change: pytest test_m.py::test_a --opprof-update",
             "opprof: 1 test measured, 0 ok, 1 with more calls, no times judged",
         ]
     )
@@ -75,8 +75,8 @@ def test_fewer_calls_and_gone_ops_pass_say_so_and_ask_for_an_update(pytester: py
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "test_m.py::test_a: calls of Cast: 10, 12 in the baseline",
-            "test_m.py::test_a: calls of Exp: none, 1 in the baseline",
+            "test_m.py::test_a: Cast: 10 calls (baseline: 12)",
+            "test_m.py::test_a: Exp: 0 calls (baseline: 1)",
             "keep what became cheaper: pytest --opprof-update",
             "opprof: 1 test measured, 0 ok, 1 improved, no times judged",
         ]
@@ -91,7 +91,7 @@ def test_an_update_passes_says_what_changed_and_takes_it(pytester: pytest.Pytest
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "test_m.py::test_a: calls of Cast: 12, 10 in the baseline",
+            "test_m.py::test_a: Cast: 12 calls (baseline: 10)",
             "baselines of 1 test: 0 new, 1 changed, 0 unchanged",
         ]
     )
@@ -532,7 +532,7 @@ def test_b(opprof):
     pytester.makepyfile(test_m=text.format(more="x.astype('f4')", instead="x.astype('f4')"))
     result = suite("--opprof", both)
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["  calls of Cast: 1, none in the baseline"] * 2)
+    result.stdout.fnmatch_lines(["  Cast: 1 call (baseline: 0)"] * 2)
     suite("--opprof-update", both).assert_outcomes(passed=2)
     suite("--opprof", both).stdout.fnmatch_lines(["opprof: 2 tests measured, 2 ok, no times judged"])
     files = pytester.path.glob("baselines/*/*.json")

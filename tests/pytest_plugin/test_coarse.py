@@ -176,7 +176,7 @@ def test_what_takes_longer_in_three_fresh_processes_fails(slower: Callable[..., 
             "  CPU time: 3.9 s (baseline: 12 ms), x325; ops unchanged; the time is between ops",
             "  (confirmed in 3 fresh processes, in one thread)",
             "(CPU time)*12 ms -> 3.9 s*slower",
-            "if this is meant: pytest test_m.py::test_a --opprof-update",
+            "to accept this change: pytest test_m.py::test_a --opprof-update",
             "opprof: 1 test measured, 0 ok, 1 slower, times judged coarsely",
             "FAILED test_m.py::test_a - CPU time 12 ms -> 3.9 s",
         ]

@@ -50,8 +50,8 @@ def test_calls_that_are_the_same_alone_fail_the_test(more: Callable[..., pytest.
     result.stdout.fnmatch_lines(
         [
             "opprof: test_m.py::test_a does more; measuring it alone in a fresh process",
-            "  calls of Cast: 5, 3 in the baseline",
-            "  (the same alone in a fresh process)",
+            "  Cast: 5 calls (baseline: 3)",
+            "  (confirmed in a fresh process)",
             "FAILED test_m.py::test_a - Cast 3 -> 5",
         ]
     )
@@ -70,7 +70,7 @@ def test_calls_that_depend_on_what_ran_before_pass_and_that_is_said(
 ) -> None:
     result = more(*found)
     result.assert_outcomes(passed=1)
-    remark = f"calls of Cast: 5, 3 in the baseline; but {why}, so that depends on what ran before"
+    remark = f"Cast: 5 calls (baseline: 3); but {why}, so that depends on what ran before"
     result.stdout.fnmatch_lines([f"test_m.py::test_a: {remark}", "opprof: 1 test measured, 1 ok*"])
     result.stdout.no_fnmatch_line("*keep what became cheaper*")
 
@@ -161,7 +161,7 @@ def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) ->
     suite("--opprof-update")
     result = suite("--opprof", "-n2", "--dist=each", "-k", "test_b")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["test_m.py::test_b: calls of Cast: 2, none in the baseline; but the second time in *"])
+    result.stdout.fnmatch_lines(["test_m.py::test_b: Cast: 2 calls (baseline: 0); but the second time in *"])
 
 
 @pytest.mark.processes
@@ -248,8 +248,8 @@ def test_what_a_repeat_does_again_is_kept_and_what_an_import_does_once_is_left_o
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  calls of Pow: 1, none in the baseline",
-            "  (the same alone in a fresh process; 2 ops (Exp, Sin) left out, which a repeat does not do again, as an"
+            "  Pow: 1 call (baseline: 0)",
+            "  (confirmed in a fresh process; 2 ops (Exp, Sin) left out, which a repeat does not do again, as an"
             " import does not)",
             "Exp * first use",
             "FAILED test_m.py::test_a - Pow 0 -> 1",
@@ -267,6 +267,4 @@ def test_a_change_is_confirmed_by_the_repeat_where_an_import_does_the_same_op(
     looks(monkeypatch, look(0, Exp=9, Pow=3), look(0, Pow=1))
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["  calls of Pow: 1, none in the baseline", "  (the same alone in a fresh process the second time)"]
-    )
+    result.stdout.fnmatch_lines(["  Pow: 1 call (baseline: 0)", "  (confirmed in a fresh process the second time)"])

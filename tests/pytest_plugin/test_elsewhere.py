@@ -63,7 +63,7 @@ def test_a_failure_elsewhere_names_the_module_and_the_command(package: pytest.Py
     result.stdout.fnmatch_lines(
         [
             f"op regression: {MODULES[0]}::test_x *",
-            f"if this is meant: pytest --pyargs {MODULES[0]}::test_x --opprof-update",
+            f"to accept this change: pytest --pyargs {MODULES[0]}::test_x --opprof-update",
         ]
     )
 

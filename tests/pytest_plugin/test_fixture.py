@@ -93,7 +93,7 @@ def test_a(opprof):
 """
     )
     result = suite("--opprof")
-    result.stdout.fnmatch_lines(["op budget exceeded: *::test_a  [[]fake*", "  calls of Add: 3, over the budget of 2"])
+    result.stdout.fnmatch_lines(["op budget exceeded: *::test_a  [[]fake*", "  Add: 3 calls (budget: 2)"])
 
 
 def test_in_a_marked_test_with_rounds_the_limits_hold_for_each_round(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -114,7 +114,7 @@ def test_broken(opprof):
     result = suite("--opprof", "-p", "no:randomly")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["op budget exceeded: *::test_broken window rounds 1 *", "  calls of Add: 1..2, over the budget of 1"]
+        ["op budget exceeded: *::test_broken window rounds 1 *", "  Add: 1..2 calls (budget: 1)"]
     )
 
 
@@ -321,8 +321,8 @@ def test_a_range_is_an_op_of_budgets_baselines_tables_and_the_json(pytester: pyt
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  calls of my_attention: 3, over the budget of 2",
-            "  calls of my_attention: 3, 2 in the baseline",
+            "  my_attention: 3 calls (budget: 2)",
+            "  my_attention: 3 calls (baseline: 2)",
             "my_attention * 2 -> 3 * - * over budget, more calls",
         ]
     )
@@ -342,7 +342,7 @@ def test_a(opprof, slow):
     )
     result = suite("--opprof", "-o", "opprof_aliases=slow_path = slow_path")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["  calls of slow_path: 1, over the budget of 0"])
+    result.stdout.fnmatch_lines(["  slow_path: 1 call (budget: 0)"])
     suite("--opprof").stdout.fnmatch_lines(["*unknown op 'slow_path'*"])
 
 
@@ -431,9 +431,9 @@ def test_a(opprof):
     assert main(["show", "after.json", "--aggregate-by", "op", "--format", "csv"]) == 0
     assert "Cast" in capsys.readouterr().out
     assert main(["check", "after.json", "--budget", "Cast=2"]) == 1
-    assert "calls of Cast: 3, over the budget of 2" in capsys.readouterr().out
+    assert "Cast: 3 calls (budget: 2)" in capsys.readouterr().out
     assert main(["diff", "before.json", "after.json"]) == 1
-    assert "calls of Cast: 3, 1 before" in capsys.readouterr().out
+    assert "Cast: 3 calls (before: 1)" in capsys.readouterr().out
 
 
 def test_what_cannot_be_saved_is_one_line(pytester: pytest.Pytester, suite: Suite) -> None:

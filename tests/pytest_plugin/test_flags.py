@@ -84,9 +84,7 @@ def test_aliases_give_the_users_own_ops_a_meaning(pytester: pytest.Pytester, sui
         + "def test_a(): fake.launch('mylib::fused'); fake.launch('my::op')\n"
     )
     result = suite("--opprof", "-o", "opprof_aliases=mylib::fused = Attention\nmy::op = Mine")
-    result.stdout.fnmatch_lines(
-        ["  calls of Attention: 1, over the budget of 0", "  calls of Mine: 1, over the budget of 0"]
-    )
+    result.stdout.fnmatch_lines(["  Attention: 1 call (budget: 0)", "  Mine: 1 call (budget: 0)"])
 
 
 def test_the_help_has_every_flag_and_the_marks(pytester: pytest.Pytester) -> None:

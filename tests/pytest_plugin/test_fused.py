@@ -25,7 +25,7 @@ def test_it_counts_its_time_is_not_known_and_the_total_is_right(
     pytester.makepyfile(FUSED + "@pytest.mark.op_budget(Cast=1)\ndef test_a(): work()\n")
     suite("--opprof").stdout.fnmatch_lines(
         [
-            "  calls of Cast: 2, over the budget of 1",
+            "  Cast: 2 calls (budget: 1)",
             "Cast        2        -              -        over budget",
             "ynn_fusion  1        66 us          66%",
             "MatMul      1        34 us          34%",

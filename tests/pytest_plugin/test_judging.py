@@ -184,7 +184,7 @@ def test_nobody_misses_a_baseline_where_none_is_asked_for_or_one_is_being_made(
 
 def test_a_budget_is_that_of_the_body_not_of_windows_in_it(judge: Judge) -> None:
     body, inner = judge(mark="op_budget(Add=1)").first(body=TWICE, inner=TWICE)
-    assert list(map(str, body.budget)) == ["calls of Add: 2, over the budget of 1"]
+    assert list(map(str, body.budget)) == ["Add: 2 calls (budget: 1)"]
     assert inner.budget == []
 
 
@@ -247,7 +247,7 @@ def test_times_of_another_machine_are_not_judged_and_both_are_named(judge: Judge
     [
         ([answer(1), answer(1)], "alone in a fresh process it does no more than the baseline", ""),
         ([answer(1, Add=2), answer(1)], "the second time in a process it does what is in the baseline", ""),
-        ([answer(1, Add=2)], "", "the same alone in a fresh process"),
+        ([answer(1, Add=2)], "", "confirmed in a fresh process"),
         ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. what varies from run to run is kept as a range"),
         ([Answer({}, "failed: it broke")], "", "not confirmed in a fresh process: failed: it broke"),
         ([answer(1, Add=2), Answer({}, "")], "", "not confirmed in a fresh process: the window was not opened there"),

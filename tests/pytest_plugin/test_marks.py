@@ -76,7 +76,7 @@ def test_without_limits_of_its_own_a_test_has_those_of_the_run(planned: Planned)
 def test_budgets_add_up_and_the_nearest_limit_of_an_op_counts(planned: Planned) -> None:
     budget = planned("op_budget(Add=2)", module="op_budget(Add=1, Mul=0)").budget
     found = budget.check(profile_of([("Add", 5), ("Add", 5), ("Mul", 5)]))
-    assert list(map(str, found)) == ["calls of Mul: 1, over the budget of 0"]
+    assert list(map(str, found)) == ["Mul: 1 call (budget: 0)"]
 
 
 def test_a_plan_is_read_again_where_a_fixture_added_a_mark(item: Callable[..., pytest.Item]) -> None:

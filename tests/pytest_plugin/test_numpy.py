@@ -29,7 +29,7 @@ def test_a_test_that_knows_nothing_of_opprof_is_measured(pytester: pytest.Pytest
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["op budget exceeded: test_m.py::test_knows_nothing_of_opprof*", "*calls of Cast: 1, over the budget of 0"]
+        ["op budget exceeded: test_m.py::test_knows_nothing_of_opprof*", "*Cast: 1 call (budget: 0)"]
     )
 
 

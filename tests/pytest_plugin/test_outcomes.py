@@ -69,7 +69,7 @@ def test_junit_has_the_failure_and_its_message(pytester: pytest.Pytester, suite:
     suite("--opprof", "--junit-xml=junit.xml")
     (case,) = ET.parse(pytester.path / "junit.xml").getroot().iterfind(".//testcase[@name='test_a']")
     (failure,) = case.iterfind("failure")
-    assert "calls of Cast: 1, over the budget of 0" in (failure.text or "")
+    assert "Cast: 1 call (budget: 0)" in (failure.text or "")
 
 
 def test_collecting_measures_nothing_and_says_nothing(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -212,12 +212,12 @@ def test_a_window_with_a_baseline_that_records_nothing_fails(pytester: pytest.Py
     result.stdout.fnmatch_lines(
         [
             "  nothing was recorded, 2 calls of 2 ops in the baseline",
-            "if this is meant: pytest test_m.py::test_a --opprof-update",
+            "to accept this change: pytest test_m.py::test_a --opprof-update",
             "opprof: 1 test measured, 0 ok, 1 not measured*",
             "FAILED test_m.py::test_a - not seen",
         ]
     )
-    suite("--opprof-update").stdout.fnmatch_lines(["*: calls of Add: none, 1 in the baseline", "*1 changed*"])
+    suite("--opprof-update").stdout.fnmatch_lines(["*: Add: 0 calls (baseline: 1)", "*1 changed*"])
 
 
 @pytest.mark.parametrize("body", ["pass", "fake.launch('Mul'); fake.launch('Add')"])
@@ -243,7 +243,7 @@ def test_summaries_say_the_cause_and_point_at_the_test(pytester: pytest.Pytester
     result.stdout.fnmatch_lines([f"{path}:5: Cast 1, budget 0", "FAILED test_m.py::test_a - Cast 1, budget 0"])
     (failure,) = ET.parse(pytester.path / "junit.xml").iter("failure")
     assert failure.attrib["message"] == "Cast 1, budget 0"
-    assert "calls of Cast: 1, over the budget of 0" in (failure.text or "")
+    assert "Cast: 1 call (budget: 0)" in (failure.text or "")
 
 
 @pytest.mark.parametrize("flags", [(), ("--opprof-backend=fake",)])

@@ -56,7 +56,7 @@ def test_top_sets_how_many_ops_are_shown(broken: Suite, pytester: pytest.Pyteste
 def test_q_prints_only_failures_and_one_line(broken: Suite) -> None:
     result = broken("--opprof", "-q")
     result.stdout.fnmatch_lines(
-        ["  calls of Cast: 1, over the budget of 0", "opprof: 2 tests measured, 1 ok, 1 over budget, no times judged"]
+        ["  Cast: 1 call (budget: 0)", "opprof: 2 tests measured, 1 ok, 1 over budget, no times judged"]
     )
     result.stdout.no_fnmatch_line("*---- opprof ----*")
 
@@ -113,7 +113,7 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
     failing, fine = document["tests"]  # type: ignore[misc]
     assert (failing["id"], failing["outcome"], failing["status"]) == ("test_m.py::test_broken", "failed", "over budget")
     (window,) = failing["windows"]
-    assert window["findings"] == ["calls of Cast: 1, over the budget of 0"]
+    assert window["findings"] == ["Cast: 1 call (budget: 0)"]
     assert window["ops"]["Cast"] == {"calls": [1], "device_ns": [1009], "bytes": None, "flops": None}
     assert "kernels" not in window  # nothing told of any
     assert (fine["outcome"], fine["windows"][0]["verdict"]) == ("passed", "ok")
@@ -171,7 +171,7 @@ def test_a_terminal_shows_what_is_worse_in_colour_and_junit_has_none(
         "@pytest.mark.op_budget(Cast=0)\ndef test_a():\n    fake.launch('Cast')\n"
     )
     shown = suite("--opprof", "--color=yes", "--junitxml=junit.xml", *workers).stdout.str()
-    assert "\x1b[31m  calls of Cast: 1, over the budget of 0\x1b[0m" in shown
+    assert "\x1b[31m  Cast: 1 call (budget: 0)\x1b[0m" in shown
     assert "#x1B" not in (pytester.path / "junit.xml").read_text(encoding="utf-8")
     plain = suite("--opprof", "--color=no", *workers).stdout.str()
-    assert "\n  calls of Cast: 1, over the budget of 0\n" in plain
+    assert "\n  Cast: 1 call (budget: 0)\n" in plain

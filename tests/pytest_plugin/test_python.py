@@ -104,7 +104,7 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
     result.stdout.re_match_lines(
         [
             r"op regression: test_m.py::test_ids  \[.*\]",
-            r"  calls of Python functions: 1\d\d, \d+ in the baseline",
+            r"  calls of Python functions: 1\d\d (baseline: \d+)",
             r"    `to_ids` at tokenizer.py:5 calls `list\.\w+` 50 times \(baseline: 0\); 1 more function",
         ]
     )
@@ -117,7 +117,7 @@ def test_fewer_calls_are_told_and_fail_nothing(
     tokenizer(ONE_BY_ONE, "--opprof-update").assert_outcomes(passed=1)
     result = tokenizer(AT_ONCE, "--opprof", "-v")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*calls of Python functions: *, 1* in the baseline*"])
+    result.stdout.fnmatch_lines(["*calls of Python functions: * (baseline: 1*)*"])
 
 
 def test_an_accepted_change_is_the_new_baseline(
@@ -246,12 +246,12 @@ def test_a_budget_that_is_kept_passes(pytester: pytest.Pytester, suite: Suite, l
         (
             '{"python:sqlite3.Cursor.execute": 3}',
             [
-                "  calls of python:sqlite3.Cursor.execute: 4, over the budget of 3",
+                "  python:sqlite3.Cursor.execute: 4 calls (budget: 3)",
                 "    `test_a` at *.py:9 calls `sqlite3.Cursor.execute` 4 times",
             ],
         ),
-        ('{"python:json.*": 0}', ["  calls of python:json.[*]: *, over the budget of 0"]),
-        ("python_calls=3", ["  calls of Python functions: *, over the budget of 3"]),
+        ('{"python:json.*": 0}', ["  python:json.[*]: * calls (budget: 0)"]),
+        ("python_calls=3", ["  calls of Python functions: * (budget: 3)"]),
     ],
 )
 def test_a_budget_that_is_broken_fails_with_the_line(
@@ -286,7 +286,7 @@ def test_a_function_counts_by_the_name_under_which_a_program_imports_it(
     )
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  calls of python:os.path.join: 2, over the budget of 1"])
+    result.stdout.fnmatch_lines(["  python:os.path.join: 2 calls (budget: 1)"])
 
 
 def test_windows_have_counts_of_their_own(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
@@ -325,7 +325,7 @@ def test_a_full_collection_for_each_item_fails(
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["  full garbage collections: 5, 1 in the baseline", "    `test_ids` at test_m.py:4 calls `gc.collect` 5 times"]
+        ["  full garbage collections: 5 (baseline: 1)", "    `test_ids` at test_m.py:4 calls `gc.collect` 5 times"]
     )
 
 
@@ -345,7 +345,7 @@ def test_a_loop_without_a_call_fails_with_its_line(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  rounds of loops: 500, 2 in the baseline",
+            "  rounds of loops: 500 (baseline: 2)",
             "    the loop in `test_ids` at test_m.py:5 goes round 500 times (baseline: 2 in this function)",
         ]
     )
@@ -404,7 +404,7 @@ def test_fresh_processes_count_what_runs_once_and_show_what_varies(pytester: pyt
     result.stdout.fnmatch_lines(
         [
             "opprof: test_m.py::test_ids: the body cannot run twice: FileExistsError: *; counting its Python calls *",
-            f"  calls of Python functions: {before + 30}, {before} in the baseline",  # type: ignore[operator]
+            f"  calls of Python functions: {before + 30} (baseline: {before})",  # type: ignore[operator]
             "    `builtins.abs` is called 60 times (baseline: 30)",
         ]
     )

@@ -92,12 +92,12 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
     }
     run = Run(model, 3, ("--opprof",), ODD="1")
     assert run.status == [0, 1, 0]
-    assert "[rank 1]   calls of Copy: 4, 2 in the baseline" in run.printed[1]
+    assert "[rank 1]   Copy: 4 calls (baseline: 2)" in run.printed[1]
     assert "failed on rank 1: test_m.py::test_a - Copy 2 -> 4\n" in run.printed[0], run.printed[0]
     assert "opprof: 1 test measured, 1 ok, no times judged, 1 test failed on rank 1\n" in run.printed[0]
     assert "failed on" not in run.printed[2]
     assert "not confirmed in a fresh process: a fresh process would be no rank of 3" in run.printed[1]
-    accept = "if this is meant: mpirun -n 3 python -m pytest test_m.py::test_a --opprof-update"
+    accept = "to accept this change: mpirun -n 3 python -m pytest test_m.py::test_a --opprof-update"
     assert accept in run.printed[1]
 
 
@@ -109,7 +109,7 @@ def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Pa
     result = json.loads((model / "run.json").read_text())
     assert ("rank" in result, result["summary"]) == (True, {"more calls": 1})
     (window,) = result["tests"][0]["windows"]
-    assert window["findings"][0] == "rank 1: calls of Copy: 4, 2 in the baseline"
+    assert window["findings"][0] == "rank 1: Copy: 4 calls (baseline: 2)"
     assert [each["calls"] for each in window["by_rank"]] == [{"Copy": 2}, {"Copy": 4}]
     summary = (model / "run.md").read_text()
     assert "2 ranks, with other calls in 1 of 1 window." in summary
@@ -122,7 +122,7 @@ def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Pa
 def test_ranks_that_are_to_be_equal_fail_with_a_table(model: Path) -> None:
     run = Run(model, 3, ("--opprof", "--opprof-ranks=equal", "--opprof-json=run-{rank}.json"), ODD="2")
     assert run.status == [1, 1, 1]
-    assert "calls of Copy differ between ranks: 4 on rank 2, 2 on ranks 0-1" in run.printed[0]
+    assert "Copy: calls differ between ranks: 4 on rank 2, 2 on ranks 0-1" in run.printed[0]
     table = "op    ranks 0-1    rank 2\n----  -----------  --------\nCopy  2            4\n"
     assert table in run.printed[0]
     assert "".join(f"[rank 1] {line}\n" for line in table.splitlines()) in run.printed[1]

@@ -57,7 +57,7 @@ def test_a_test_over_its_budget_passes_and_the_run_says_that_it_would_fail(pytes
     result.stdout.fnmatch_lines(
         [
             "would fail: op budget exceeded: test_m.py::test_over *",
-            "  calls of MatMul: 2, over the budget of 1",
+            "  MatMul: 2 calls (budget: 1)",
             "would fail: opprof could not measure test_m.py::test_empty: nothing was recorded*",
             "opprof: 3 tests measured, *2 would fail without --opprof-report-only*",
         ]

@@ -104,7 +104,7 @@ def test_calls_that_differ_in_a_fresh_process_are_told(
     if has_baseline:
         casting("--opprof-sites", run="--opprof-update", budget=budget)
     result = casting(budget=budget, times=f"2 if {ELSEWHERE} else 3")
-    base, line = (", 1 in the baseline", f"    +1  {PLACE}  1 -> 2") if has_baseline else ("", f"     2  {PLACE}")
+    base, line = (", baseline: 1", f"    +1  {PLACE}  1 -> 2") if has_baseline else ("", f"     2  {PLACE}")
     result.stdout.fnmatch_lines([f"where Cast comes from (2 calls{base}; 3 when it failed):", line])
 
 
@@ -117,7 +117,7 @@ def test_more_calls_are_confirmed_and_located_by_one_process(
     look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
     found = looks(monkeypatch, look, look)
     result = casting(times=2, budget="Add=1")
-    result.stdout.fnmatch_lines(["where Cast comes from (2 calls, 1 in the baseline):", f"    +1  {PLACE}  1 -> 2"])
+    result.stdout.fnmatch_lines(["where Cast comes from (2 calls, baseline: 1):", f"    +1  {PLACE}  1 -> 2"])
     assert found == ["test_m.py::test_a"]
 
 
@@ -151,7 +151,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
     result = suite("--opprof", "--opprof-backend=numpy")
     result.stdout.fnmatch_lines(
         [
-            "where Cast comes from (2 calls, 1 in the baseline):",
+            "where Cast comes from (2 calls, baseline: 1):",
             f"    +1  {PLACE}  1 -> 2",
             "where Cast comes from (4 calls):",
             f"     4  {PLACE}",

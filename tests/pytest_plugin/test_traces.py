@@ -38,7 +38,7 @@ def test_casts(casts, state={"round": 0}):
 def test_prefill(opprof):
     with opprof("pre fill"): fake.launch("Add")
 """
-NAMED = re.compile(r"when it ran: opprof open (\S+)")
+NAMED = re.compile(r"timeline: opprof open (\S+)")
 
 
 def bars(path: Path) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def test_the_folder_may_stand_in_the_ini_file_and_be_made(pytester: pytest.Pytes
     pytester.makepyfile(test_m=MODEL)
     folder = pytester.path / "a" / "b"
     suite("--opprof", "-x", "-q", "-o", f"opprof_traces={folder}").stdout.fnmatch_lines(
-        ["when it ran: opprof open a/b/test_m.py-*"]
+        ["timeline: opprof open a/b/test_m.py-*"]
     )
     assert len(found(pytester, "a/b")) == 1
 
@@ -131,7 +131,7 @@ def test_the_trace_is_of_the_measurement_that_failed_first_whoever_confirms_it(
     pytester.makepyfile(test_m=f"{model}    for _ in range(3): fake.launch('Cast')")
     looks(monkeypatch, look(3, Add=0), look(3, Add=0))
     result = suite("--opprof", "--opprof-traces=traces")
-    result.stdout.fnmatch_lines(["*alone in a fresh process*", "when it ran: opprof open traces/test_m.py-test_a-*"])
+    result.stdout.fnmatch_lines(["*alone in a fresh process*", "timeline: opprof open traces/test_m.py-test_a-*"])
     assert [each["name"] for each in bars(*found(pytester))] == ["round 1 of 1", *["Cast"] * 3]
 
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_written_is_one_error_and_loses_no_result(
     result = suite("--opprof", "--opprof-traces=traces", "-k", "few")
     result.assert_outcomes(failed=1, deselected=2)
     result.stdout.fnmatch_lines(
-        ["  calls of Cast: 2, over the budget of 1", "no trace: *defect of pytest-opprof: ZeroDivisionError*"]
+        ["  Cast: 2 calls (budget: 1)", "no trace: *defect of pytest-opprof: ZeroDivisionError*"]
     )
 
 

@@ -27,8 +27,8 @@ def test_a():
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  calls of *[float64]: 1, over the budget of 0",
-            "  calls of MatMul[[]bfloat16[]]: 1, under the budget of 2..3",
+            "  *[float64]: 1 call (budget: 0)",
+            "  MatMul[[]bfloat16[]]: 1 call (budget: 2..3)",
         ]
     )
     result.stdout.no_fnmatch_line("*calls of Cast*")
@@ -70,9 +70,7 @@ def test_a():
 """
     )
     result = suite("--opprof")
-    result.stdout.fnmatch_lines(
-        ["  bytes moved: 4 KiB, over the budget of 1 KiB", "  FLOPs: 2 MFLOP, over the budget of 1 MFLOP"]
-    )
+    result.stdout.fnmatch_lines(["  bytes moved: 4 KiB (budget: 1 KiB)", "  FLOPs: 2 MFLOP (budget: 1) MFLOP"])
 
 
 WORK = (
@@ -96,7 +94,7 @@ def of(dtype: str = "float32", nbytes: int = 10_000, flops: int = 50_000) -> str
         (
             of("float64", 20_000),
             [
-                "  dtypes of MatMul: float64, float32 in the baseline, bytes x2",
+                "  MatMul: float64 (baseline: float32), bytes x2",
                 "MatMul  *float32 -> float64, bytes x2 *wider dtypes*",
                 "opprof: 1 test measured, 0 ok, 1 with wider dtypes*",
             ],
@@ -104,11 +102,11 @@ def of(dtype: str = "float32", nbytes: int = 10_000, flops: int = 50_000) -> str
         (
             of(flops=200_000),
             [
-                "  FLOPs of MatMul: 200 kFLOP, 50 kFLOP in the baseline (x4)",
+                "  MatMul: FLOPs 200 kFLOP (baseline: 50 kFLOP), x4",
                 "opprof: 1 test measured, 0 ok, 1 with more work*",
             ],
         ),
-        (of(nbytes=30_000), ["  bytes by MatMul: 29.3 KiB, 9.77 KiB in the baseline (x3)"]),
+        (of(nbytes=30_000), ["  MatMul: bytes 29.3 KiB (baseline: 9.77 KiB), x3"]),
     ],
     ids=["wider", "flops", "bytes"],
 )
@@ -129,8 +127,8 @@ def test_what_is_wider_or_more_fails_though_the_calls_are_the_same(
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        (of("float16", 5_000), "*dtypes of MatMul: float16, float32 in the baseline, bytes x0.5*"),
-        (of(flops=25_000), "*FLOPs of MatMul: 25 kFLOP, 50 kFLOP in the baseline (x0.5)*"),
+        (of("float16", 5_000), "*MatMul: float16 (baseline: float32), bytes x0.5*"),
+        (of(flops=25_000), "*MatMul: FLOPs 25 kFLOP (baseline: 50 kFLOP), x0.5*"),
     ],
 )
 def test_what_is_narrower_or_less_passes_and_is_told(
@@ -171,7 +169,7 @@ def test_fewer_calls_that_do_more_fail_and_accepting_them_keeps_the_work_of_the_
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  FLOPs of Conv: 63 MFLOP, 2 MFLOP in the baseline (x31.5)",
+            "  Conv: FLOPs 63 MFLOP (baseline: 2 MFLOP), x31.5",
             "Conv * 2 -> 1 * FLOPs x31.5 *more work*",
             "as a whole: 3 -> 2 calls, * 2 MFLOP -> 63 MFLOP",
         ]
@@ -216,7 +214,7 @@ def test_sizes_that_vary_between_processes_are_told_and_judged_beyond_twice_thei
         monkeypatch.setenv("SIZE", size)
         result = suite("--opprof")
         result.assert_outcomes(**{outcome: 1})
-    said = "*FLOPs of MatMul: 1 MFLOP, * in the baseline (*); not judged, since it varies from process to process"
+    said = "*MatMul: FLOPs 1 MFLOP (baseline: *) (*); not judged, since it varies from process to process"
     result.stdout.fnmatch_lines([said])
     path.write_text(RANDOM_SIZES.replace("float32", "float64"))
     suite("--opprof").assert_outcomes(failed=1)  # no process had a dtype as wide
@@ -294,8 +292,8 @@ def test_a():
     monkeypatch.setenv("LOST", "autocast")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  dtypes of Conv: float32*, bfloat16* in the baseline*"])
+    result.stdout.fnmatch_lines(["  Conv: float32* (baseline: bfloat16*)*"])
     monkeypatch.setenv("LOST", "layout")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  dtypes of Conv: bfloat16, bfloat16 channels_last in the baseline*"])
+    result.stdout.fnmatch_lines(["  Conv: bfloat16 (baseline: bfloat16 channels_last)*"])

@@ -18,14 +18,14 @@ def test_a_row_has_the_colour_of_its_verdict_and_none_that_was_not_judged(verdic
     ("line", "expected"),
     [
         ("op regression: t.py::a  [fake]", "bold"),
-        ("  calls of Cast: 3, 2 in the baseline", "red"),
-        ("  (the same alone in a fresh process)", None),
+        ("  Cast: 3 calls (baseline: 2)", "red"),
+        ("  (confirmed in a fresh process)", None),
         ("Cast    2 -> 3    7.91 us    over budget, more calls", "red"),
         ("MatMul  1         26.3 us", None),
-        ("where Cast comes from (3 calls, 2 in the baseline):", "bold"),
+        ("where Cast comes from (3 calls, baseline: 2):", "bold"),
         ("    +1  models.py:86 in forward  `x.half()`  (new)", "red"),
         ("     2  models.py:87 in forward  `x.half()`", None),
-        ("if this is meant: pytest t.py --opprof-update", "cyan"),
+        ("to accept this change: pytest t.py --opprof-update", "cyan"),
         ("", None),
     ],
 )
@@ -52,5 +52,5 @@ def test_a_command_paints_what_a_terminal_shows(
     for name, value in {"TERM": "xterm", **environment}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    line = "if this is meant: do it"
+    line = "to accept this change: do it"
     assert painted(line) == (f"\x1b[36m{line}\x1b[0m" if is_painted else line)

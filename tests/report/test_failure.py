@@ -47,9 +47,9 @@ def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
         text
         == """\
 op budget exceeded: test_m.py::test_a  [fake 1, fake, async]
-  calls of Cast: 12, over the budget of 10
-  calls of Cast: 12, 10 in the baseline
-  calls of Exp: 1, none in the baseline
+  Cast: 12 calls (budget: 10)
+  Cast: 12 calls (baseline: 10)
+  Exp: 1 call (baseline: 0)
 
 op      calls (base -> now)    device time (base -> now)    change    verdict
 ------  ---------------------  ---------------------------  --------  -----------------------
@@ -59,7 +59,7 @@ MatMul  1                      400 us -> 300 us             -25%      faster
 Add     1                      5 us                         +0%       ok
 total device time: 415 us -> 327 us (-21.2%): +11 us from more calls, -98.8 us from faster calls
 
-if this is meant: raise the limit in its op_budget mark, then pytest test_m.py::test_a --opprof-update"""
+to accept this change: raise the limit in its op_budget mark, then pytest test_m.py::test_a --opprof-update"""
     )
 
 
@@ -80,7 +80,7 @@ def test_a_budget_without_a_baseline_shows_shares() -> None:
         text
         == """\
 op budget exceeded: test_m.py::test_a  [fake 1, fake, async]
-  calls of Cast: 10, over the budget of 9
+  Cast: 10 calls (budget: 9)
 
 op      calls    device time    share    verdict
 ------  -------  -------------  -------  -----------
@@ -89,7 +89,7 @@ MatMul  1        400 us         96.4%
 Add     1        5 us           1.2%
 total device time: 415 us
 
-if this is meant: raise the limit in its op_budget mark"""
+to accept this change: raise the limit in its op_budget mark"""
     )
 
 
@@ -128,7 +128,7 @@ def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
 
 def test_times_that_were_not_judged_say_why() -> None:
     text = "\n".join(op_table.table(report(BASE, BASE), 5, True))
-    assert "times are shown, not judged: 1 of 10 rounds measured" in text
+    assert "times are informational: 1 of 10 rounds measured" in text
 
 
 def verdicts(window: JudgedWindow) -> dict[str, str]:
@@ -192,13 +192,13 @@ def test_times_that_are_not_known_are_a_dash() -> None:
 
 def test_an_improvement_is_remarked_and_an_accepted_change_is_no_finding() -> None:
     better = report(WORSE, BASE)
-    assert better.remarks[:2] == ["calls of Cast: 10, 12 in the baseline", "calls of Exp: none, 1 in the baseline"]
+    assert better.remarks[:2] == ["Cast: 10 calls (baseline: 12)", "Exp: 0 calls (baseline: 1)"]
     assert better.verdict is Verdict.GONE
     worse = report(BASE, WORSE, name="prefill")
     accepted = replace(worse, accepted=True)
     assert accepted.findings == []
     assert accepted.verdict is Verdict.OK
-    assert "calls of Exp: 1, none in the baseline" in accepted.remarks
+    assert "Exp: 1 call (baseline: 0)" in accepted.remarks
 
 
 def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
@@ -245,7 +245,7 @@ op             calls (base -> now)    device time (base -> now)    change    ver
 Add            1                      400 us -> 410 us             +2.5%     ok
 total time: 1 ms -> 1.2 ms (+20%): +10 us from slower calls, +190 us from outside ops
 
-if this is meant: pytest test_m.py::test_a --opprof-update"""
+to accept this change: pytest test_m.py::test_a --opprof-update"""
     )
 
 
@@ -271,4 +271,4 @@ def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
     assert header.split("  ")[-1] == "verdict"
     assert "change" not in header
     assert row.split() == ["Add", "1", "21.4", "us"]
-    assert (total, why) == ("total device time: 21.4 us", "times are shown, not judged: 1 of 10 rounds measured")
+    assert (total, why) == ("total device time: 21.4 us", "times are informational: 1 of 10 rounds measured")

@@ -50,7 +50,7 @@ def test_a_function_is_told_with_its_findings_ops_lines_and_command() -> None:
     sites = {"Cast": (SiteCalls(3, (SourceLine("model.py", 40, "forward", "x.astype(f8) @ w"),)),)}
     test.windows = [structs.replace(window, sites=sites) for window in test.windows]
     details = markdown(run(test)).partition("<details>")[2]
-    assert details.startswith("<summary>▲ <code>t.py::test_a</code>: calls of Cast: 3, 1 in the baseline</summary>")
+    assert details.startswith("<summary>▲ <code>t.py::test_a</code>: Cast: 3 calls (baseline: 1)</summary>")
     assert "| <code>Cast</code> | 1 → 3 | 1 us → 3 us" not in details  # one round: nothing to compare times with
     assert "| <code>Cast</code> | 1 → 3 |" in details
     assert "| <code>Add</code> | 2 |" in details

@@ -83,7 +83,7 @@ def test_what_grew_comes_first_with_what_it_was_and_new_lines_are_called_so() ->
     sites = {"Cast": (at(3, 4), at(5, 3), at(8))}
     assert text(window({"Cast": 8}, sites, {"Cast": 5}, before)) == (
         """
-where Cast comes from (8 calls, 5 in the baseline):
+where Cast comes from (8 calls, baseline: 5):
     +2  nets.py:5 in forward  `line 5`  1 -> 3
             +2 from test_m.py:9 in test_a  `step(model)`
     +1  nets.py:8 in forward  `line 8`  (new)
@@ -96,7 +96,7 @@ def test_a_helper_that_grew_names_the_line_that_calls_it() -> None:
     old, new = (SiteCalls(1, (helper, line(number), TEST)) for number in (20, 30))
     assert text(window({"Cast": 2}, {"Cast": (old, new)}, {"Cast": 1}, {"Cast": (old,)})) == (
         """
-where Cast comes from (2 calls, 1 in the baseline):
+where Cast comes from (2 calls, baseline: 1):
     +1  nets.py:2 in as_float  `return x.float()`  1 -> 2
             +1 from nets.py:30 in forward  `line 30`  (new)"""
     )
@@ -147,8 +147,8 @@ where Cast comes from (2 calls):
 def test_calls_of_another_look_say_with_how_many_it_failed() -> None:
     sites = {"Cast": (at(3, 2),)}
     assert "(2 calls; 3 when it failed)" in text(window({"Cast": 3}, sites, Cast=0))
-    assert "(2 calls, 1 in the baseline; 3 when it failed)" in text(window({"Cast": 3}, sites, {"Cast": 1}))
-    assert "(2 calls, none in the baseline)" in text(window({"Cast": 2}, sites, {}))
+    assert "(2 calls, baseline: 1; 3 when it failed)" in text(window({"Cast": 3}, sites, {"Cast": 1}))
+    assert "(2 calls, baseline: 0)" in text(window({"Cast": 2}, sites, {}))
 
 
 def test_many_ops_are_told_line_by_line_in_the_order_of_the_program() -> None:
@@ -273,7 +273,7 @@ def test_lines_that_say_the_same_are_told_once() -> None:
     twins = [SiteCalls(1, (line(number, "x = x.float()"), TEST)) for number in (3, 5)]
     assert text(window({"Cast": 2}, {"Cast": tuple(twins)}, {"Cast": 1}, {"Cast": (twins[0],)})) == (
         """
-where Cast comes from (2 calls, 1 in the baseline):
+where Cast comes from (2 calls, baseline: 1):
     +1  nets.py:5 in forward  `x = x.float()`  1 -> 2
             +1 from test_m.py:9 in test_a  `step(model)`"""
     )

@@ -52,7 +52,7 @@ def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
     sent = record(Cast=1)
     travelled = json.loads(json.dumps(plain(sent)))
     assert converted(travelled, TestRecord) == sent
-    assert sent.windows[0].findings == ("calls of Cast: 1..2, over the budget of 1",)
+    assert sent.windows[0].findings == ("Cast: 1..2 calls (budget: 1)",)
 
 
 def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -> None:

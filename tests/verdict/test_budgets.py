@@ -24,20 +24,20 @@ STEP = [("Cast", 1_000)] * 12 + [("MatMul", 40_000)] * 2 + [("aten::native_layer
 @pytest.mark.parametrize(
     ("limits", "line"),
     [
-        ({"Cast": 10}, "calls of Cast: 12, over the budget of 10"),
-        ({"Cast": "10"}, "calls of Cast: 12, over the budget of 10"),
-        ({"MatMul": "3..5"}, "calls of MatMul: 2, under the budget of 3..5"),
-        ({"MatMul": "3.."}, "calls of MatMul: 2, under the budget of 3.."),
-        ({"Cast": "..5"}, "calls of Cast: 12, over the budget of 0..5"),
-        ({"Cast": "10 us"}, "device time of Cast: 12 us, over the budget of 10 us"),
-        ({"MatMul": "50%"}, "share of device time of MatMul: 86.5%, over the budget of 50%"),
-        ({"Cast": [20, "11 us"]}, "device time of Cast: 12 us, over the budget of 11 us"),
-        ({"device_time": "90 us"}, "device time: 92.5 us, over the budget of 90 us"),
-        ({"device_time": "92499 ns"}, "device time: 92.5 us, over the budget of 92.499 us"),
-        ({"host_time": "5 us"}, "host time: 10 us, over the budget of 5 us"),
-        ({"calls": 14}, "calls: 15, over the budget of 14"),
-        ({"only": ["MatMul", "aten::layer_norm"]}, "calls of Cast: 12, but only MatMul, aten::layer_norm may run"),
-        ({"top": ["MatMul", "Softmax"]}, "top 2 ops by device time: MatMul, Cast; the budget says MatMul, Softmax"),
+        ({"Cast": 10}, "Cast: 12 calls (budget: 10)"),
+        ({"Cast": "10"}, "Cast: 12 calls (budget: 10)"),
+        ({"MatMul": "3..5"}, "MatMul: 2 calls (budget: 3..5)"),
+        ({"MatMul": "3.."}, "MatMul: 2 calls (budget: 3..)"),
+        ({"Cast": "..5"}, "Cast: 12 calls (budget: 0..5)"),
+        ({"Cast": "10 us"}, "Cast: device time 12 us (budget: 10 us)"),
+        ({"MatMul": "50%"}, "MatMul: share of device time 86.5% (budget: 50%)"),
+        ({"Cast": [20, "11 us"]}, "Cast: device time 12 us (budget: 11 us)"),
+        ({"device_time": "90 us"}, "device time: 92.5 us (budget: 90 us)"),
+        ({"device_time": "92499 ns"}, "device time: 92.5 us (budget: 92.499 us)"),
+        ({"host_time": "5 us"}, "host time: 10 us (budget: 5 us)"),
+        ({"calls": 14}, "calls: 15 (budget: 14)"),
+        ({"only": ["MatMul", "aten::layer_norm"]}, "Cast: 12 calls, but only MatMul, aten::layer_norm may run"),
+        ({"top": ["MatMul", "Softmax"]}, "top 2 ops by device time: MatMul, Cast (budget: MatMul, Softmax)"),
     ],
 )
 def test_a_broken_limit_is_said_in_one_line(limits: dict[str, object], line: str) -> None:
@@ -64,21 +64,21 @@ def test_raw_names_and_globs_go_into_a_mapping() -> None:
     profile = profile_of(STEP)
     assert lines(profile, {"aten::native_layer_norm": 1, "aten::*conv*": 0}) == []
     assert lines(profile, {"aten::native_layer_norm": 0, "aten::*norm*": 0}) == [
-        "calls of aten::native_layer_norm: 1, over the budget of 0",
-        "calls of aten::*norm*: 1, over the budget of 0",
+        "aten::native_layer_norm: 1 call (budget: 0)",
+        "aten::*norm*: 1 call (budget: 0)",
     ]
 
 
 def test_counts_are_judged_at_the_worst_step_and_shown_as_a_range() -> None:
     profile = profile_of([("Cast", 1)] * 10, [("Cast", 1)] * 12)
-    assert lines(profile, Cast=11) == ["calls of Cast: 10..12, over the budget of 11"]
-    assert lines(profile, Cast="11..12") == ["calls of Cast: 10..12, under the budget of 11..12"]
+    assert lines(profile, Cast=11) == ["Cast: 10..12 calls (budget: 11)"]
+    assert lines(profile, Cast="11..12") == ["Cast: 10..12 calls (budget: 11..12)"]
 
 
 def test_times_are_judged_at_the_fastest_step() -> None:
     profile = profile_of([("Add", 9_000)], [("Add", 3_000)])
     assert lines(profile, Add="4 us", device_time="4 us") == []
-    assert lines(profile, Add="2 us") == ["device time of Add: 3 us, over the budget of 2 us"]
+    assert lines(profile, Add="2 us") == ["Add: device time 3 us (budget: 2 us)"]
 
 
 def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() -> None:
@@ -86,7 +86,7 @@ def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() 
     log.add(log.name("Cast"), 5, nbytes=3 * 2**20)
     log.add(log.name("Add"), 5)
     profile = assemble([(log.freeze(), {0: 0})], [1])
-    assert lines(profile, Cast="2 MiB") == ["bytes moved by Cast: 3 MiB, over the budget of 2 MiB"]
+    assert lines(profile, Cast="2 MiB") == ["Cast: bytes moved 3 MiB (budget: 2 MiB)"]
     with pytest.raises(UsageError, match=r"the limit on bytes moved by Add \(2 MiB\) cannot be checked: fake"):
         lines(profile, Add="2 MiB")
 
@@ -98,8 +98,8 @@ def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
     log.allocated(2**20)
     profile = assemble([(log.freeze(), {0: 0})], [1])
     assert lines(profile, flops=1_000, peak_memory="1 KiB") == [
-        "FLOPs: 2 kFLOP, over the budget of 1 kFLOP",
-        "peak memory: 1 MiB, over the budget of 1 KiB",
+        "FLOPs: 2 kFLOP (budget: 1 kFLOP)",
+        "peak memory: 1 MiB (budget: 1 KiB)",
     ]
     assert lines(profile, flops="2 kFLOP", peak_memory="1 MiB", MatMul="1 MFLOP") == []
 
@@ -112,8 +112,8 @@ def test_allocations_are_counted_in_the_worst_step() -> None:
         for size in allocations * [64, -64]:
             log.allocated(size)
     profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
-    assert lines(profile, allocations=0) == ["allocations: 0..3, over the budget of 0"]
-    assert lines(profile, allocations="1..3") == ["allocations: 0..3, under the budget of 1..3"]
+    assert lines(profile, allocations=0) == ["allocations: 0..3 (budget: 0)"]
+    assert lines(profile, allocations="1..3") == ["allocations: 0..3 (budget: 1..3)"]
     assert lines(profile, allocations=3) == []
 
 
@@ -125,10 +125,10 @@ def test_what_autograd_recorded_and_memory_that_is_held_are_judged_in_the_worst_
         log.allocated(size)
     profile = assemble([(log.freeze(), {1: 0, 2: 1})], [1, 1])
     assert lines(profile, grad_nodes=0, held_memory="1 KiB") == [
-        "ops recorded for backward: 0..3, over the budget of 0",
-        "memory held at the end: 0 B..2 KiB, over the budget of 1 KiB",
+        "ops recorded for backward: 0..3 (budget: 0)",
+        "memory held at the end: 0 B..2 KiB (budget: 1 KiB)",
     ]
-    assert lines(profile, held_memory=0) == ["memory held at the end: 0 B..2 KiB, over the budget of 0 B"]
+    assert lines(profile, held_memory=0) == ["memory held at the end: 0 B..2 KiB (budget: 0 B)"]
     assert lines(profile, grad_nodes="0..3", held_memory="2 KiB") == []
 
 
@@ -150,9 +150,9 @@ def test_launches_are_calls_of_cuda_that_start_kernels_and_are_no_calls_of_ops()
         for _ in range(kernels):
             log.add(log.name("my_kernel"), 5, parent)
     profile = assemble([(log.freeze(), {0: 0})], [1])
-    assert lines(profile, launches=1) == ["launches: 2, over the budget of 1"]
+    assert lines(profile, launches=1) == ["launches: 2 (budget: 1)"]
     assert lines(profile, launches="2..3", calls=5) == []
-    assert lines(profile, calls=4) == ["calls: 5, over the budget of 4"]
+    assert lines(profile, calls=4) == ["calls: 5 (budget: 4)"]
 
 
 def test_no_launch_is_within_a_budget_where_launches_would_have_been_seen() -> None:
@@ -255,10 +255,10 @@ def test_an_empty_budget_is_false_and_one_that_allows_nothing_is_not() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("Cast=10", "calls of Cast: 12, over the budget of 10"),
-        ("aten::native_layer_norm=0", "calls of aten::native_layer_norm: 1, over the budget of 0"),
-        ("device_time = 5us", "device time: 92.5 us, over the budget of 5 us"),
-        ("only=MatMul, Cast", "calls of LayerNormalization: 1, but only MatMul, Cast may run"),
+        ("Cast=10", "Cast: 12 calls (budget: 10)"),
+        ("aten::native_layer_norm=0", "aten::native_layer_norm: 1 call (budget: 0)"),
+        ("device_time = 5us", "device time: 92.5 us (budget: 5 us)"),
+        ("only=MatMul, Cast", "LayerNormalization: 1 call, but only MatMul, Cast may run"),
     ],
 )
 def test_the_command_line_has_the_grammar_of_the_mark(text: str, line: str) -> None:

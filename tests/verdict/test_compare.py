@@ -47,8 +47,8 @@ def findings(found: Diff) -> list[str]:
 
 def test_calls_are_compared_exactly() -> None:
     found = diff({"Cast": (10, 0), "Add": (4, 0), "Exp": (1, 0)}, {"Cast": (12, 0), "Add": (3, 0), "Log": (1, 0)})
-    assert findings(found) == ["calls of Cast: 12, 10 in the baseline", "calls of Log: 1, none in the baseline"]
-    assert list(found.improvements()) == ["calls of Add: 3, 4 in the baseline", "calls of Exp: none, 1 in the baseline"]
+    assert findings(found) == ["Cast: 12 calls (baseline: 10)", "Log: 1 call (baseline: 0)"]
+    assert list(found.improvements()) == ["Add: 3 calls (baseline: 4)", "Exp: 0 calls (baseline: 1)"]
     assert found.verdict is Verdict.NEW
 
 
@@ -58,7 +58,7 @@ def test_a_range_of_calls_is_judged_at_its_worst() -> None:
     assert compare(base, {"Cast": OpCounts(Range(10))}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
     assert findings(compare(base, {"Cast": OpCounts(Range(10))}, untimed, LIMITS)) == []
     assert findings(compare(base, {"Cast": OpCounts(Range(8, 11))}, untimed, LIMITS)) == [
-        "calls of Cast: 8..11, 8..10 in the baseline"
+        "Cast: 8..11 calls (baseline: 8..10)"
     ]
 
 
@@ -159,7 +159,7 @@ def test_calls_are_judged_though_times_are_not() -> None:
 
 def test_what_lost_in_calls_is_not_blamed_for_its_time_as_well() -> None:
     found = diff({"Cast": (10, 100), "Add": (1, 900)}, {"Cast": (12, 150), "Add": (1, 900)})
-    assert findings(found) == ["calls of Cast: 12, 10 in the baseline"]
+    assert findings(found) == ["Cast: 12 calls (baseline: 10)"]
 
 
 def test_the_most_damaging_op_comes_first() -> None:
@@ -201,7 +201,7 @@ def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
 def test_a_change_of_the_top_ops_is_told() -> None:
     base: Table = {"A": (1, 300), "B": (1, 200), "C": (1, 100)}
     now: Table = {"A": (1, 300), "B": (1, 110), "C": (1, 120)}
-    assert diff(base, now).top_change == "top 2 ops by device time: A, C; in the baseline A, B"
+    assert diff(base, now).top_change == "top 2 ops by device time: A, C (baseline: A, B)"
     assert diff(base, base).top_change == ""
 
 
@@ -390,34 +390,34 @@ def with_sums(base: dict[str, OpCounts], now: dict[str, OpCounts]) -> Diff:
 def test_fewer_calls_that_do_more_are_more_work() -> None:
     separable, full = done(2, 9_000, 2_000_000), done(1, 10_000, 63_000_000)
     found = with_sums({"Conv": separable}, {"Conv": full})
-    assert findings(found) == ["FLOPs of Conv: 63 MFLOP, 2 MFLOP in the baseline (x31.5)"]
+    assert findings(found) == ["Conv: FLOPs 63 MFLOP (baseline: 2 MFLOP), x31.5"]
     assert (found.verdict, list(found.improvements())) == (Verdict.MORE_WORK, [])
     assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys(("calls", "flops"), "by its ops")
     back = with_sums({"Conv": full}, {"Conv": separable})
-    assert findings(back) == ["calls of Conv: 2, 1 in the baseline"]
+    assert findings(back) == ["Conv: 2 calls (baseline: 1)"]
 
 
 def test_fewer_calls_that_do_less_are_fewer_calls_and_told_once() -> None:
     found = with_sums({"Conv": done(4, 90_000, 8_000_000)}, {"Conv": done(2, 40_000, 2_000_000)})
-    assert list(found.improvements()) == ["calls of Conv: 2, 4 in the baseline"]
+    assert list(found.improvements()) == ["Conv: 2 calls (baseline: 4)"]
     assert findings(found) == []
 
 
 def test_a_window_whose_ops_were_swapped_is_told_by_the_new_op_and_by_what_became_less() -> None:
     base, now = {"Conv": done(2, 9_000, 10**9)}, {"MatMul": done(1, 9_000, 2 * 10**9)}
     found = with_sums(base, now)
-    assert findings(found) == ["calls of MatMul: 1, none in the baseline"]
-    assert list(found.improvements()) == ["calls of Conv: none, 2 in the baseline"]
-    assert findings(with_sums(now, base)) == ["calls of Conv: 2, none in the baseline"]
+    assert findings(found) == ["MatMul: 1 call (baseline: 0)"]
+    assert list(found.improvements()) == ["Conv: 0 calls (baseline: 2)"]
+    assert findings(with_sums(now, base)) == ["Conv: 2 calls (baseline: 0)"]
 
 
 def test_what_grows_by_little_in_each_of_many_ops_is_more_work_of_the_window() -> None:
     base = {f"Op{number}": done(1, 2_000) for number in range(20)}
     now = {op: done(1, 2_900) for op in base}
     found = with_sums(base, now)
-    assert findings(found) == ["bytes by all ops: 56.6 KiB, 39.1 KiB in the baseline"]
+    assert findings(found) == ["bytes by all ops: 56.6 KiB (baseline: 39.1 KiB)"]
     assert [each.cause for each in found.findings()] == ["bytes 39.1 KiB -> 56.6 KiB"]
-    assert list(with_sums(now, base).improvements()) == ["bytes by all ops: 39.1 KiB, 56.6 KiB in the baseline"]
+    assert list(with_sums(now, base).improvements()) == ["bytes by all ops: 39.1 KiB (baseline: 56.6 KiB)"]
 
 
 def test_more_work_of_the_rest_is_not_hidden_by_an_op_that_does_more() -> None:
@@ -436,7 +436,7 @@ def test_calls_that_no_op_alone_has_more_of_are_told_of_the_window() -> None:
     base, now = {"Add": OpCounts(Range(1, 2)), "Mul": OpCounts(Range(1, 2))}, {"Add": done(2), "Mul": done(2)}
     facts = {"calls": Range(3, 3)}, {"calls": Range(4, 4)}
     found = compare(base, now, unjudged("one round", []), STORED, facts=facts)
-    assert findings(found) == ["calls of all ops: 4, 3 in the baseline"]
+    assert findings(found) == ["calls of all ops: 4 (baseline: 3)"]
 
 
 def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
@@ -444,13 +444,13 @@ def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
     facts = {"peak_memory": Range(2**20, 2**21, varies=True), "grad_nodes": Range(3, 3)}
     now = {"peak_memory": Range(2**30, 2**30), "grad_nodes": Range(4, 4)}
     found = compare(base, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
-    assert findings(found) == ["ops recorded for backward: 4, 3 in the baseline"]
+    assert findings(found) == ["ops recorded for backward: 4 (baseline: 3)"]
     assert list(found.not_judged) == [
-        "peak memory: 1 GiB, 2 MiB in the baseline; not judged, since it varies from process to process"
+        "peak memory: 1 GiB (baseline: 2 MiB); not judged, since it varies from process to process"
     ]
     assert {row.op: row.why for row in found.rows if row.op == "peak_memory"} == {"peak_memory": VARIES}
     steady = compare({"Mul": done(5)}, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
-    assert "peak memory: 1 GiB, 2 MiB in the baseline" in findings(steady)  # it varies by itself: then it is a range
+    assert "peak memory: 1 GiB (baseline: 2 MiB)" in findings(steady)  # it varies by itself: then it is a range
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["bytes", "flops"]))

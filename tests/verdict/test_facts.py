@@ -24,7 +24,7 @@ CALLS = {"Add": OpCounts(Range(1))}
 
 
 def work(name: str, before: int, after: int) -> Work | None:
-    return dict(compared({name: Range(before, before)}, {name: Range(after, after)}, "in the baseline")).get(name)
+    return dict(compared({name: Range(before, before)}, {name: Range(after, after)}, "baseline")).get(name)
 
 
 def diff(before: dict[str, Range], after: dict[str, Range]) -> Diff:
@@ -34,16 +34,16 @@ def diff(before: dict[str, Range], after: dict[str, Range]) -> Diff:
 @pytest.mark.parametrize(
     ("name", "before", "after", "verdict", "line"),
     [
-        ("grad_nodes", 0, 12, Verdict.ABOVE, "ops recorded for backward: 12, none in the baseline"),
-        ("grad_nodes", 12, 13, Verdict.ABOVE, "ops recorded for backward: 13, 12 in the baseline"),
-        ("grad_nodes", 13, 12, Verdict.BELOW, "ops recorded for backward: 12, 13 in the baseline"),
-        ("peak_memory", MIB, 2 * MIB, Verdict.ABOVE, "peak memory: 2 MiB, 1 MiB in the baseline"),
-        ("peak_memory", 2 * MIB, MIB, Verdict.BELOW, "peak memory: 1 MiB, 2 MiB in the baseline"),
-        ("held_memory", 0, MIB, Verdict.ABOVE, "memory held at the end: 1 MiB, none in the baseline"),
-        ("held_each_round", 0, 100, Verdict.ABOVE, "memory held by each round: 100 B, none in the baseline"),
-        ("recompilations", 0, 1, Verdict.ABOVE, "functions compiled again: 1, none in the baseline"),
-        ("allocations", 0, 1, Verdict.ABOVE, "allocations: 1, none in the baseline"),
-        ("allocations", 100, 106, Verdict.ABOVE, "allocations: 106, 100 in the baseline"),
+        ("grad_nodes", 0, 12, Verdict.ABOVE, "ops recorded for backward: 12 (baseline: 0)"),
+        ("grad_nodes", 12, 13, Verdict.ABOVE, "ops recorded for backward: 13 (baseline: 12)"),
+        ("grad_nodes", 13, 12, Verdict.BELOW, "ops recorded for backward: 12 (baseline: 13)"),
+        ("peak_memory", MIB, 2 * MIB, Verdict.ABOVE, "peak memory: 2 MiB (baseline: 1 MiB)"),
+        ("peak_memory", 2 * MIB, MIB, Verdict.BELOW, "peak memory: 1 MiB (baseline: 2 MiB)"),
+        ("held_memory", 0, MIB, Verdict.ABOVE, "memory held at the end: 1 MiB (baseline: 0 B)"),
+        ("held_each_round", 0, 100, Verdict.ABOVE, "memory held by each round: 100 B (baseline: 0 B)"),
+        ("recompilations", 0, 1, Verdict.ABOVE, "functions compiled again: 1 (baseline: 0)"),
+        ("allocations", 0, 1, Verdict.ABOVE, "allocations: 1 (baseline: 0)"),
+        ("allocations", 100, 106, Verdict.ABOVE, "allocations: 106 (baseline: 100)"),
     ],
 )
 def test_a_fact_that_changed_is_told_with_what_it_was(
@@ -115,7 +115,7 @@ def test_what_varies_may_leave_its_range_by_as_much_as_that_is_wide(
     name: str, least: int, width: int, after: int
 ) -> None:
     varying = Range(least, least + width, varies=True)
-    changed = dict(compared({name: varying}, {name: Range(after, after)}, "in the baseline"))
+    changed = dict(compared({name: varying}, {name: Range(after, after)}, "baseline"))
     if least - width <= after <= least + 2 * width:
         assert not changed
 
@@ -123,21 +123,21 @@ def test_what_varies_may_leave_its_range_by_as_much_as_that_is_wide(
 @given(st.dictionaries(NAMES, AMOUNTS), st.dictionaries(NAMES, AMOUNTS))
 def test_what_only_one_side_knows_is_not_compared(before: dict[str, int], after: dict[str, int]) -> None:
     ranges = [{name: Range(each, each) for name, each in side.items()} for side in (before, after)]
-    assert {name for name, _ in compared(*ranges, "in the baseline")} <= before.keys() & after.keys()
+    assert {name for name, _ in compared(*ranges, "baseline")} <= before.keys() & after.keys()
 
 
 def test_rounds_are_judged_at_the_worst() -> None:
     before, after = {"grad_nodes": Range(0, 5)}, {"grad_nodes": Range(5, 5)}
-    assert not dict(compared(before, after, "in the baseline"))
-    ((_, found),) = compared(before, {"grad_nodes": Range(0, 6)}, "in the baseline")
-    assert found.line == "ops recorded for backward: 0..6, 0..5 in the baseline"
+    assert not dict(compared(before, after, "baseline"))
+    ((_, found),) = compared(before, {"grad_nodes": Range(0, 6)}, "baseline")
+    assert found.line == "ops recorded for backward: 0..6 (baseline: 0..5)"
 
 
 def test_a_lost_no_grad_is_a_finding_with_its_cause_and_no_op_is_blamed() -> None:
     found = diff({"grad_nodes": Range(0, 0)}, {"grad_nodes": Range(12, 12)})
     assert found.verdict is Verdict.ABOVE
     assert found.verdict in DOES_MORE
-    assert [str(each) for each in found.findings()] == ["ops recorded for backward: 12, none in the baseline"]
+    assert [str(each) for each in found.findings()] == ["ops recorded for backward: 12 (baseline: 0)"]
     assert [each.cause for each in found.findings()] == ["grad nodes 0 -> 12"]
     assert found.more_calls == []
     assert [(row.op, row.is_op) for row in found.rows] == [("grad_nodes", False), ("Add", True)]
@@ -147,7 +147,7 @@ def test_less_memory_is_an_improvement_and_no_finding() -> None:
     found = diff({"peak_memory": Range(9 * MIB, 9 * MIB)}, {"peak_memory": Range(MIB, MIB)})
     assert found.verdict is Verdict.BELOW
     assert list(found.findings()) == []
-    assert list(found.improvements()) == ["peak memory: 1 MiB, 9 MiB in the baseline"]
+    assert list(found.improvements()) == ["peak memory: 1 MiB (baseline: 9 MiB)"]
 
 
 def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nodes_are() -> None:

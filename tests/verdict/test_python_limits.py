@@ -31,9 +31,9 @@ def broken(python: PythonCalls | None = COUNTED, **limits: object) -> list[str]:
     ("ops", "said"),
     [
         ({"python:json.loads": 3}, []),
-        ({"python:json.loads": 2}, ["calls of python:json.loads: 3, over the budget of 2"]),
-        ({"python:json.loads": "4.."}, ["calls of python:json.loads: 3, under the budget of 4.."]),
-        ({"python:pandas.*": 2}, ["calls of python:pandas.*: 3, over the budget of 2"]),
+        ({"python:json.loads": 2}, ["python:json.loads: 3 calls (budget: 2)"]),
+        ({"python:json.loads": "4.."}, ["python:json.loads: 3 calls (budget: 4..)"]),
+        ({"python:pandas.*": 2}, ["python:pandas.*: 3 calls (budget: 2)"]),
     ],
 )
 def test_a_function_or_those_that_a_glob_matches_have_a_limit(ops: dict[str, object], said: list[str]) -> None:
@@ -44,9 +44,9 @@ def test_a_function_or_those_that_a_glob_matches_have_a_limit(ops: dict[str, obj
     ("limits", "said"),
     [
         ({"python_calls": "5k"}, []),
-        ({"python_calls": 5}, ["calls of Python functions: 6, over the budget of 5"]),
-        ({"loop_iterations": 6}, ["rounds of loops: 7, over the budget of 6"]),
-        ({"collections": 0}, ["full garbage collections: 1, over the budget of 0"]),
+        ({"python_calls": 5}, ["calls of Python functions: 6 (budget: 5)"]),
+        ({"loop_iterations": 6}, ["rounds of loops: 7 (budget: 6)"]),
+        ({"collections": 0}, ["full garbage collections: 1 (budget: 0)"]),
     ],
 )
 def test_all_calls_together_have_a_limit(limits: dict[str, object], said: list[str]) -> None:

@@ -142,7 +142,7 @@ def _one_cast_more(subject: Subject) -> Found:
     budget = Budget.parse([], {"Cast": CASTS})
     within = budget.check(subject.measured(lambda: subject.run(casts=CASTS)))
     over = [str(finding) for finding in budget.check(subject.measured(lambda: subject.run(casts=CASTS + 1)))]
-    wanted = f"calls of Cast: {CASTS + 1}, over the budget of {CASTS}"
+    wanted = f"Cast: {CASTS + 1} calls (budget: {CASTS})"
     found = "; ".join([*map(str, within), *over]) or "nothing"
     return Found(f"one more than Cast={CASTS} allows to be caught", found, _passed(not within and over == [wanted]))
 

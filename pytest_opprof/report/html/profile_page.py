@@ -143,7 +143,7 @@ def _cards(saved: SavedProfile, side: Side, total: float | None) -> list[tuple[s
     if side == "device" and (host := query.total(saved, "host")) is not None:
         cards.append((format_ns(host, 4), "host time"))
     if ns := query.communication(saved):
-        cards.append((format_ns(ns, 4), "communication, beside it"))
+        cards.append((format_ns(ns, 4), "communication (not included above)"))
     if saved.step_ns:
         fastest, slowest = min(saved.step_ns), max(saved.step_ns)
         of = f"fastest of {len(saved.step_ns)} steps, slowest {format_ns(slowest)}"

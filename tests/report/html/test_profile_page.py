@@ -92,7 +92,7 @@ def test_a_profile_without_times_is_a_table_of_calls() -> None:
 def test_times_of_zero_and_communication_alone_are_no_error() -> None:
     assert page_of(SavedOp("a", "Cast", device_ns=0.0), steps=("",)).text.startswith("1 op, without times")
     page = page_of(SavedOp("a", "hcom_allReduce", device_ns=5000.0), SavedOp("b", "Add", device_ns=1.0), steps=("",))
-    assert "5 us communication, beside it" in page.text
+    assert "5 us communication (not included above)" in page.text
 
 
 def test_names_are_text_whatever_they_hold() -> None:

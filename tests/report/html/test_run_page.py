@@ -61,8 +61,8 @@ def test_a_test_opens_to_findings_ops_lines_limits_and_the_command() -> None:
     sites = {"Cast": (SiteCalls(3, (SourceLine("model.py", 40, "forward", "x.astype(f8) @ w"),), dtypes="f4->f8"),)}
     test.windows = [structs.replace(window, sites=sites) for window in test.windows]
     page = page_of(test)
-    assert "▲ calls of Cast: 3, over the budget of 0..2" in page.text
-    assert "▲ calls of Cast: 3, 1 in the baseline" in page.text
+    assert "▲ Cast: 3 calls (budget: 0..2)" in page.text
+    assert "▲ Cast: 3 calls (baseline: 1)" in page.text
     assert row(page, "1", "Cast")[:3] == ["Cast", "▲ more calls", "1 → 3"]
     assert row(page, "1", "Add")[:3] == ["Add", "", "2"]
     assert row(page, "limits", "▲ Cast calls")[2:4] == ["3", "0..2"]
@@ -171,7 +171,7 @@ def test_ranks_are_one_run_with_a_table_of_how_they_differ() -> None:
         *("2 us rank 0", "6 us rank 2", "200%", "", ""),
     ]
     assert row(page, "ranks", "test_b")[1] == ""
-    assert "▲ rank 2: calls of Copy: 4, none in the baseline" in page.text
+    assert "▲ rank 2: Copy: 4 calls (baseline: 0)" in page.text
     assert "numbers of rank 2" in page.text
     alone = Page(run_page.html(merged(ranks[1:2])))
     assert ("of rank 1 alone" in alone.text, "ranks" in alone.tables) == (True, False)

@@ -126,4 +126,4 @@ def test_ten_temporaries_that_live_at_once_fail_a_test_of_as_many_calls_and_unch
     pytester.makepyfile(test_memory=PROGRAM.format(keep=" += [None]; kept[-1] ="))
     result = pytester.runpytest_subprocess("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*peak memory: 781 KiB, 156 KiB in the baseline*"])
+    result.stdout.fnmatch_lines(["*peak memory: 781 KiB (baseline: 156 KiB)*"])

@@ -398,7 +398,7 @@ def test_each_frame_that_is_compiled_again_is_one_op_without_device_time() -> No
     with pytest.raises(UsageError, match=r"cannot be checked"):
         Budget.parse([{"torch::compile": "1 s"}], {}).check(first)
     assert [str(found) for found in Budget.parse([{"torch::compile": 0, "torch::graph": 1}], {}).check(first)] == [
-        "calls of torch::compile: 1, over the budget of 0"
+        "torch::compile: 1 call (budget: 0)"
     ]
 
 

@@ -814,11 +814,11 @@ def test_budgets_of_a_program_on_the_gpu_hold_and_break(gpu: Gpu) -> None:
     assert Budget.parse([], holds).check(found[0]) == []
     breaks = {"Cast": 0, "MemcpyHtoD": 0, "MemcpyDtoH": 0, "Synchronize": 0, "launches": 0, "device_time": "2 us"}
     assert [str(finding) for finding in Budget.parse([], breaks).check(found[0])] == [
-        "launches: 1, over the budget of 0",
-        "device time: 2.05 us, over the budget of 2 us",
-        "calls of Cast: 1, over the budget of 0",
-        "calls of MemcpyHtoD: 1, over the budget of 0",
-        "calls of Synchronize: 1, over the budget of 0",
+        "launches: 1 (budget: 0)",
+        "device time: 2.05 us (budget: 2 us)",
+        "Cast: 1 call (budget: 0)",
+        "MemcpyHtoD: 1 call (budget: 0)",
+        "Synchronize: 1 call (budget: 0)",
     ]
     assert Budget.parse([{"aten::copy_": "1 us"}], {}).check(found[0])
     with pytest.raises(UsageError, match=r"the limit on device time of .*convert.* cannot be checked"):

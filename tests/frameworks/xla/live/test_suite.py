@@ -49,26 +49,26 @@ CHANGES = {
         "recurrent",
         "state = jnp.tanh(state @ weight + x)",
         "state = jnp.tanh(state @ weight + x).astype(jnp.bfloat16).astype(jnp.float32)",
-        "calls of Cast: 14, none in the baseline",
+        "Cast: 14 calls (baseline: 0)",
     ),
     "a lost fusion": (
         "distances",
         "** 2).sum()))),",
         "** 2).sum())), compiler_options={'xla_disable_hlo_passes': 'fusion'}),",
-        "calls of jax::kernel: 4, 1 in the baseline",
+        "jax::kernel: 4 calls (baseline: 1)",
     ),
     "a lost jit": (
         "choice",
         "    @jax.jit\n    def either",
         "    def either",
-        "calls of jax::program: 2, 1 in the baseline",
+        "jax::program: 2 calls (baseline: 1)",
     ),
-    "a copy": ("update", "@partial(jax.jit, donate_argnums=0)", "@jax.jit", "calls of Copy: 1, none in the baseline"),
+    "a copy": ("update", "@partial(jax.jit, donate_argnums=0)", "@jax.jit", "Copy: 1 call (baseline: 0)"),
     "a wider dtype": (
         "attention",
         "def normal(",
         "jax.config.update('jax_enable_x64', True)\n\n\ndef normal(",
-        "dtypes of MatMul: float64, float32 in the baseline, bytes x2",
+        "MatMul: float64 (baseline: float32), bytes x2",
     ),
 }
 
@@ -130,7 +130,7 @@ def test_a_test_may_be_the_first_to_use_jax_and_say_what_it_compiles(pytester: p
     result.stdout.fnmatch_lines(
         [
             "op budget exceeded: *::test_another_shape  [[]jax * + jaxlib *, cpu]",
-            "  calls of jax::compile: 0..1, over the budget of 0",
+            "  jax::compile: 0..1 calls (budget: 0)",
             "*unknown op 'jax::compil': did you mean 'jax::compile'[?]",
             "*::test_another_shape: in 1 of 3 rounds (first in round 2) JAX compiled jit(<lambda>)",
         ]
