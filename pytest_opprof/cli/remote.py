@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import TraceError, UsageError
@@ -239,25 +239,26 @@ class _Store:
                 # Without blocks, HTTP is read in one stream: a server need not know ranges.
                 how = {"block_size": 0} if self._is_http and not at else {}
                 with self._files.open(path, "rb", **how) as source:
-                    if at:
-                        self._go_on(source, to, at)
-                    while piece := source.read(_BLOCK):
+                    try:
+                        if at:
+                            source.seek(at)
+                        piece = source.read(_BLOCK)
+                    except ValueError:  # the server has no ranges: from the beginning
+                        if not at:
+                            raise
+                        to.seek(0)
+                        to.truncate()
+                        return copy()
+                    while piece:
                         self._check_room(to.tell() + len(piece), room, target.parent)
                         to.write(piece)
                         progress.more(len(piece))
+                        piece = source.read(_BLOCK)
                 if size is not None and to.tell() < size:
                     raise ConnectionError(f"the connection was cut after {to.tell()} of {size} bytes")
                 return to.tell()
 
             return self._tried(copy)
-
-    @staticmethod
-    def _go_on(source: Any, to: IO[bytes], at: int) -> None:
-        try:
-            source.seek(at)
-        except (ValueError, OSError):  # no ranges: from the beginning
-            to.seek(0)
-            to.truncate()
 
     def _tried(self, what: Callable[[], _Value]) -> _Value:
         """Return what *what* returns, tried again where a connection broke. Raises TraceError."""

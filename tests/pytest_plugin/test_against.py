@@ -657,7 +657,7 @@ def test_calls_of_python_functions_are_counted_on_both_sides(repository: pytest.
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.re_match_lines(
         [
-            r"  calls of Python functions: \d+, \d+ in HEAD",
+            r"  calls of Python functions: \d+ \(HEAD: \d+\)",
             r"    `step` at model/__init__.py:4 calls `builtins.abs` 50 times \(baseline: 0\)",
         ]
     )
