@@ -1,6 +1,6 @@
 """Files of profiles: where one lies, which format it has, and what readers of several frameworks need.
 
-A new format is a module `saved*` of its framework and a line in `formats.FORMATS`. It imports `profile` and what is
+A new format is a module in `saved` of its framework and a line in `formats.FORMATS`. It imports `profile` and what is
 below, no framework and no backend. The module has
 
 - ``TITLE``: what wrote it, as people say it;

@@ -50,7 +50,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Format(Protocol):
-    """A module `saved*` of a framework, or one of this package."""
+    """A module in `saved` of a framework, or one of this package."""
 
     TITLE: str
 
