@@ -25,8 +25,8 @@ class Recompiled:
     """Hears of each graph that is compiled."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, int], tuple[str, Mapping[str, str]]] = {}
-        """By function or class: when it was made, and its arguments."""
+        self._last: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
+        """By function or cell: when it was made, and its arguments."""
         self._again: Again | None = None
         self._listens = False
 
@@ -58,13 +58,15 @@ class Recompiled:
 
     def _heard(self, check: Callable[..., Any]) -> Callable[..., Any]:
         def heard(obj: Any, arguments: Any, options: Any, full: Any, created: Any, shown: Any, *more: Any) -> Any:
-            self._compiles(str(shown), obj, str(created), _told(arguments, options))
+            self._compiles(str(shown), str(full), obj is not None, str(created), _told(arguments, options))
             return check(obj, arguments, options, full, created, shown, *more)
 
         return heard
 
-    def _compiles(self, shown: str, of: Any, created: str, arguments: Mapping[str, str]) -> None:
-        key = shown, id(type(of))
+    def _compiles(self, shown: str, full: str, is_cell: bool, created: str, arguments: Mapping[str, str]) -> None:
+        # A function of the user's is one, however often it is made. A model may have many cells of one class, and
+        # MindSpore makes one function (`after_grad`) for each gradient.
+        key = shown, created if is_cell or full.startswith("mindspore.") else ""
         before, self._last[key] = self._last.get(key), (created, arguments)
         if before is not None and self._again is not None:
             why = _difference(before[1], arguments) or (_OTHER if before[0] == created else _MADE_ANEW)

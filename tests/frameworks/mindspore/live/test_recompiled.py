@@ -98,6 +98,13 @@ def test_a_cell_of_another_shape_is_compiled_again(ms: ModuleType) -> None:
     assert said == "MindSpore compiled ReLU again, in the same test: argument 0 is Float32[3, 2], before Float32[1, 2]"
 
 
+@pytest.mark.usefixtures("graph")
+def test_two_cells_of_one_class_are_two(ms: ModuleType) -> None:
+    x = ms.Tensor([[1.0, 2.0]])
+    cells = ms.nn.ReLU(), ms.nn.ReLU()
+    assert again(*[lambda cell=cell: cell(x) for cell in cells]) == ((0, 0), [])
+
+
 def test_where_mindspore_does_not_tell_it_is_not_known(ms: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_opprof.frameworks.mindspore.live.recompiled import Recompiled
 

@@ -230,3 +230,38 @@ def test_the_commands_know_it() -> None:
 
     assert any(line.split()[:1] == ["jax"] for line in opprof("backends"))
     assert opprof("selfcheck", "--backend", "jax")[-1] == "opprof: 15 ok"
+
+
+def test_a_longer_trace_fails_though_what_runs_is_the_same_whatever_the_module_compiled(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    text = """
+        import jax, jax.numpy as jnp, pytest
+
+        x = jnp.ones((8, 8))
+
+        @jax.jit
+        def step(x):
+            y = x
+            for i in range({}):
+                y = y + 0 * i
+            return jnp.tanh(x @ x) + y
+
+        @pytest.mark.opprof
+        def test_step():
+            step(jnp.ones((8, 8)))
+        """
+    pytester.makepyfile(test_m=text.format(5))
+    run("--opprof-update", "--opprof-processes=1").assert_outcomes(passed=1)
+    run().assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=text.format(200))
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  ops traced for the programs that ran: *, * in the baseline",
+            "where ops traced for the programs that ran come from (*):",
+            "  +*  test_m.py:* in test_step  `step(jnp.ones((8, 8)))`  * -> *",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*calls of*")
