@@ -67,8 +67,8 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
             key=lambda each: (
                 not each.direct,
                 each.function not in grew,
-                each.function not in own,
-                _is_builtin(each.function),
+                each.function not in own or _is_inside(each.function),
+                _is_builtin(each.function) or _is_inside(each.function),
                 each.function not in more,
                 -each.calls,
             ),
@@ -143,6 +143,11 @@ def _function(edge: CallingLine) -> str:
 def _is_builtin(name: str) -> bool:
     """Tell whether a function is Python's own and calls no other: more that follows is not its doing."""
     return name.partition(".")[0] in _BUILTINS
+
+
+def _is_inside(name: str) -> bool:
+    """Tell whether a function is a comprehension, or a generator expression: part of the line itself."""
+    return name.endswith(("<genexpr>", "comp>"))
 
 
 def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:

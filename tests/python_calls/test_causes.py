@@ -117,8 +117,10 @@ def test_of_what_a_package_does_the_function_that_the_line_calls_itself_is_named
 
 def test_of_what_a_line_calls_the_function_is_named_that_may_call_more():
     now = PythonCalls(
-        functions={"re.compile": 10, "list.append": 7580, "re._compiler.compile": 10},
+        functions={"re.compile": 10, "list.append": 7580, "re._compiler.compile": 10, "m.words.<locals>.<genexpr>": 10},
+        own=("m.words.<locals>.<genexpr>",),
         lines=(
+            edge(7, "words", "m.words.<locals>.<genexpr>", 10),
             edge(7, "words", "list.append", 10),
             edge(7, "words", "re.compile", 10),
             edge(7, "words", "list.append", 7570, direct=False),
