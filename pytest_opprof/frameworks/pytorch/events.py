@@ -25,6 +25,8 @@ _MACHINERY = re.compile(
 """Around ops, or around nothing: looking a compiled graph up and calling it, the dispatcher calling Python, what a
 collective is called with, `torch.utils.checkpoint`, our own marks."""
 
+MEMORY = "[memory]"
+"""Memory that PyTorch gave to the program, or got back."""
 COMMS = "record_param_comms"
 """The event that has what a collective is called with."""
 _COLLECTIVES = "allreduce allgather reducescatter alltoall barrier broadcast reduce gather scatter send recv".split()
@@ -118,6 +120,7 @@ def role(name: str, annotates: bool, numbered: bool, is_logged: bool = False) ->
 
 
 COMPILING = (Role.COMPILES, Role.FRAME)
+NO_OPS = (Role.ANNOTATION, Role.COMPILES)
 
 
 class Around(Enum):

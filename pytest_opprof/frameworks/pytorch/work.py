@@ -170,13 +170,13 @@ def arguments_of(dtypes: Sequence[object], shapes: Sequence[object]) -> list[Arg
     found: list[Argument] = []
     for kind, shape in zip(dtypes, shapes):
         if kind == "TensorList" and isinstance(shape, list):
-            found.append(tuple(Tensor("", sizes) for each in shape if (sizes := _shape(each)) is not None))
+            found.append(tuple(Tensor("", sizes) for each in shape if (sizes := shape_of(each)) is not None))
         else:
-            dtype, sizes = of_pytorch_event(kind) if isinstance(kind, str) else "", _shape(shape)
+            dtype, sizes = of_pytorch_event(kind) if isinstance(kind, str) else "", shape_of(shape)
             found.append(Tensor(dtype, sizes) if dtype and sizes is not None else None)
     return found
 
 
-def _shape(sizes: object) -> Shape | None:
+def shape_of(sizes: object) -> Shape | None:
     """Return the shape, or None where it is not one (symbolic dimensions)."""
     return tuple(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else None

@@ -10,7 +10,7 @@ from ....ops.names import Kind, meaning, stable
 from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ...live.contract import Options
-from ..events import COMPILING, KINDS, WAITS, Role, logged, role, transfers
+from ..events import COMPILING, KINDS, MEMORY, WAITS, Role, logged, role, transfers
 from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
 from ..work import COPIES, Argument, Tensor, called_again, work
 from .marks import MARK
@@ -18,7 +18,6 @@ from .sites import NODE, Sites
 
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 """Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
-_MEMORY = "[memory]"
 _NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
 _WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
 
@@ -119,7 +118,7 @@ class TreeReader:
                     name_of_thread = "" if thread == self._thread else f"thread {thread}"
                     if sites is not None:
                         sites.in_thread(thread)
-            if raw == _MEMORY and event.tag == self._allocation:
+            if raw == MEMORY and event.tag == self._allocation:
                 self._allocated(event.extra_fields.alloc_size, interval, sites)
                 continue
             if sites is not None:

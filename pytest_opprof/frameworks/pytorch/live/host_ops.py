@@ -13,7 +13,7 @@ from ....profile.attribution import NOBODY, owners
 from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....profile.nesting import innermost, nested
-from ..events import COMPILING, KINDS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
+from ..events import COMPILING, KINDS, NO_OPS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
 from ..tree import ops_inside
 from ..work import called_again
 from .kineto import Activity, Call, Op
@@ -84,7 +84,7 @@ class HostOps:
             first = len(events)
             parents += [NOBODY if parent == NOBODY else first + parent for parent in thread.parents]
             events += thread.ops
-        are_ops = [self._role(op) not in (Role.ANNOTATION, Role.COMPILES) for op in events]
+        are_ops = [self._role(op) not in NO_OPS for op in events]
         numbers, self.parents = ops_inside(parents, are_ops)
         self.ops = [*compress(events, are_ops)]
         compiling = {number for thread in threads.values() for number in thread.compiling}

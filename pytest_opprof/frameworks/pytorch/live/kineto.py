@@ -18,6 +18,7 @@ from ....ops.signature import UNKNOWN, Signature
 from ....profile import kernels
 from ....profile.columns import ABSENT
 from ...nvidia.live.cupti_records import DRIVER, RUNTIME
+from ..events import MEMORY
 from ..formulas import USE_ATTRIBUTES
 from ..work import Work, recorded_work
 
@@ -166,7 +167,7 @@ def recorded(events: Iterable[Any]) -> Recorded:
             found.activities.append(_activity(event, category))
         elif category == _OVERHEAD and event.name() in _LOADING:
             found.loaded.append(event.start_ns())
-        elif event.name() == "[memory]":
+        elif event.name() == MEMORY:
             found.allocations.append(Allocation(event.start_ns(), event.nbytes(), event.device_type().name != "CPU"))
     return found
 

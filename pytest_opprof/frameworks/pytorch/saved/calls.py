@@ -13,9 +13,9 @@ from ....ops.dtypes import of_pytorch_event
 from ....ops.names import Meaning
 from ....ops.signature import Shape
 from ....profile.op_key import CallSite
-from ..events import Role, is_made_by, meaning_as, role
+from ..events import NO_OPS, Role, is_made_by, meaning_as, role
 from ..formulas import FACTORIES
-from ..work import COPIES, Work, recorded_work
+from ..work import COPIES, Work, recorded_work, shape_of
 
 
 class Tensors(NamedTuple):
@@ -56,9 +56,9 @@ class Call:
         found: list[tuple[Shape | None, str]] = []
         for kind, shape in zip(_list(self.types), _list(self.dims)):
             if kind == "TensorList" and isinstance(shape, list):
-                found += [(_shape(each), "") for each in shape]
+                found += [(shape_of(each), "") for each in shape]
             elif isinstance(kind, str) and (dtype := of_pytorch_event(kind)):
-                found.append((_shape(shape), dtype))
+                found.append((shape_of(shape), dtype))
         return tuple(found)
 
     @property
@@ -99,7 +99,7 @@ class Call:
     @cached_property
     def meaning(self) -> Meaning | None:
         """The op it counts as; None for what is no op, such as an annotation."""
-        if self.role in (Role.ANNOTATION, Role.COMPILES):
+        if self.role in NO_OPS:
             return None
         if not self.is_copy:
             return meaning_as(self.role, self.name)
@@ -134,8 +134,3 @@ def _list(text: bytes) -> list[Any]:
     except (ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else []
-
-
-def _shape(dims: object) -> Shape | None:
-    """Return the shape, or None where it is not one (symbolic dimensions)."""
-    return tuple(dims) if isinstance(dims, list) and all(type(size) is int for size in dims) else None

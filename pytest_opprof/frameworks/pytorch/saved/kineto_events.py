@@ -22,7 +22,7 @@ from msgspec import field as named
 from ....ops.cuda_kernels import is_nccl
 from ....timeline.spans import Memory
 from ...files.chrome_events import STEP
-from ..events import COMMS, collective, logged
+from ..events import COMMS, MEMORY, collective, logged
 from ..formulas import USE_ATTRIBUTES
 from .calls import Call, json_text
 from .rows import Rows
@@ -177,7 +177,7 @@ class Events:
                 continue
             name = event.name
             if kind == _INSTANT:
-                if name == "[memory]":
+                if name == MEMORY:
                     self._allocated(event.ts, event.args)
                 continue
             if kind == _LAUNCH:

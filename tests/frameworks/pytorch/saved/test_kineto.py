@@ -156,6 +156,16 @@ def test_a_call_under_autocast_is_of_the_dtype_that_it_computes_in() -> None:
     assert None not in (matmul.flops, matmul.bytes)
 
 
+def test_an_empty_tensor_that_an_op_is_given_to_write_to_is_not_all_that_it_works_on(tmp_path: Path) -> None:
+    given = {"Input Dims": [[], [], [0]], "Input type": ["Scalar", "Scalar", "float"]}
+    scalars = {"Input Dims": [[], []], "Input type": ["Scalar", "Scalar"]}
+    eye = [op("aten::eye", 0, 9, 1, **scalars), op("aten::eye", 1, 7, 2, **scalars), op("aten::eye", 2, 5, 3, **given)]
+    trace = trace_of(tmp_path, *eye)
+    assert [(record.calls, record.counted, record.memory) for record in trace.records if record.counted] == [
+        (1, 1, None)
+    ]
+
+
 def test_shapes_and_dtypes_are_those_of_the_tensors_among_the_inputs() -> None:
     convolution = next(record for record in read(CPU).records if record.name == "aten::mkldnn_convolution")
     assert convolution.input_shapes == ((4, 3, 16, 16), (8, 3, 3, 3), (8,))
