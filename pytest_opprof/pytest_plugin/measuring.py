@@ -238,10 +238,8 @@ class Measuring:
             body.check_finished(measurement)
             windows = self._judging.first(item, measurement)
             windows = self._compared.with_others(item, windows)
-            # A subtest that fails is reported at once: what is measured again must not fail.
-            repeats = "subtests" not in getattr(item, "fixturenames", ())
             # Ranks stay in step: what only this one runs once more would wait for the others.
-            repeats = repeats and self._settings.rank.is_alone
+            repeats = not _why_not_again(item) and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(item, windows)
@@ -314,6 +312,8 @@ def _why_not_again(item: pytest.Item) -> str:
         return "its subtests would be reported twice"
     if issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         return "an IsolatedAsyncioTestCase cannot run again"
+    if getattr(item, "_excinfo", None):  # of a unittest.TestCase: running it again would lose what its report says
+        return "it failed or was skipped"
     return ""
 
 

@@ -144,7 +144,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
     look = Answer(
         {name: WindowBaseline(calls) for name, calls in entries.items()},
         "",
-        {name: {"Cast": (SiteCalls(calls["Cast"].most, (line,)),)} for name, calls in entries.items()},
+        {name: {"Cast": (SiteCalls(calls["Cast"].calls.most, (line,)),)} for name, calls in entries.items()},
         {"one": ["half of it was not seen"], "two": ["half of it was not seen"]},
     )
     asked = looks(monkeypatch, look, look)
