@@ -56,9 +56,12 @@ def test_a_collective_counts_on_each_device_and_one_in_a_loop_is_caught_at_its_l
     assert "baselines of 2 tests: 2 new" in run(tmp_path, "--opprof-update", "--opprof-processes=1")
     (path,) = tmp_path.glob("baselines/*/test_mesh.py.json")
     psum, sharded = (json.loads(path.read_text())["tests"][test]["body"] for test in ("test_psum", "test_sharded"))
-    assert (psum["calls"]["AllReduce"], psum["bytes"]["AllReduce"]) == (4, 4 * 16 * 16 * 4)
-    assert {op: sharded["calls"][op] for op in ("AllGather", "ReduceScatter")} == {"AllGather": 4, "ReduceScatter": 4}
-    assert sharded["bytes"]["ReduceScatter"] == 4 * sharded["bytes"]["AllGather"] == 4 * 64 * 16 * 4
+    assert (psum["ops"]["AllReduce"]["calls"], psum["ops"]["AllReduce"]["bytes"]) == (4, 4 * 16 * 16 * 4)
+    assert {op: sharded["ops"][op]["calls"] for op in ("AllGather", "ReduceScatter")} == {
+        "AllGather": 4,
+        "ReduceScatter": 4,
+    }
+    assert sharded["ops"]["ReduceScatter"]["bytes"] == 4 * sharded["ops"]["AllGather"]["bytes"] == 4 * 64 * 16 * 4
     assert "opprof: 2 tests measured, 2 ok" in run(tmp_path, "--opprof")
     failed = run(tmp_path, "--opprof", LOOP="1")
     assert "AllReduce: 8 calls (baseline: 4)" in failed
