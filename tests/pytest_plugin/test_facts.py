@@ -110,7 +110,7 @@ def test_a(which):
     monkeypatch.setenv("NOW", "1")
     result = suite("--opprof", "--opprof-memory")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["  memory held by each round: 1000 B (baseline: 0)"])
+    result.stdout.fnmatch_lines(["  memory held by each round: 1000 B (baseline: 0 B)"])
 
 
 def test_a_file_without_facts_passes_and_an_update_adds_them_beside_the_same_times(

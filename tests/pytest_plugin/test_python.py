@@ -104,7 +104,7 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
     result.stdout.re_match_lines(
         [
             r"op regression: test_m.py::test_ids  \[.*\]",
-            r"  calls of Python functions: 1\d\d (baseline: \d+)",
+            r"  calls of Python functions: 1\d\d \(baseline: \d+\)",
             r"    `to_ids` at tokenizer.py:5 calls `list\.\w+` 50 times \(baseline: 0\); 1 more function",
         ]
     )

@@ -131,7 +131,7 @@ def test_the_trace_is_of_the_measurement_that_failed_first_whoever_confirms_it(
     pytester.makepyfile(test_m=f"{model}    for _ in range(3): fake.launch('Cast')")
     looks(monkeypatch, look(3, Add=0), look(3, Add=0))
     result = suite("--opprof", "--opprof-traces=traces")
-    result.stdout.fnmatch_lines(["*alone in a fresh process*", "timeline: opprof open traces/test_m.py-test_a-*"])
+    result.stdout.fnmatch_lines(["*confirmed in a fresh process*", "timeline: opprof open traces/test_m.py-test_a-*"])
     assert [each["name"] for each in bars(*found(pytester))] == ["round 1 of 1", *["Cast"] * 3]
 
 
@@ -155,7 +155,7 @@ def test_a():
     pytester.makepyfile(test_m=model.format(casts=2, elsewhere=ELSEWHERE))
     monkeypatch.setattr(Pool, "alone", ALONE)
     result = suite("--opprof", "-o", "opprof_traces=traces")
-    result.stdout.fnmatch_lines(["*(*alone in a fresh process*"])
+    result.stdout.fnmatch_lines(["*(confirmed in a fresh process*"])
     assert [each["name"] for each in bars(*found(pytester))] == ["round 1 of 1", "Cast", "Cast"]
     assert not (pytester.path / "written-elsewhere").exists()
 
