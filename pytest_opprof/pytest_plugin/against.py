@@ -577,7 +577,7 @@ class Found:
                 facts_in_all([entry.comparable(after[0].python).all_facts for entry in before]),
                 facts_in_all([entry.all_facts for entry in after]),
             ),
-            self._revision,
+            self._revision.removeprefix("the "),
         )
 
     def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
