@@ -255,7 +255,7 @@ class Change(NamedTuple):
 
 
 def of_cast(calls: int, line: str) -> Worse:
-    return Worse(f"Cast: {calls} calls (baseline: 0)", "Cast", line)
+    return Worse(f"Cast: {calls} call{'s' * (calls > 1)} (baseline: 0)", "Cast", line)
 
 
 CHANGES = {
