@@ -22,9 +22,11 @@ def _our_own_calls_count(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Here alone: where the list stayed longer, each window of another test had what opprof itself computes."""
     folder = os.path.join(os.path.dirname(op_profile.__file__), "")
     monkeypatch.setattr(callers, "WORK", [*callers.WORK, folder])
-    callers.whose.clear()  # whose a code is may be known from before
+    for known in (callers.whose, callers._kinds):  # whose a code is may be known from before
+        known.clear()
     yield
-    callers.whose.clear()
+    for known in (callers.whose, callers._kinds):
+        known.clear()
 
 
 @pytest.fixture
