@@ -199,11 +199,11 @@ def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thi
 def test_an_autograd_graph_that_grows_is_named() -> None:
     import torch
 
-    weight = torch.ones(3, requires_grad=True)
+    weight = torch.ones(100_000, requires_grad=True)  # 400 kB a call, whatever else the process frees
     ENGINE.total = 0.0  # type: ignore[attr-defined]
 
     def step() -> None:
-        ENGINE.total = ENGINE.total + (torch.ones(3) * weight).sum()  # type: ignore[attr-defined]
+        ENGINE.total = ENGINE.total + (torch.ones(100_000) * weight).sum()  # type: ignore[attr-defined]
 
     try:
         (held, *_) = left_by(step).where
