@@ -139,6 +139,11 @@ class Baselines:
     unused_times: tuple[str, ...] = ()
     """The times in its files that nothing is judged by, and why, in words."""
 
+    @property
+    def windows(self) -> dict[tuple[str, str], WindowBaseline]:
+        """Its entries by test and window."""
+        return {(test, window): entry for test, windows in self.tests.items() for window, entry in windows.items()}
+
 
 def entry_of(window: WindowResult) -> WindowBaseline:
     """Return what a baseline keeps of a window; times measured in parallel are not kept."""

@@ -2,10 +2,9 @@
 
 ``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the calls of the tests of one module in one
 environment. Keys are sorted, one op a line, with its dtypes, bytes and FLOPs: a change of an op is a changed line, and
-nothing else is. Beside it,
-``test_model.py.times.json`` holds the raw rounds of several processes, by machine: calls agree between CPU models,
-times do not. They name the calls that were timed by a digest: after a merge or a revert of one file of the two, times
-of other calls are not used.
+nothing else is. Beside it, ``test_model.py.times.json`` holds the raw rounds of several processes, by machine: calls
+agree between CPU models, times do not. They name the calls that were timed by a digest: after a merge or a revert of
+one file of the two, times of other calls are not used.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
             machines = times.times.get(test, {}).get(window, {}) if times else {}
-            own = digest(_timed(kept))
+            own = digest(_timed(kept)) if machines else ""
             of_these = {machine: each for machine, each in machines.items() if each.calls_digest == own}
             for machine, each in of_these.items():
                 if unknown := each.ops_us.keys() - {*_ops_of(kept), OUTSIDE}:
@@ -173,8 +172,7 @@ def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[
     """
     calls, times = _documents(baselines)
     changed = []
-    # Times first: an interruption leaves times of calls that are not there yet, which nothing is judged by. An older
-    # file, which has both in one, keeps its own until it is replaced.
+    # Times first: an interruption leaves times of calls that are not there yet, which nothing is judged by.
     has_times = bool(times.times or times.coarse)
     for at, document, has_any in ((times_of(path), times, has_times), (path, calls, bool(calls.tests))):
         content = plain(document)

@@ -12,6 +12,8 @@ from pathlib import PurePosixPath
 import msgspec
 
 from ..profile.environment_json import EnvironmentJson
+from ..profile.range import Range
+from ..results.plain import of_json
 from ..results.window_result import BODY
 from .git_log import Commit, FileChange
 from .paths import module_of
@@ -22,7 +24,7 @@ _SHORT = 9
 
 
 class _Op(msgspec.Struct, gc=False):
-    calls: int | list[int] | dict[str, list[int]]
+    calls: Range
 
 
 class _Window(msgspec.Struct, gc=False):
@@ -168,7 +170,7 @@ def history(commits: Sequence[Commit], contents: Iterable[bytes]) -> History:
     A body holds the windows inside it, so of a test that has one only that is followed. A file that got another name
     and nothing else keeps its tests.
     """
-    decoder = msgspec.json.Decoder(_File)
+    decoder = msgspec.json.Decoder(_File, dec_hook=of_json)
     found, given = History(commits), iter(contents)
     now = dict[PurePosixPath, _Windows]()
     names = _names_now(commits)
@@ -234,14 +236,8 @@ def _windows(file: _File) -> _Windows:
     for test, windows in file.tests.items():
         for window, kept in windows.items():
             if window == BODY or BODY not in windows:
-                counted[test, window] = {op: _most(each.calls) for op, each in kept.ops.items()}
+                counted[test, window] = {op: each.calls.most for op, each in kept.ops.items()}
     return counted
-
-
-def _most(calls: int | list[int] | dict[str, list[int]]) -> int:
-    if isinstance(calls, int):
-        return calls
-    return max(calls if isinstance(calls, list) else calls.get("varies", []), default=0)
 
 
 def _changes(at: int, environment: str, module: str, before: _Windows, after: _Windows) -> Iterator[Change]:

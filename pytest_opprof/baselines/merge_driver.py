@@ -85,7 +85,7 @@ def _merge_entries(versions: Sequence[Baselines | None], merged: Path, found: Me
     environments = {each.environment for each in versions if each}
     if len(environments) != 1:
         raise BaselineError(f"{merged}: its versions are of several environments, so they cannot be merged")
-    base, ours, theirs = (_by_window(each.tests) if each else {} for each in versions)
+    base, ours, theirs = (each.windows if each else {} for each in versions)
     file.save(merged, Baselines(environments.pop(), _by_test(by_key(base, ours, theirs, found.window))))
 
 
@@ -107,10 +107,6 @@ def _merge_functions(versions: Sequence[Path], merged: Path, found: Merge) -> No
     # Nothing is judged by it: ours stands where both changed it.
     both = by_key(base, ours, theirs, lambda _, before, one, other: one or other)
     python_file.save(merged, ((*where, functions) for where, functions in both.items()), _kept(both))
-
-
-def _by_window(tests: Mapping[str, Mapping[str, WindowBaseline]]) -> dict[Window, WindowBaseline]:
-    return {(test, window): entry for test, windows in tests.items() for window, entry in windows.items()}
 
 
 def _by_test(entries: Mapping[Window, WindowBaseline]) -> dict[str, dict[str, WindowBaseline]]:

@@ -105,4 +105,4 @@ def _windows(store: Store, environment: Environment, module: str) -> dict[Window
         return {}
     if isinstance(content := store.at(path), BaselineError):
         raise content
-    return {(test, window): entry for test, windows in content.tests.items() for window, entry in windows.items()}
+    return content.windows

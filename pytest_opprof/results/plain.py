@@ -18,7 +18,7 @@ def plain(value: object) -> Any:
 
 def converted(value: object, kind: type[Kind]) -> Kind:
     """Return a plain *value* as *kind*. Raises msgspec.ValidationError, which says what is wrong and where."""
-    return msgspec.convert(value, kind, dec_hook=_of_json)
+    return msgspec.convert(value, kind, dec_hook=of_json)
 
 
 def as_json(value: Any) -> object:
@@ -26,7 +26,8 @@ def as_json(value: Any) -> object:
     return value.plain if isinstance(value, Range) else str(value) if isinstance(value, str) else value.item()
 
 
-def _of_json(kind: type, value: object) -> object:
+def of_json(kind: type, value: object) -> object:
+    """Return a *value* of JSON as a *kind* that msgspec does not know: the other way of `as_json`."""
     if kind is Range:
         return Range.of_plain(value)
     raise NotImplementedError(kind)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+from ...ops import flops as products
 from ...ops.dtypes import dtype, item_bytes
 from ...ops.names import meaning
 from ...ops.signature import Shape, Signature
@@ -93,8 +94,7 @@ def _convolution(op: str, shapes: Sequence[Shape], result: Shape, nbytes: int | 
     weights = next((shape for shape in shapes[1:] if len(shape) > 2 and shape != result), None)
     if weights is None:
         return None, None
-    elements = prod(shapes[0]) if op == "ConvTranspose" else prod(result)
-    return nbytes, 2 * elements * prod(weights[1:])
+    return nbytes, products.convolution(weights, shapes[0] if op == "ConvTranspose" else result)
 
 
 def _recurrent(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+from ...ops import flops
 from ...ops.names import meaning
 
 Shape = tuple[int, ...]
@@ -151,7 +152,7 @@ def _convolution(raw: str, shapes: Shapes, attributes: Sequence[object]) -> tupl
         return (*batch, weight[1] * groups, *size), 2 * prod(batch) * taps
     sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, s, p, d, k in zip(*sizes_of)]
     result = (*batch, weight[0], *sizes)
-    return result, 2 * prod(result) * weight[1] * prod(kernel)
+    return result, flops.convolution(weight, result)
 
 
 def _convolution_grad(shapes: Shapes, attributes: Sequence[object]) -> tuple[Shape, int] | None:
