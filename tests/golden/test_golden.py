@@ -209,10 +209,16 @@ def compare(name: str, text: str) -> None:
     assert at.read_text(encoding="utf-8") == text, f"{at} differs: OPPROF_GOLDEN=write writes it anew"
 
 
+@pytest.fixture(autouse=True)
+def _the_same_width_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    for variable in "CI", "BUILD_NUMBER":  # where one is set, pytest cuts no line of its summary
+        monkeypatch.delenv(variable, raising=False)
+
+
 @pytest.fixture
 def opprof(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., str]:
     """Call the command in the folder of data; return all that it said and its exit code."""
-    monkeypatch.setenv("COLUMNS", "120")
 
     def call(command: str, folder: Path = DATA) -> str:
         monkeypatch.chdir(folder)
@@ -256,10 +262,7 @@ def test_a_run_says_what_it_said(
     project: Callable[[str], None],
     suite: Callable[..., pytest.RunResult],
     pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
     state, flags = FLOWS[name]
     project(state)
     result = suite(*flags.split())
