@@ -53,7 +53,7 @@ from ..verdict.pair_rule import judge_pairs
 from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS, Tolerances
-from ..verdict.verdicts import DOES_MORE, TimingVerdict
+from ..verdict.verdicts import TimingVerdict
 from .coarse import is_judged
 from .coarse_pairs import CoarsePairs, slower_than
 from .marks import measure_all, plan_of
@@ -412,7 +412,7 @@ class Found:
         pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
         before, after = pairs[0] if pairs else ({}, {})
         diffs = {name: self._diff(item.nodeid, name, plan) for name in before.keys() & after.keys()}
-        if any(diff.verdict in DOES_MORE for diff in diffs.values()):
+        if any(diff.verdict.does_more for diff in diffs.values()):
             return False
         return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
 

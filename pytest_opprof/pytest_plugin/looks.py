@@ -23,7 +23,7 @@ from ..units import plural
 from ..verdict.compare import changes, excuse
 from ..verdict.quantities import FACTS, named
 from ..verdict.tolerances import Tolerances
-from ..verdict.verdicts import DOES_MORE, Verdict
+from ..verdict.verdicts import Verdict
 
 CONFIRMING_S = 60
 """What one run spends on confirming, at most: what does more after that fails as it is."""
@@ -129,7 +129,7 @@ def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -
     kind it stays: `excuse` decides on it.
     """
     assert window.diff is not None  # or nothing would be worse
-    worse = [row.op for row in window.diff.rows if row.verdict in DOES_MORE]
+    worse = [row.op for row in window.diff.rows if row.verdict.does_more]
     once = tuple(op for op in worse if op not in repeated)
     if not any(op in repeated and repeated[op].is_regression for op in worse):
         return window

@@ -13,9 +13,8 @@ from ..results.run_result import RunResult, TestResult
 from ..results.test_id import is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..verdict.quantities import named, words
-from ..verdict.verdicts import Verdict
 
-VERDICTS = frozenset({*words(worse=True), Verdict.UNSEEN.value})
+VERDICTS = words(worse=True)
 """The rules of findings that are regressions; others are limits of budgets."""
 WHOLE = "(whole window)"
 _MODULES = 5

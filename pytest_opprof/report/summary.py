@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from ..errors import OpprofError
 from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
-from ..results.run_result import WORDS, Status, TestRecord, run_of
+from ..results.run_result import WORDS, TestRecord, run_of
 from ..units import plural
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import Status, Verdict
 from .causes import by_op
 
 _MANY, _OPS = 3, 8

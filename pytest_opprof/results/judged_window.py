@@ -25,7 +25,7 @@ from ..verdict.findings import Finding
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
-from ..verdict.verdicts import DOES_MORE, Verdict
+from ..verdict.verdicts import Verdict
 from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
 
 _WORK_GREW = 1.01
@@ -110,7 +110,7 @@ class JudgedWindow:
     @property
     def does_more(self) -> bool:
         """Whether it does more than in its baseline, which is known without its times."""
-        return any(row.verdict in DOES_MORE for row in self.worse)
+        return any(row.verdict.does_more for row in self.worse)
 
     @property
     def worse(self) -> list[Row]:
@@ -180,7 +180,7 @@ class JudgedWindow:
     def asked(self) -> list[str]:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
-        asked = [*limits, *(row.op for row in self.worse if row.verdict in DOES_MORE)]
+        asked = [*limits, *(row.op for row in self.worse if row.verdict.does_more)]
         asked = [
             (FACTS[name].lines_of if name in FACTS else "") or name for name in asked if not name.startswith(PREFIX)
         ]

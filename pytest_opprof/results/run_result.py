@@ -14,43 +14,11 @@ from .. import __version__
 from ..errors import BaselineError, UsageError
 from ..machine.atomic_write import write_atomically
 from ..verdict.quantities import FACTS
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import Status, Verdict
 from .judged_window import JudgedWindow
 from .plain import as_json, converted
 from .window_result import WindowResult
 
-Status = Literal[
-    "ok",
-    "over budget",
-    "more calls",
-    "wider dtypes",
-    "more work",
-    "more memory",
-    "ranks differ",
-    "slower",
-    "not measured",
-    "no baseline",
-    "too noisy",
-    "not compared",
-    "improved",
-]
-_STATUS_OF_VERDICT: Mapping[Verdict, Status] = {
-    Verdict.NEW: "more calls",
-    Verdict.MORE: "more calls",
-    Verdict.WIDER: "wider dtypes",
-    Verdict.OTHER_LAYOUT: "more work",
-    Verdict.MORE_WORK: "more work",
-    Verdict.SLOWER: "slower",
-    Verdict.UNSEEN: "not measured",
-    Verdict.NOISY: "too noisy",
-    Verdict.NO_BASELINE: "no baseline",
-    Verdict.FEWER: "improved",
-    Verdict.GONE: "improved",
-    Verdict.FASTER: "improved",
-    Verdict.NARROWER: "improved",
-    Verdict.LESS_WORK: "improved",
-    Verdict.BELOW: "improved",
-}
 WORDS: Mapping[Status, str] = {
     "over budget": "over budget",
     "more calls": "with more calls",
@@ -66,7 +34,6 @@ WORDS: Mapping[Status, str] = {
     "improved": "improved",
 }
 """Statuses, the worst first, and how the summary line says them."""
-
 
 SCHEMA: Final = 4
 
@@ -150,7 +117,7 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
 def _status_of(window: JudgedWindow) -> Status:
     if window.diff and window.verdict is Verdict.ABOVE and (gate := FACTS[window.diff.worst.op].gate):
         return gate.status
-    return _STATUS_OF_VERDICT.get(window.verdict, "ok")
+    return window.verdict.status
 
 
 def run_of(

@@ -15,7 +15,7 @@ from .facts import compared as changed_facts
 from .findings import Finding
 from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, word
 from .tolerances import Tolerances, is_vague
-from .verdicts import DOES_MORE, Times, TimingVerdict, Verdict
+from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
 
 VARIES = "varies, not judged"
@@ -116,8 +116,7 @@ class Diff:
     @property
     def verdict(self) -> Verdict:
         """The worst of all verdicts: counts first, since they have no noise."""
-        present = {row.verdict for row in (*self.rows, self.total)}
-        return next((verdict for verdict in _WORST_FIRST if verdict in present), Verdict.OK)
+        return min((row.verdict for row in (*self.rows, self.total)), key=SEVERITY.__getitem__)
 
     @property
     def worst(self) -> Row:
@@ -232,21 +231,6 @@ class Diff:
         return f"{what}: {row.times}"
 
 
-_WORST_FIRST = (
-    *DOES_MORE,
-    Verdict.SLOWER,
-    Verdict.NOISY,
-    Verdict.GONE,
-    Verdict.FEWER,
-    Verdict.NARROWER,
-    Verdict.LESS_WORK,
-    Verdict.BELOW,
-    Verdict.OTHER_DTYPES,
-    Verdict.FASTER,
-    Verdict.INCOMPARABLE,
-)
-
-
 def compare(
     base: Mapping[str, OpCounts],
     now: Mapping[str, OpCounts],
@@ -295,7 +279,7 @@ def _of_facts(
     ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], then: str, tolerance: float
 ) -> Iterator[Row]:
     """Yield a row for each fact of the window that changed: without a verdict where the cause is told by its *ops*."""
-    does_more = any(row.verdict in DOES_MORE for row in ops)
+    does_more = any(row.verdict.does_more for row in ops)
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
     for name, work in changed_facts(base, now, then, tolerance):
         verdict, why = work.verdict, ""
@@ -340,7 +324,7 @@ def compare_counts_first(
 ) -> Diff:
     """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
     diff = compare(base, now, timing, tolerances, top, facts, then)
-    if diff.verdict not in DOES_MORE or timing.why:
+    if not diff.verdict.does_more or timing.why:
         return diff
     shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
     return compare(base, now, shown, tolerances, top, facts, then)
@@ -415,11 +399,12 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
     and what is told beside.
     """
     verdict = row.verdict
-    kind = _KINDS.get(verdict, len(_KINDS))
+    # A new op has more calls, too.
+    kind = SEVERITY[Verdict.MORE if verdict is Verdict.NEW else verdict] if verdict.does_more else len(SEVERITY)
     more: float = -row.change_ns
     if verdict in (Verdict.NEW, Verdict.MORE):
         more = (row.base.calls.most if row.base else 0) - (row.now.calls.most if row.now else 0)
-    elif verdict in DOES_MORE:
+    elif verdict.does_more:
         more = -row.work_factor
     is_raw = row.op not in canonical
     place = _PLACES.get(row.op, 0)
@@ -435,8 +420,6 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
     )
 
 
-_KINDS = {verdict: max(place, 1) for place, verdict in enumerate(DOES_MORE)}
-"""The order of findings: a new op has more calls, too."""
 _PLACES = {name: place for place, name in enumerate(FACTS)}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .. import units
-from .verdicts import Verdict
+from .verdicts import Status, Verdict
 
 if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile, OpStats
@@ -48,7 +48,7 @@ class Gate:
     """How a table says that there is more of it: ``more memory``."""
     less: str = ""
     """The same of less; empty where less is no news."""
-    status: Literal["more calls", "more work", "more memory"]
+    status: Status
     """How a run counts the tests that fail for it."""
     tolerance: float = 0.0
     """Of the baseline: 0.05 is 5 %."""
@@ -322,7 +322,8 @@ def as_a_whole(changed: Mapping[str, str]) -> str:
 def word(op: str, verdict: Verdict) -> str:
     """Return how a table says what became of an op, or of a fact of the window: ``more calls``, ``more memory``."""
     gate = FACTS[op].gate if op in FACTS else None
-    return {Verdict.ABOVE: gate.more, Verdict.BELOW: gate.less}.get(verdict, verdict.value) if gate else verdict.value
+    plain: str = verdict.value
+    return {Verdict.ABOVE: gate.more, Verdict.BELOW: gate.less}.get(verdict, plain) if gate else plain
 
 
 def words(*, worse: bool) -> frozenset[str]:

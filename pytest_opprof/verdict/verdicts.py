@@ -5,65 +5,91 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Status = Literal[
+    "ok",
+    "over budget",
+    "more calls",
+    "wider dtypes",
+    "more work",
+    "more memory",
+    "ranks differ",
+    "slower",
+    "not measured",
+    "no baseline",
+    "too noisy",
+    "not compared",
+    "improved",
+]
+"""What a test came to."""
+Sense = Literal["worse", "better", "neither"]
 
 
 class Verdict(Enum):
-    """What became of an op, or of a window, since its baseline."""
+    """A change of an op, or of a window, since its baseline: the worst first.
 
-    OK = "ok"
-    SLOWER = "slower"
-    FASTER = "faster"
-    NOISY = "no verdict, too noisy"
-    MORE = "more calls"
-    FEWER = "fewer calls"
-    NEW = "new"
-    GONE = "gone"
-    WIDER = "wider dtypes"
-    NARROWER = "narrower dtypes"
-    OTHER_LAYOUT = "other layout"
-    OTHER_DTYPES = "other dtypes"
-    MORE_WORK = "more work"
-    LESS_WORK = "less work"
-    ABOVE = "more"
-    """Of a quantity of the window, which has a word of its own for it (`quantities.word`)."""
-    BELOW = "less"
-    INCOMPARABLE = "not compared"
-    NO_BASELINE = "no baseline"
-    UNSEEN = "not seen"
+    Each has its word, its sense and the status that it gives a test.
+    """
+
+    NEW = "new", "worse", "more calls"
+    MORE = "more calls", "worse", "more calls"
+    WIDER = "wider dtypes", "worse", "wider dtypes"
+    OTHER_LAYOUT = "other layout", "worse", "more work"
+    MORE_WORK = "more work", "worse", "more work"
+    ABOVE = "more", "worse", "more work"
+    """Of a quantity of the window, whose gate has the word and the status."""
+    SLOWER = "slower", "worse", "slower"
+    UNSEEN = "not seen", "worse", "not measured"
+    NOISY = "no verdict, too noisy", "neither", "too noisy"
+    GONE = "gone", "better", "improved"
+    FEWER = "fewer calls", "better", "improved"
+    NARROWER = "narrower dtypes", "better", "improved"
+    LESS_WORK = "less work", "better", "improved"
+    BELOW = "less", "better", "improved"
+    OTHER_DTYPES = "other dtypes", "better", "ok"
+    """Without being worse: the baseline should follow."""
+    FASTER = "faster", "better", "improved"
+    INCOMPARABLE = "not compared", "neither", "ok"
+    NO_BASELINE = "no baseline", "neither", "no baseline"
+    OK = "ok", "neither", "ok"
+
+    _value_: str
+    sense: Sense
+    status: Status
+
+    def __new__(cls, word: str, sense: Sense, status: Status) -> Self:
+        """Make the member: its value is its word, as JSON has it."""
+        member = object.__new__(cls)
+        member._value_, member.sense, member.status = word, sense, status
+        return member
 
     @property
     def is_regression(self) -> bool:
         """Whether it fails a test."""
-        return self is Verdict.SLOWER or self in DOES_MORE
+        return self.sense == "worse"
 
     @property
     def is_improvement(self) -> bool:
-        """Whether the baseline should follow: it is better, or other without being worse."""
-        return self in (
-            Verdict.FASTER,
-            Verdict.FEWER,
-            Verdict.GONE,
-            Verdict.NARROWER,
-            Verdict.OTHER_DTYPES,
-            Verdict.LESS_WORK,
-            Verdict.BELOW,
-        )
+        """Whether the baseline should follow."""
+        return self.sense == "better"
 
     @property
     def is_change(self) -> bool:
-        """Whether something became of it, for worse or better."""
-        return self.is_regression or self.is_improvement
+        """Whether it is for worse or better."""
+        return self.sense != "neither"
+
+    @property
+    def does_more(self) -> bool:
+        """Whether it fails a test, and needs no times to be known."""
+        return self.is_regression and self not in (Verdict.SLOWER, Verdict.UNSEEN)
 
 
-DOES_MORE = (
-    Verdict.NEW,
-    Verdict.MORE,
-    Verdict.WIDER,
-    Verdict.OTHER_LAYOUT,
-    Verdict.MORE_WORK,
-    Verdict.ABOVE,
-)
-"""What is known without measuring times, and fails a test; the worst first."""
+SEVERITY: Mapping[Verdict, int] = {verdict: place for place, verdict in enumerate(Verdict)}
+"""The place of each verdict, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pytest_opprof.verdict.facts import compared
 from pytest_opprof.verdict.quantities import FACTS
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
-from pytest_opprof.verdict.verdicts import DOES_MORE, Verdict
+from pytest_opprof.verdict.verdicts import Verdict
 from pytest_opprof.verdict.work import Work
 
 MIB = 2**20
@@ -136,7 +136,7 @@ def test_rounds_are_judged_at_the_worst() -> None:
 def test_a_lost_no_grad_is_a_finding_with_its_cause_and_no_op_is_blamed() -> None:
     found = diff({"grad_nodes": Range(0, 0)}, {"grad_nodes": Range(12, 12)})
     assert found.verdict is Verdict.ABOVE
-    assert found.verdict in DOES_MORE
+    assert found.verdict.does_more
     assert [str(each) for each in found.findings()] == ["ops recorded for backward: 12 (baseline: 0)"]
     assert [each.cause for each in found.findings()] == ["grad nodes 0 -> 12"]
     assert found.more_calls == []

@@ -10,18 +10,11 @@ from ...profile.op_counts import OpCounts
 from ...units import format_change, format_ns, plural
 from ...verdict.compare import Diff, Row
 from ...verdict.quantities import named, word
-from ...verdict.verdicts import Verdict
 from . import marks
 from .page import arrow, rendered, signed
 
 _STEPS: Final = 8
 """Ops that are a step of their own in the waterfall; the others are one."""
-_LARGER: Final = (
-    Verdict.WIDER,
-    Verdict.OTHER_LAYOUT,
-    Verdict.MORE_WORK,
-    Verdict.ABOVE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +58,7 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         steps=steps,
         high=max((max(step.before, step.after) for step in steps), default=0) or 1,
         rows=[(named(row.op), row, _calls(row), marks.of_verdict(row.verdict)) for row in rows],
-        larger=[(named(row.op), row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict in _LARGER],
+        larger=[(named(row.op), row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict.does_more],
         widest=max((ns for row in rows for ns in (row.base_ns, row.now_ns) if ns), default=1),
         most=max((abs(row.change_ns) for row in rows), default=0) or 1,
     )

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from ...ops.vocabulary import COMPILED, COPY, DATA_MOVEMENT, VIEWS
-from ...results.run_result import Status
-from ...verdict.verdicts import Verdict
+from ...verdict.verdicts import Sense, Status, Verdict
 
 Kind = Literal["bad", "good", "warn", "mute", "ok"]
 SIGNS: Final[Mapping[Kind, str]] = {"bad": "▲", "good": "▼", "warn": "?", "mute": "", "ok": ""}
@@ -41,11 +40,8 @@ def of_status(status: Status, fails: bool) -> Kind:
 
 def of_verdict(verdict: Verdict) -> Kind:
     """Return how what became of an op is marked."""
-    if verdict.is_regression or verdict is Verdict.UNSEEN:
-        return "bad"
-    if verdict is Verdict.NOISY:
-        return "warn"
-    return "good" if verdict.is_improvement else "mute"
+    found: dict[Sense, Kind] = {"worse": "bad", "better": "good", "neither": "mute"}
+    return "warn" if verdict is Verdict.NOISY else found[verdict.sense]
 
 
 Sort = Literal["computes", "moves", "communicates", "other", "unknown"]

@@ -10,11 +10,12 @@ from typing import Final
 from ...profile.range import Range
 from ...profile.site_calls import SiteCalls
 from ...profile.timings import OUTSIDE
-from ...results.run_result import WORDS, RunResult, Status, TestResult
+from ...results.run_result import WORDS, RunResult, TestResult
 from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
 from ...verdict.quantities import as_a_whole, is_fact, is_told_as_a_whole, named
 from ...verdict.tolerances import LEAST_ROUNDS
+from ...verdict.verdicts import Status
 from .. import ranks
 from ..causes import VERDICTS, accepting_all, by_op, rank_of
 from . import marks
