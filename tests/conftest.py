@@ -207,8 +207,8 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
 
 
-ALONE = Pool.alone
-"""The real one: `suite` puts another in its place."""
+ALONE, SECOND = Pool.alone, Pool.second
+"""The real ones: `suite` puts others in their place."""
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
@@ -223,6 +223,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[str]:
         return list(found)
 
     monkeypatch.setattr(Pool, "alone", alone)
+    monkeypatch.setattr(Pool, "second", lambda pool, *test: [])
     return asked
 
 

@@ -138,11 +138,11 @@ class _Done:
 
 def _tried(run: RunResult, last: str) -> Tried:
     findings = tuple(
-        ((test.id, window.name, cause.rule, cause.op), text)
+        ((test.id, window.name, finding.rule, finding.op), finding.text)
         for test in run.failing
         for window in test.windows
-        for cause, text in zip(window.causes, window.findings)
-        if not cause.adds
+        for finding in window.findings
+        if not finding.adds
     )
     why = f"{'; '.join(run.errors)[:200]} ({last})" if run.errors else ""
     return Tried(why, findings, tuple((test.id, test.status) for test in run.tests))

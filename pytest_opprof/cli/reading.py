@@ -314,13 +314,7 @@ def run(path: Path) -> RunResult:
     document = read_document(path, "JSON of a run")
     if "environment" in document:
         raise UsageError(f"{path}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
-    found = run_of_document(document, path)
-    if any(len(window.findings) != len(window.causes) for test in found.tests for window in test.windows):
-        raise UsageError(
-            f"{path}: was written by an older pytest-opprof, which did not keep what findings are of; run"
-            " pytest --opprof --opprof-json=FILE again"
-        )
-    return found
+    return run_of_document(document, path)
 
 
 def remarks(saved: SavedProfile) -> list[str]:

@@ -51,8 +51,12 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Return the calls that it has more than its *base*, by dtypes: ``+1 float64->float32``; empty where none."""
         if not self.dtypes or not base.dtypes:
             return ""
+        return listed([f"+{number} {each}" for each, number in self.grown_dtypes(base).items()])
+
+    def grown_dtypes(self, base: OpCounts) -> dict[str, int]:
+        """Return the dtypes of which it has more calls than its *base*, with how many more."""
         more = {each: calls.most - base.by_dtypes.get(each, NONE).most for each, calls in self.by_dtypes.items()}
-        return listed([f"+{number} {each}" for each, number in more.items() if number > 0])
+        return {each: number for each, number in more.items() if number > 0}
 
     @property
     def some_vary(self) -> bool:

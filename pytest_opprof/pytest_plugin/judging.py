@@ -250,9 +250,23 @@ class Judging:
         """
         if not any(window.does_more for window in windows):
             return windows
-        looks, why = self.looks.alone(item, "does more; measuring it alone in a fresh process", 2)
-        judged = partial(with_looks, looks, why, plan_of(item).tolerances)
-        return self._each(item, windows, lambda window: window.does_more, judged)
+        found, agrees = self._looked_at(item, windows, afresh=False)
+        if not agrees and self.looks.is_second:  # only a process where nothing ran before excuses a test
+            found, _ = self._looked_at(item, windows, afresh=True)
+        return found
+
+    def _looked_at(
+        self, item: pytest.Item, windows: list[JudgedWindow], afresh: bool
+    ) -> tuple[list[JudgedWindow], bool]:
+        """Return the reports with what another process says of those that do more, and whether it agrees."""
+        looks, why = self.looks.at(item, "does more; measuring it alone in a fresh process", 2, afresh)
+        where = "another process" if self.looks.is_second else "a fresh process"
+        judged = partial(with_looks, looks, why, where, plan_of(item).tolerances)
+        found = self._each(item, windows, lambda window: window.does_more, judged)
+        asked = [now for before, now in zip(windows, found) if before.does_more]
+        agrees = all(window.confirmed for window in asked)
+        self.looks.end(asked, agrees)
+        return found, agrees
 
     def located(
         self,
@@ -272,9 +286,10 @@ class Judging:
         if again is not None and is_repeatable:
             windows = self._located_here(item, windows, again)
         if any(map(lacks_sites, windows)):
-            looks, why = self.looks.alone(
+            looks, why = self.looks.at(
                 item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
             )
+            self.looks.end(windows, agrees=True)
             if again is not None and not looks:
                 windows = self._located_here(item, windows, again)
             look = looks[-1] if looks else Answer({}, why)
@@ -381,7 +396,8 @@ class Judging:
             return False
         if base is None or self._apart:
             return False
-        looks, _ = self.looks.alone(item, "shows no op; measuring it alone in a fresh process", 1)
+        looks, _ = self.looks.at(item, "shows no op; measuring it alone in a fresh process", 1, afresh=True)
+        self.looks.end([], agrees=False)
         seen = looks[0].windows.get(BODY) if looks else None
         return seen is not None and base.allows(seen)
 

@@ -16,6 +16,7 @@ from ..measure.plan import Settings
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
 from ..profile.op_profile import OpProfile
+from ..profile.timings import works_on_host
 from ..python_calls.counted import PythonCalls
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of
@@ -35,27 +36,38 @@ _OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
 
 
 class Looks:
-    """Looks of fresh processes, one for each test: for all that is asked of it."""
+    """Looks of other processes, one for each test: for all that is asked of it."""
 
     def __init__(self, config: pytest.Config, settings: Settings, pool: Pool) -> None:
         self._config = config
         self._settings = settings
         self._pool = pool
         self.left_s: float = CONFIRMING_S
+        self.is_second = False
+        """Whether the process that looked at this test had looked at others before."""
         self._found: tuple[list[Answer], str] | None = None
 
     def begin(self) -> None:
         """Say that another test begins."""
         self._found = None
 
-    def alone(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
-        """Return what a fresh process measures so many *times*, or why it does not; *why* it has to is said.
+    def at(self, item: pytest.Item, why: str, times: int, afresh: bool = False) -> tuple[list[Answer], str]:
+        """Return what another process measures so many *times*, or why it does not; *why* it has to is said.
 
-        One process looks at a test, for all that is asked of it: the last time also tells lines.
+        One process looks at a test, for all that is asked of it: the last time also tells lines. The process of an
+        earlier test of the same file does it, unless it has to be one where nothing ran before (*afresh*).
         """
-        if self._found is None:
-            self._found = self._measured(item, why, times)
+        if self._found is None or afresh:
+            self._found = self._measured(item, why, times, afresh)
         return self._found
+
+    def end(self, windows: Iterable[JudgedWindow], agrees: bool) -> None:
+        """End the process that looked at *windows*, unless the next test may ask it: it *agrees* with this process.
+
+        Where it does not, the order of tests matters. And a process holds its memory of a device as long as it lives.
+        """
+        if self._settings.serialize or not agrees or not all(works_on_host(each.environment) for each in windows):
+            self._pool.forget()
 
     def counted_cold(self, item: pytest.Item, why: str) -> Mapping[str, PythonCalls]:
         """Return what a fresh process counts of Python functions in the one run of a body that has no second, *why*.
@@ -73,14 +85,18 @@ class Looks:
         finally:
             self.left_s -= monotonic() - begin
 
-    def _measured(self, item: pytest.Item, why: str, times: int) -> tuple[list[Answer], str]:
+    def _measured(self, item: pytest.Item, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
+        self.is_second = False
         if not self._settings.rank.is_alone:
             return [], f"{NO_FRESH} of {self._settings.rank.size}"
         if self.left_s < 0:
             return [], f"this run has spent {CONFIRMING_S} s on that"
-        say(self._config, f"opprof: {id_of(item)} {why}")
         begin = monotonic()
         try:
+            if not afresh and (found := self._pool.second(str(item.path), id_of(item), times)):
+                self.is_second = True
+                return found, ""
+            say(self._config, f"opprof: {id_of(item)} {why}")
             return self._pool.alone(str(item.path), id_of(item), times), ""
         except BackendError as error:
             return [], str(error)
@@ -89,9 +105,12 @@ class Looks:
 
 
 def with_looks(
-    looks: Sequence[Answer], why: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
+    looks: Sequence[Answer], why: str, where: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
 ) -> JudgedWindow:
-    """Return the report of a window that does more after *looks* at it in a fresh process; *why* there are none."""
+    """Return the report of a window that does more after *looks* at it in another process; *why* there are none.
+
+    *where* is what that process is called.
+    """
     window = _with_remarks(window, looks)
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
     # What calls leave behind the last look alone tells.
@@ -119,7 +138,7 @@ def with_looks(
     if varied:
         return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
     again = " the second time" if any(op in first for op in worse) else ""
-    return replace(window, looked=f"confirmed in a fresh process{again}{_told(window.first_uses)}")
+    return replace(window, confirmed=True, looked=f"confirmed in {where}{again}{_told(window.first_uses)}")
 
 
 def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:

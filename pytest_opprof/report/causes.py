@@ -12,6 +12,7 @@ from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
 from ..results.test_id import is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
+from ..units import plural
 from ..verdict.quantities import named, words
 
 VERDICTS = words(worse=True)
@@ -36,6 +37,13 @@ class OpChange:
     """How much more time in a round, where there are several; of one, cold, time means little."""
     lines: Counter[SourceLine] = field(default_factory=Counter)
     """The lines that ask for more of it, each with the number of tests in which it does."""
+    others: dict[str, None] = field(default_factory=dict)
+    """Further ops of the same finding: one line asks for more of all of them."""
+
+    @property
+    def title(self) -> str:
+        """The op, and how many others share its line: ``Item and 7 more ops``."""
+        return self.op + (f" and {plural(len(self.others), 'more op')}" if self.others else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ def rank_of(tests: Iterable[TestResult]) -> Rank:
 
 def accepting_all(run: RunResult) -> str:
     """Return the command that accepts all that fails a *run*; empty where it would record nothing."""
-    rules = {cause.rule for test in run.failing for window in test.windows for cause in window.causes}
+    rules = {each.rule for test in run.failing for window in test.windows for each in window.findings}
     if run.against or not rules & VERDICTS:
         return ""
     modules = sorted({split_id(test.id)[0] for test in run.failing})
@@ -69,20 +77,22 @@ def by_op(run: RunResult) -> list[OpChange]:
     A body holds the windows inside it: where it changed, theirs are not counted again. What was accepted or excused is
     not worse.
     """
-    found: dict[tuple[str, bool], OpChange] = {}
+    found: dict[tuple[str | SourceLine, bool], OpChange] = {}
     failing = {test.id for test in run.failing}
     for test in run.tests:
         windows = sorted(test.windows, key=lambda window: window.name != BODY)
         body = next((window for window in windows if window.name == BODY), None)
         in_body = {(op, is_worse) for op, is_worse, *_ in _changes(body, test.id in failing)} if body else set()
         for window in windows:
-            for op, is_worse, what, row in _changes(window, test.id in failing):
+            for op, is_worse, what, row, line in _changes(window, test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
-                change = found.setdefault((op, is_worse), OpChange(named(op), is_worse))
+                change = found.setdefault((line or op, is_worse), OpChange(named(op), is_worse))
                 change.what.setdefault(what)
+                if named(op) != change.op:
+                    change.others.setdefault(named(op))
                 if is_worse and test.id not in change.tests:
-                    change.lines.update({grown.line for grown in window.grown.get(op, ())})
+                    change.lines.update({line} if line else {grown.line for grown in window.grown.get(op, ())})
                 change.tests.add(test.id)
                 if row is not None:
                     change.calls += row.more_calls
@@ -95,26 +105,27 @@ def _most(change: OpChange) -> tuple[bool, int, int, int, str]:
     return not change.is_worse, -abs(change.calls), -abs(change.change_ns), -len(change.tests), change.op
 
 
-def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str, RowResult | None]]:
-    """Yield the op, whether it is worse, what became of it and its row; of an op, what is worse once."""
+def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str, RowResult | None, SourceLine | None]]:
+    """Yield the op, whether it is worse, what became of it and its row; of an op, what is worse once.
+
+    Last the line that asks for more of it, where it is one of several ops of a finding.
+    """
     rows, told = {row.op: row for row in window.rows}, set[str]()
-    for cause in window.causes if fails else ():
-        if cause.adds:
-            continue
-        op = WHOLE if cause.op is None else cause.op
-        what = cause.rule if cause.rule in VERDICTS else "over budget"
-        yield op, True, what, None if op in told else rows.get(op)
-        told.add(op)
+    for finding in window.findings if fails else ():
+        what = finding.rule if finding.rule in VERDICTS else "over budget"
+        for op in () if finding.adds else finding.ops or [WHOLE if finding.op is None else finding.op]:
+            yield op, True, what, None if op in told else rows.get(op), finding.line if finding.ops else None
+            told.add(op)
     for row in window.rows:
         if row.verdict.is_improvement:
-            yield row.op, False, row.word, row
+            yield row.op, False, row.word, row, None
 
 
 def by_function(run: RunResult) -> list[Failing]:
     """Return the failing tests by function and by what fails them, those that are most first."""
     found: dict[tuple[str, object], list[TestResult]] = {}
     for test in run.failing:
-        same = frozenset((window.name, cause.rule, cause.op) for window in test.windows for cause in window.causes)
+        same = frozenset((window.name, each.rule, each.op) for window in test.windows for each in window.findings)
         found.setdefault((test.id.partition("[")[0], same), []).append(test)
     parts = [Failing(function, tuple(tests), _failing(tests[0])) for (function, _), tests in found.items()]
     return sorted(parts, key=lambda each: -len(each.tests))

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 
 from ..results.run_result import RunResult, TestResult
-from ..results.test_id import split_id
+from ..results.test_id import command, split_id
 from ..results.window_result import WindowResult, titled
+from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
+from .causes import VERDICTS, rank_of
 
 
 def code_quality(run: RunResult) -> str:
     """Return the findings as GitLab's code quality report: an array of the fields that its documentation asks for.
 
-    A fingerprint is the same as long as the same op of a window breaks the same rule, whatever its numbers are.
+    An entry is at the line that causes the finding, where that is known, else at the test. A fingerprint is the same as
+    long as the same op of a window breaks the same rule, whatever its numbers are.
     """
-    return json.dumps([_entry(test, window, at) for test, window, at in _findings(run)], indent=1) + "\n"
+    found = [
+        _entry(test, window, finding, run.against)
+        for test in run.failing
+        for window in test.windows
+        for finding in window.findings
+        if not finding.adds
+    ]
+    return json.dumps(found, indent=1) + "\n"
 
 
-def _findings(run: RunResult) -> Iterator[tuple[TestResult, WindowResult, int]]:
-    for test in run.failing:
-        for window in test.windows:
-            yield from ((test, window, at) for at, cause in enumerate(window.causes) if not cause.adds)
-
-
-def _entry(test: TestResult, window: WindowResult, at: int) -> dict[str, object]:
-    cause = window.causes[at]
-    same = json.dumps([test.id, window.name, cause.rule, cause.op])
+def _entry(test: TestResult, window: WindowResult, finding: Finding, against: str) -> dict[str, object]:
+    same = json.dumps([test.id, window.name, finding.rule, finding.op])
+    path, line = (finding.line.file, finding.line.line) if finding.line else (split_id(test.id)[0], test.line or 1)
+    says = f" `{finding.line.text}`" if finding.line and finding.line.text not in finding.text else ""
+    accept = command(test.id, "--opprof-update", rank_of([test]))
+    accepts = f" (to accept: {accept})" if finding.rule in VERDICTS and not against else ""
     return {
-        "description": f"{titled(test.id, window.name)}: {window.findings[at]}",
-        "check_name": f"opprof {cause.rule}",
+        "description": f"{titled(test.id, window.name)}: {finding}{says}{accepts}",
+        "check_name": f"opprof {finding.rule}",
         "fingerprint": hashlib.sha256(same.encode()).hexdigest()[:32],
         "severity": "major",
-        "location": {"path": split_id(test.id)[0], "lines": {"begin": test.line or 1}},
+        "location": {"path": path, "lines": {"begin": line}},
     }
 
 

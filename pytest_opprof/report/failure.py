@@ -9,7 +9,7 @@ from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import open_trace, titled
 from .op_table import ranks_table, table
-from .where import shared_line, where
+from .where import where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _RAISE = "raise the limit in its op_budget mark"
@@ -36,7 +36,7 @@ def failure(
     for window in broken:
         what = "op budget exceeded" if window.budget else "op regression" if window.regressions else "ranks differ"
         lines.append(write(f"{what}: {titled(test, window.name)}  [{window.environment}]"))
-        lines += [write(f"  {finding}") for finding in (*shared_line(window), *window.findings)]
+        lines += [write(f"  {finding}") for finding in window.told]
         lines += [write(f"  ({window.looked})")] if window.looked else []
         if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
             lines.append(f"  ({_COLD})")
@@ -57,7 +57,7 @@ def failure(
 
 def cause(windows: Iterable[JudgedWindow]) -> str:
     """Return in a few words why a test fails."""
-    causes = list(dict.fromkeys(each.cause for window in windows for each in window.findings if each.cause))
+    causes = list(dict.fromkeys(each.short for window in windows for each in window.told if each.short))
     more = f" and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""
     return terminal(", ".join(causes[:_CAUSES]) + more)
 

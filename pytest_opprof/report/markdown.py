@@ -112,7 +112,7 @@ def _table(changes: Sequence[OpChange]) -> Iterator[str]:
         calls = f"{change.calls:+d}" if change.calls else "same"
         time = f"{'+' if change.change_ns > 0 else '-'}{format_ns(abs(change.change_ns))}" if change.change_ns else ""
         yield (
-            f"| {_code(change.op)} | {sign} {', '.join(map(escaped, change.what))} | {len(change.tests)} | {calls}"
+            f"| {_code(change.title)} | {sign} {', '.join(map(escaped, change.what))} | {len(change.tests)} | {calls}"
             f" | {_bar(change.calls, most)} | {time} |{f' {at} |' if has_lines else ''}"
         )
     if len(changes) > _OPS:
@@ -146,10 +146,10 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
     """Yield what fails a function: its findings, ops and the command that accepts it."""
     several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
     findings = [
-        ("" if window.name == BODY else f"window {window.name}: ") + finding
+        ("" if window.name == BODY else f"window {window.name}: ") + finding.text
         for window in failing.windows
-        for finding, cause in zip(window.findings, window.causes)
-        if not cause.adds
+        for finding in window.findings
+        if not finding.adds
     ]
     told, more = "; ".join(map(escaped, findings[:_LINES])), len(findings) - _LINES
     and_more = f" and {more} more" if more > 0 else ""
@@ -166,7 +166,7 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
 
 def _window(window: WindowResult) -> Iterator[str]:
     """Yield the table of a window's ops, and the lines that asked for those that fail it."""
-    over = {cause.op for cause in window.causes}
+    over = {finding.op for finding in window.findings}
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
     yield from ["| op | calls | time | |", "|---|--:|--:|---|"]
@@ -184,7 +184,7 @@ def _window(window: WindowResult) -> Iterator[str]:
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if sums:
         yield f"- {escaped(as_a_whole(sums))}"
-    for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
+    for op in filter(None, dict.fromkeys(finding.op for finding in window.findings)):
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}
         others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
@@ -213,7 +213,7 @@ def _row(row: RowResult, fails: bool) -> str:
 
 def _accepting(failing: Failing, against: str) -> str:
     """Return what is to be done if it is meant."""
-    rules = {cause.rule for window in failing.windows for cause in window.causes}
+    rules = {finding.rule for window in failing.windows for finding in window.findings}
     steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
     if rules & VERDICTS and not against:
         steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))

@@ -11,7 +11,7 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import amount
 from ..sites.match import Grown
-from ..sites.places import Amount, Calls, Place
+from ..sites.places import Amount, Calls
 from ..units import plural
 from ..verdict.compare import Row
 from ..verdict.quantities import FACTS
@@ -19,8 +19,6 @@ from ..verdict.verdicts import Verdict
 
 _LINES = 5
 """So many lines are shown, unless all are."""
-_SHARED_OPS = 3
-"""So many ops of one line are one finding."""
 _SINGLE_OPS = 3
 """Of more ops than these there is one list, line by line."""
 _UNKNOWN = "no line of the program, or none that is known"
@@ -40,7 +38,7 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     """Return the lines that asked for each op that fails a *window*; *more* says how to see those left out."""
     if window.asked and window.sites_lost:
         return ["", f"which lines ask for {', '.join(map(_called, window.asked))} is not known: {window.sites_lost}"]
-    rows = {row.op: row for row in (window.diff.rows if window.diff else ())}
+    rows, consequences = {row.op: row for row in (window.diff.rows if window.diff else ())}, window.consequences
     ops = [
         _Op(
             op,
@@ -50,7 +48,7 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
             max(window.numbers.ops[op].calls) if op in canonical_ops() and op in window.numbers.ops else None,
         )
         for op in window.asked
-        if (sites := window.numbers.sites.get(op))
+        if op not in consequences and (sites := window.numbers.sites.get(op))
     ]
     lines = []
     if len(ops) > _SINGLE_OPS and not every_line:
@@ -61,33 +59,6 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
     if ops and window.base_sites_lost:
         lines.append(f"(which lines are new is not known: {window.base_sites_lost})")
     return lines
-
-
-def shared_line(window: JudgedWindow) -> list[str]:
-    """Return the finding about the line that asks for more calls of most ops; none where that is fewer than three.
-
-    A line that calls it counts where that is new: with a helper of five lines that is called anew, it is the cause.
-    """
-    more: dict[Place, dict[str, int]] = defaultdict(dict)
-    for op in window.asked:
-        by, lines = window.grown_of(op)
-        for each in lines if by == "calls" and op not in FACTS else ():
-            for place in _causes(each):
-                more[place][op] = more[place].get(op, 0) + each.more
-    most = max(more, key=lambda place: len(more[place]), default=None)  # of equal ones the innermost
-    if most is None or len(more[most]) < _SHARED_OPS:
-        return []
-    line = next(
-        line for op in more[most] for site in window.numbers.sites[op] for line in site.lines if line.place == most
-    )
-    return [f"{plural(len(more[most]), 'op')}, {plural(sum(more[most].values()), 'call')} more from {line}"]
-
-
-def _causes(line: Grown) -> Iterator[Place]:
-    yield line.place
-    for caller in line.callers:
-        if caller.is_new:
-            yield from _causes(caller)
 
 
 class _Op:
@@ -121,7 +92,8 @@ class _Op:
     @property
     def culprits(self) -> Collection[_Line]:
         """The lines that have more calls than before, else those that are of other dtypes; all if neither tells."""
-        dtypes = _grown_dtypes(self._row)
+        row = self._row
+        dtypes = row.now.grown_dtypes(row.base) if row and row.base and row.now else ()
         found = [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
         return self.grown or found or list(self.by_line)
 
@@ -208,11 +180,3 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
 
 def _called(op: str) -> str:
     return FACTS[op].called if op in FACTS else op
-
-
-def _grown_dtypes(row: Row | None) -> Collection[str]:
-    """Return the dtypes of which an op has more calls than in the baseline."""
-    if row is None or row.base is None or row.now is None:
-        return ()
-    before, now = row.base.by_dtypes, row.now.by_dtypes
-    return {each for each in now if each not in before or now[each].most > before[each].most}

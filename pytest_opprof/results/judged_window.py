@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,25 +12,29 @@ from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
 from ..profile.op_profile import OpProfile
 from ..profile.range import Range
-from ..profile.site_calls import kept_sites
+from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
 from ..python_calls.counted import PythonCalls
 from ..python_calls.names import PREFIX
 from ..sites.match import Grown, grown
 from ..sites.places import Amount, Place, WindowSites
+from ..units import plural
 from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
+from ..verdict.consequences import with_consequences
 from ..verdict.findings import Finding
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
-from .window_result import Cause, GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
+from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
 
 _WORK_GREW = 1.01
 """FLOPs, or bytes, that grew by less are not looked for by line where the other grew by more than its tolerance."""
+_SHARED_OPS = 3
+"""So many ops of one line are one finding."""
 DEPENDS = "so that depends on what ran before"
 
 
@@ -50,6 +55,8 @@ class JudgedWindow:
     """Why fewer calls than in the baseline may be calls that were not seen."""
     looked: str = ""
     """What a fresh process says of what it does more than in the baseline, where it was asked."""
+    confirmed: bool = False
+    """Whether that process found the same."""
     excused: str = ""
     """Why doing more than in the baseline is no regression."""
     allowed: Mapping[str, Acceptance] = field(default_factory=dict)
@@ -125,8 +132,7 @@ class JudgedWindow:
         found: tuple[list[Finding], list[Finding]] = [], []
         is_allowed = False
         for finding in self.diff.findings() if self.diff else ():
-            # A line without a cause adds to the one before it.
-            is_allowed = (finding.op or TIME) in self.allowed if finding.cause else is_allowed
+            is_allowed = (finding.op or TIME) in self.allowed if not finding.adds else is_allowed
             found[is_allowed].append(finding)
         return found
 
@@ -151,7 +157,7 @@ class JudgedWindow:
 
     def _python_causes(self, finding: Finding) -> list[str]:
         python, of = self.numbers.python, finding.op or finding.rule
-        if python is None or not finding.cause:
+        if python is None or finding.adds:
             return []
         if of == PYTHON_CALLS:
             return causes.of_calls(self.base_functions, python)
@@ -181,9 +187,7 @@ class JudgedWindow:
         """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         asked = [*limits, *(row.op for row in self.worse if row.verdict.does_more)]
-        asked = [
-            (FACTS[name].lines_of if name in FACTS else "") or name for name in asked if not name.startswith(PREFIX)
-        ]
+        asked = [_with_lines(name) for name in asked if not name.startswith(PREFIX)]
         return [name for name in dict.fromkeys(asked) if name in WITH_LINES or name not in (*WINDOW_KEYS, *FACTS)]
 
     @property
@@ -227,6 +231,60 @@ class JudgedWindow:
         return [*self._with_causes(self.budget), *self.differences, *self.regressions]
 
     @property
+    def consequences(self) -> set[str | None]:
+        """The ops that fail it and are told below the cast, or the op, whose dtypes they have."""
+        return {each.op for each in self.findings} - {each.op for each in self.told}
+
+    @property
+    def told(self) -> list[Finding]:
+        """The findings as people read them: causes with their lines, and what goes with each below it."""
+        rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
+        found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
+        grown = {op: self.grown_of(op) for op in self.asked}
+        lines = {op: self._line(op, more[0].place) for op, (_, more) in grown.items() if more}
+        shared: dict[Place, dict[str, int]] = defaultdict(dict)
+        for op, (by, more) in grown.items():
+            for line in more if by == "calls" and op not in FACTS else ():
+                for place in _causes(line):
+                    shared[place][op] = shared[place].get(op, 0) + line.more
+        # Of lines that ask for as many ops the innermost.
+        most = max(shared, key=lambda place: len(shared[place]), default=None)
+        found = found if most is None else self._of_one_line(found, most, shared[most])
+        return [
+            each if each.adds or each.line else _at(each, lines.get(_with_lines(each.op or each.rule)))
+            for each in found
+        ]
+
+    def _of_one_line(self, findings: Sequence[Finding], place: Place, more: Mapping[str, int]) -> list[Finding]:
+        """Return *findings*, those about *more* calls of the line at *place* as one, where they are `_SHARED_OPS`."""
+        of_calls = (Verdict.NEW.value, Verdict.MORE.value)
+        ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in of_calls]
+        if len(ops) < _SHARED_OPS:
+            return [*findings]
+        others: list[Finding] = []
+        together: list[Finding] = []
+        is_member = False
+        for each in findings:
+            is_member = is_member if each.adds else each.op in ops and each.rule in of_calls
+            below = structs.replace(each, text=f"  {each.text}", short="", line=None)
+            (together if is_member else others).append(below if is_member else each)
+        line, calls = self._line(ops[0] or "", place), sum(more[op or ""] for op in ops)
+        first = Finding(
+            together[0].rule,
+            ops[0],
+            f"{plural(len(ops), 'op')}, {plural(calls, 'call')} more from {line}",
+            f"{len(ops)} ops +{calls} calls at {line.file}:{line.line}",
+            tuple(op for op in ops if op),
+            line,
+        )
+        at = next(number for number, each in enumerate(findings) if each.op == ops[0] and each.rule in of_calls)
+        return [*others[:at], first, *together, *others[at:]]
+
+    def _line(self, op: str, place: Place) -> SourceLine:
+        """Return the line at *place* that asks for *op*; of lines that say the same, the last."""
+        return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
+
+    @property
     def differences(self) -> list[Finding]:
         """The ops of which ranks did not make the same calls."""
         found = []
@@ -240,11 +298,9 @@ class JudgedWindow:
         """The lines that ask for more than before of an op that fails it."""
         found: dict[str, tuple[GrownLine, ...]] = {}
         for op in self.asked:
-            sites = self.numbers.sites.get(op, ())
-            at = {Place(line.file, line.function, line.text): line for site in sites for line in site.lines}
             by, more = self.grown_of(op)
             if more:
-                found[op] = tuple(GrownLine(at[each.place], each.more, each.is_new, by) for each in more)
+                found[op] = tuple(GrownLine(self._line(op, each.place), each.more, each.is_new, by) for each in more)
         return found
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
@@ -265,13 +321,12 @@ class JudgedWindow:
             machine=machine,
             parallel=parallel,
             verdict=self.verdict if compared else None,
-            findings=tuple(map(str, self.findings)),
+            findings=tuple(self.told),
             allowed=tuple(
                 f"{finding}; {TRAILER} in {self.allowed[finding.op or TIME]}"
                 for finding in self._found[1]
-                if finding.cause
+                if not finding.adds
             ),
-            causes=tuple(Cause(each.rule, each.op, not each.cause) for each in self.findings),
             rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
             grown=self.grown,
             whole=_row(self.diff.total) if self.diff else None,
@@ -285,6 +340,27 @@ class JudgedWindow:
             processes=() if parallel else self.processes,
             trace=self.trace,
         )
+
+
+def _at(finding: Finding, line: SourceLine | None) -> Finding:
+    """Return *finding* with the line that causes it."""
+    if line is None:
+        return finding
+    where = f" at {line.file}:{line.line}"
+    return structs.replace(finding, text=finding.text + where, short=finding.short + where, line=line)
+
+
+def _with_lines(name: str) -> str:
+    """Return the op whose lines explain a finding about *name*, which may be a fact of the window."""
+    return (FACTS[name].lines_of if name in FACTS else "") or name
+
+
+def _causes(line: Grown) -> Iterator[Place]:
+    """Yield the line, and each new line that calls it: of a helper that is called anew, that is the cause."""
+    yield line.place
+    for caller in line.callers:
+        if caller.is_new:
+            yield from _causes(caller)
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:

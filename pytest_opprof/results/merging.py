@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from ..machine.ranks import ranks_named
 from ..profile.range import Range
+from ..verdict.findings import Finding
 from .run_result import SCHEMA, WORDS, RunResult, TestResult
 from .test_id import split_id
-from .window_result import Cause, RankNumbers, WindowResult, titled
+from .window_result import RankNumbers, WindowResult, titled
 
 
 def merged(runs: Sequence[RunResult]) -> RunResult:
@@ -97,26 +98,25 @@ def _across(windows: Mapping[int, WindowResult]) -> WindowResult:
     ranks = sorted(windows)
     shown = max(ranks, key=lambda rank: (len(windows[rank].findings), -rank))
     # A finding and those that only add to it stay together.
-    found: dict[tuple[tuple[str, Cause], ...], list[int]] = {}
+    found: dict[tuple[Finding, ...], list[int]] = {}
     for rank in ranks:
-        told: list[list[tuple[str, Cause]]] = []
-        for finding, cause in zip(windows[rank].findings, windows[rank].causes):
-            if not cause.adds or not told:
+        told: list[list[Finding]] = []
+        for finding in windows[rank].findings:
+            if not finding.adds or not told:
                 told.append([])
-            told[-1].append((finding, cause))
+            told[-1].append(finding)
         for each in told:
             found.setdefault(tuple(each), []).append(rank)
-    findings: list[tuple[str, Cause]] = []
+    findings: list[Finding] = []
     for (first, *more), on in found.items():
         prefix = "" if len(on) == len(ranks) else f"{ranks_named(on)}: "
-        findings += [(prefix + first[0].lstrip(), first[1]), *more]
+        findings += [replace(first, text=prefix + first.text.lstrip()), *more]
     calls = {rank: {op: each.counts.calls for op, each in windows[rank].ops.items()} for rank in ranks}
     ops = dict.fromkeys(op for rank in ranks for op in calls[rank])
     differ = [op for op in ops if len({calls[rank].get(op, Range(0)) for rank in ranks}) > 1]
     return replace(
         windows[shown],
-        findings=tuple(finding for finding, _ in findings),
-        causes=tuple(cause for _, cause in findings),
+        findings=tuple(findings),
         rank=shown,
         by_rank=tuple(
             RankNumbers(

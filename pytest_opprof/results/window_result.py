@@ -20,6 +20,7 @@ from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
+from ..verdict.findings import Finding
 from ..verdict.quantities import FACTS, SUMS, word
 from ..verdict.verdicts import Verdict
 
@@ -206,14 +207,6 @@ class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     is_broken: bool = False
 
 
-class Cause(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a finding is about: the same as long as it is found, whatever its numbers are."""
-
-    rule: Annotated[str, Meta(description="The kind of limit that was broken, or what became of the op.")]
-    op: Annotated[str | None, Meta(description="Or the fact of the window; null where it is the whole window.")] = None
-    adds: Annotated[bool, Meta(description="Whether the finding only adds to that before it.")] = False
-
-
 class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one rank did in a window that several measured."""
 
@@ -230,12 +223,11 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     machine: Annotated[str, Meta(description="What decides whether times may be compared.")]
     parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
     verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null where none was asked for.")]
-    findings: Annotated[tuple[str, ...], Meta(description="What fails the test, a line each.")]
+    findings: Annotated[tuple[Finding, ...], Meta(description="Whatever fails the test, the cause first.")]
     allowed: Annotated[
         tuple[str, ...],
         Meta(description="What is worse than before and a commit accepts, a line each, with the commit."),
     ] = ()
-    causes: Annotated[tuple[Cause, ...], Meta(description="What the findings are about, one for each.")] = ()
     rows: Annotated[
         tuple[RowResult, ...],
         Meta(description="By op, what became of it since the baseline, the most damaging first; none where none is."),

@@ -1,22 +1,33 @@
-"""What fails a test: a broken limit, or a regression."""
+"""The findings that fail a test: a broken limit, or a regression."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..profile.site_calls import SourceLine
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One broken limit or one regression; its `str` is the line to print."""
 
-    rule: str
-    op: str | None
+    rule: Annotated[str, Meta(description="The kind of limit that was broken, or the change of the op.")]
+    op: Annotated[str | None, Meta(description="Or the fact of the window; null where it is the whole window.")]
     text: str
-    cause: str = ""
-    """The same in a few words, for a summary; empty for a line that only adds to another."""
+    short: Annotated[
+        str, Meta(description="The same in a few words; empty where the finding only adds to the one before it.")
+    ] = ""
+    ops: Annotated[tuple[str, ...], Meta(description="The ops of which one line asks for more; else empty.")] = ()
+    line: Annotated[SourceLine | None, Meta(description="The line of the program that causes it, where known.")] = None
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def adds(self) -> bool:
+        """Whether it only adds to the finding before it: its consequence, or where it comes from."""
+        return not self.short
 
     @property
     def is_about_time(self) -> bool:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 import pytest_opprof
 from pytest_opprof.cli.main import main
+from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.report import exports
 from pytest_opprof.report.markdown import LEAST_BYTES, markdown
 from pytest_opprof.results import run_result
@@ -92,10 +93,21 @@ def test_code_quality_has_an_entry_for_each_finding(run_json: str, capsys: pytes
     jsonschema.validate(found, QUALITY)
     assert [each["description"] for each in found] == [
         "t.py::a[x]: Cast: 3 calls (budget: 2)",
-        "t.py::a[x]: Cast: 3 calls (baseline: 1)",
+        "t.py::a[x]: Cast: 3 calls (baseline: 1) (to accept: pytest 't.py::a[x]' --opprof-update)",
     ]
     assert [each["check_name"] for each in found] == ["opprof calls", "opprof more calls"]
     assert found[0]["location"] == {"path": "t.py", "lines": {"begin": 7}}
+
+
+def test_code_quality_points_at_the_line_that_causes_the_finding() -> None:
+    record = record_of("t.py::a", {"Cast": 1}, {"Cast": 3})
+    line = SourceLine("nets.py", 31, "forward", "x = x.double()")
+    (window,) = record.windows
+    located = tuple(structs.replace(each, line=line) for each in window.findings)
+    record.windows = [structs.replace(window, findings=located)]
+    (found,) = json.loads(exports.code_quality(run(record)))
+    assert found["location"] == {"path": "nets.py", "lines": {"begin": 31}}
+    assert "`x = x.double()`" in found["description"]
 
 
 def test_a_fingerprint_stays_while_numbers_change() -> None:
@@ -147,16 +159,6 @@ def test_the_series_of_github_action_benchmark(run_json: str, capsys: pytest.Cap
     }
 
 
-def test_a_run_of_an_older_version_is_not_told_as_one_without_findings(
-    run_json: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = json.loads(Path(run_json).read_text())
-    del document["tests"][0]["windows"][0]["causes"]
-    Path(run_json).write_text(json.dumps(document))
-    assert main(["summary", run_json]) == 2
-    assert "run.json: was written by an older pytest-opprof" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -193,7 +195,9 @@ def test_a_run_appends_its_summary_and_its_json_gives_the_same(
     schema = Path(pytest_opprof.__file__).parent / "schema" / "run-4.json"
     jsonschema.validate(document, json.loads(schema.read_text()))
     assert document["tests"][0]["line"] == 4
-    assert document["tests"][0]["windows"][0]["causes"] == [{"rule": "calls", "op": "Cast"}]
+    assert document["tests"][0]["windows"][0]["findings"] == [
+        {"rule": "calls", "op": "Cast", "text": "Cast: 2 calls (budget: 1)", "short": "Cast 2, budget 1"}
+    ]
 
 
 @pytest.mark.processes

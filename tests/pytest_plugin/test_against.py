@@ -542,7 +542,10 @@ def test_workers_share_the_counts_and_times_are_measured_alone(repository: pytes
         assert leftovers(repository) == []
         document = json.loads((repository.path / "run.json").read_text())
         told.append(
-            {test["id"]: [line for each in test["windows"] for line in each["findings"]] for test in document["tests"]}
+            {
+                test["id"]: [found["text"] for each in test["windows"] for found in each["findings"]]
+                for test in document["tests"]
+            }
         )
         assert (
             "opprof: 4 tests, 1 process a side; 1 test may judge times: 5 pairs, 9 where they differ" in result.outlines

@@ -289,7 +289,7 @@ def test_the_time_is_a_finding_like_others_in_files(
     document = json.loads((pytester.path / "run.json").read_text())
     (window,) = document["tests"][0]["windows"]
     assert document["summary"] == {"slower": 1}
-    assert window["causes"] == [{"rule": "slower", "op": "cpu_time"}]
+    assert (window["findings"][0]["rule"], window["findings"][0]["op"]) == ("slower", "cpu_time")
     assert window["rows"][0] == {"op": "cpu_time", "verdict": "slower", "work": "12 ms -> 3.9 s"}
     assert (window["coarse"]["cpu_ns"], window["coarsely"]) == ([3900 * MS] * 2, True)
     for name in ("run.md", "run.html"):

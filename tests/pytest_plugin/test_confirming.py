@@ -12,7 +12,7 @@ from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 
-from ..conftest import ALONE, looks, thrice
+from ..conftest import ALONE, SECOND, looks, thrice
 
 Suite = Callable[..., pytest.RunResult]
 MODEL = """
@@ -94,6 +94,49 @@ def test_calls_that_differ_in_each_process_say_what_to_do(more: Callable[..., py
     result.assert_outcomes(failed=1)
     advice = "what varies from run to run is kept as a range: record it again"
     result.stdout.fnmatch_lines([f"  (alone in a fresh process: Cast 4. {advice})"])
+
+
+SEVERAL = """
+import numpy as np
+import pytest
+ran = []
+@pytest.mark.opprof
+@pytest.mark.parametrize("n", range(3))
+def test_a(n):
+    for _ in range({casts}): np.ones(3).astype(np.float32)
+@pytest.mark.opprof
+def test_of_itself():
+    np.exp(1.0)
+    ran.append(1)
+@pytest.mark.opprof
+def test_of_others():
+    np.exp(1.0)
+    if ran: np.log(2.0)
+"""
+
+
+@pytest.mark.processes
+def test_one_process_looks_at_the_tests_of_a_file_but_only_a_fresh_one_excuses(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=SEVERAL.format(casts=1))
+    suite("--opprof-update", "--opprof-backend=numpy", "-k", "not of_itself")
+    pytester.makepyfile(test_m=SEVERAL.format(casts=2))
+    monkeypatch.setattr(Pool, "alone", ALONE)
+    monkeypatch.setattr(Pool, "second", SECOND)
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(failed=3, passed=2)
+    said = [line for line in result.outlines if "onfirmed in" in line or "alone in a fresh process" in line]
+    of_others = "test_m.py::test_of_others"
+    assert said == [
+        "opprof: test_m.py::test_a[0] does more; measuring it alone in a fresh process",
+        f"opprof: {of_others} does more; measuring it alone in a fresh process",
+        "  (confirmed in a fresh process)",
+        "  (confirmed in another process)",
+        "  (confirmed in another process)",
+        f"{of_others}: Log: 1 call (baseline: 0); but alone in a fresh process it does no more than the baseline,"
+        " so that depends on what ran before",
+    ]
 
 
 @pytest.mark.parametrize(

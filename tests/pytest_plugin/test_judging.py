@@ -59,6 +59,12 @@ class Others:
         self.asked.append((test, times))
         return [self._next() for _ in range(times)]
 
+    def second(self, file: str, test: str, times: int) -> list[Answer]:
+        return []
+
+    def forget(self) -> None:
+        pass
+
 
 class Judged:
     """One test and who judges it."""

@@ -113,7 +113,7 @@ def test_everything_measured_is_written_as_json_by_its_schema(broken: Suite, pyt
     failing, fine = document["tests"]  # type: ignore[misc]
     assert (failing["id"], failing["outcome"], failing["status"]) == ("test_m.py::test_broken", "failed", "over budget")
     (window,) = failing["windows"]
-    assert window["findings"] == ["Cast: 1 call (budget: 0)"]
+    assert [each["text"] for each in window["findings"]] == ["Cast: 1 call (budget: 0)"]
     assert window["ops"]["Cast"] == {"calls": [1], "device_ns": [1009], "bytes": None, "flops": None}
     assert "kernels" not in window  # nothing told of any
     assert (fine["outcome"], fine["windows"][0]["verdict"]) == ("passed", "ok")

@@ -109,7 +109,7 @@ def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Pa
     result = json.loads((model / "run.json").read_text())
     assert ("rank" in result, result["summary"]) == (True, {"more calls": 1})
     (window,) = result["tests"][0]["windows"]
-    assert window["findings"][0] == "rank 1: Copy: 4 calls (baseline: 2)"
+    assert window["findings"][0]["text"] == "rank 1: Copy: 4 calls (baseline: 2)"
     assert [each["calls"] for each in window["by_rank"]] == [{"Copy": 2}, {"Copy": 4}]
     summary = (model / "run.md").read_text()
     assert "2 ranks, with other calls in 1 of 1 window." in summary

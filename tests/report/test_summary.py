@@ -143,11 +143,26 @@ def test_what_many_tests_fail_for_is_said_by_op(settings: Settings) -> None:
     other = record_of("t.py::other", {"Mul": 2}, {"Mul": 3})
     *told, last = summary(*tests, other).told(settings, 0)
     assert [line for line in told if not line.startswith("times")] == [
-        "what 4 tests fail for, by op:",
+        "4 failing tests, by cause:",
         "  Cast in 3 tests: +6 calls, most from m.py:9 in forward",
         "  Mul in 1 test: +1 call",
         "  Add in 3 tests: over budget",
     ]
     assert last.startswith("opprof: 4 tests measured, 0 ok")
-    assert not any("by op" in line for line in summary(*tests[:2]).told(settings, 0))
-    assert not any("by op" in line for line in summary(*tests).told(settings, -1))
+    assert not any("by cause" in line for line in summary(*tests[:2]).told(settings, 0))
+    assert not any("by cause" in line for line in summary(*tests).told(settings, -1))
+
+
+def test_ops_of_one_line_are_one_cause_however_many_tests_it_fails(settings: Settings) -> None:
+    line = SourceLine("m.py", 9, "forward", "rank(x)")
+    ops = ("Equal", "Item", "Where")
+    tests = [record_of(f"t.py::test[{n}]", dict.fromkeys(ops, 1), dict.fromkeys(ops, 1 + n)) for n in range(1, 4)]
+    for test in tests:
+        (window,) = test.windows
+        first = structs.replace(window.findings[0], text="3 ops", ops=ops, line=line)
+        below = [structs.replace(each, short="") for each in window.findings]
+        test.windows = [structs.replace(window, findings=(first, *below))]
+    told = list(summary(*tests).told(settings, 0))
+    assert told[told.index("3 failing tests, by cause:") + 1 :][:-1] == [
+        "  Equal and 2 more ops in 3 tests: +18 calls, most from m.py:9 in forward"
+    ]

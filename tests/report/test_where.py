@@ -11,7 +11,7 @@ from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
 from pytest_opprof.report.failure import failure
-from pytest_opprof.report.where import shared_line, where
+from pytest_opprof.report.where import where
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -236,10 +236,17 @@ def test_many_ops_of_one_line_are_one_finding() -> None:
     before = {op: (at(5),) for op in ops}
     failing = window(dict.fromkeys(ops, 3), {op: (at(5, 3),) for op in ops}, dict.fromkeys(ops, 1), before)
     line = "nets.py:5 in forward  `line 5`"
-    assert shared_line(failing) == [f"4 ops, 8 calls more from {line}"]
+    assert [str(each) for each in failing.told] == [
+        f"4 ops, 8 calls more from {line}",
+        *(f"  {op}: 3 calls (baseline: 1)" for op in sorted(ops)),
+    ]
+    assert [each.short for each in failing.told if not each.adds] == ["4 ops +8 calls at nets.py:5"]
     assert failure("test_m.py::test_a", [failing], 5, False, "").splitlines()[1] == f"  4 ops, 8 calls more from {line}"
-    assert shared_line(window(dict.fromkeys(ops[:2], 3), {op: (at(5, 3),) for op in ops}, {}, before)) == []
-    assert shared_line(replace(failing, base_sites=None)) == []
+    for other in (
+        window(dict.fromkeys(ops[:2], 3), {op: (at(5, 3),) for op in ops}, dict.fromkeys(ops[:2], 1), before),
+        replace(failing, base_sites=None),
+    ):
+        assert not any(each.adds for each in other.told)
 
 
 def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
@@ -248,7 +255,7 @@ def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
     before = {op: (SiteCalls(1, (inner[op], line(30), TEST)),) for op in ops}
     now = {op: (*before[op], SiteCalls(2, (inner[op], line(31, "again = helper(x)"), TEST))) for op in ops}
     failing = window(dict.fromkeys(ops, 3), now, dict.fromkeys(ops, 1), before)
-    assert shared_line(failing) == ["3 ops, 6 calls more from nets.py:31 in forward  `again = helper(x)`"]
+    assert str(failing.told[0]) == "3 ops, 6 calls more from nets.py:31 in forward  `again = helper(x)`"
 
 
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:

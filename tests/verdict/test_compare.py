@@ -341,7 +341,7 @@ def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
     base = {"aten::to": OpCounts(Range(1)), "Cast": OpCounts(Range(1))}
     now = {"aten::to": OpCounts(Range(9)), "Cast": OpCounts(Range(2)), "mylib::op": OpCounts(Range(1))}
     findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
-    assert [finding.cause for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
+    assert [finding.short for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
 
 
 def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
@@ -416,14 +416,14 @@ def test_what_grows_by_little_in_each_of_many_ops_is_more_work_of_the_window() -
     now = {op: done(1, 2_900) for op in base}
     found = with_sums(base, now)
     assert findings(found) == ["bytes by all ops: 56.6 KiB (baseline: 39.1 KiB)"]
-    assert [each.cause for each in found.findings()] == ["bytes 39.1 KiB -> 56.6 KiB"]
+    assert [each.short for each in found.findings()] == ["bytes 39.1 KiB -> 56.6 KiB"]
     assert list(with_sums(now, base).improvements()) == ["bytes by all ops: 39.1 KiB (baseline: 56.6 KiB)"]
 
 
 def test_more_work_of_the_rest_is_not_hidden_by_an_op_that_does_more() -> None:
     base = {f"Op{number}": done(1, 2_000) for number in range(20)}
     now = {op: done(1, 2_900) for op in base} | {"Cast": done(1, 100)}
-    assert [each.cause for each in with_sums(base, now).findings()] == ["Cast 0 -> 1", "bytes 39.1 KiB -> 56.7 KiB"]
+    assert [each.short for each in with_sums(base, now).findings()] == ["Cast 0 -> 1", "bytes 39.1 KiB -> 56.7 KiB"]
 
 
 def test_what_only_one_side_knows_of_an_op_is_no_work_of_the_window() -> None:

@@ -102,7 +102,7 @@ class _Window:
 
     @property
     def findings(self) -> list[str]:
-        return [finding.strip() for finding in self.result.findings]
+        return [finding.text.strip() for finding in self.result.findings]
 
     @property
     def open_trace(self) -> str:
@@ -183,7 +183,7 @@ class _Test:
     def fate(self) -> tuple[object, ...]:
         """The same for parameters that are one row: what became of them, and of which ops."""
         windows = self.result.windows
-        causes = frozenset((window.name, cause.rule, cause.op) for window in windows for cause in window.causes)
+        causes = frozenset((window.name, each.rule, each.op) for window in windows for each in window.findings)
         environments = tuple(str(window.environment.environment) for window in windows[:1])
         return self.module, self.function, self.result.status, self.fails, causes, environments
 
@@ -192,10 +192,10 @@ class _Test:
         """In a line each, why it has its status."""
         windows = self.result.windows
         found = [
-            ("" if window.name == BODY else f"window {window.name}: ") + finding
+            ("" if window.name == BODY else f"window {window.name}: ") + finding.text
             for window in windows
-            for finding, cause in zip(window.findings, window.causes)
-            if not cause.adds
+            for finding in window.findings
+            if not finding.adds
         ]
         found = found or [window.no_baseline for window in windows if window.no_baseline][:1]
         better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
@@ -210,7 +210,7 @@ class _Test:
     @property
     def accepting(self) -> list[tuple[str, str]]:
         """What is to be done if it is meant: in words, and as a command."""
-        rules = {cause.rule for window in self.result.windows for cause in window.causes} if self.fails else set()
+        rules = {each.rule for window in self.result.windows for each in window.findings} if self.fails else set()
         steps = [("raise the limit in its op_budget mark", "")] if rules - VERDICTS else []
         records = bool(rules & VERDICTS) or self.result.status == "improved"
         if records and not self._against:
@@ -226,7 +226,7 @@ def _untimed(window: WindowResult) -> str:
 
 
 def _window(window: WindowResult) -> _Window:
-    over = {cause.op: cause.rule for cause in reversed(window.causes)}
+    over = {finding.op: finding.rule for finding in reversed(window.findings)}
     if window.rows:
         rows = [_compared(window, row, over) for row in window.rows if row.op not in _sums(window)]
     else:
@@ -234,7 +234,7 @@ def _window(window: WindowResult) -> _Window:
     rows.sort(key=lambda row: row.kind != "bad")
     shown = [row for index, row in enumerate(rows) if index < _ROWS or row.word]
     sites = []
-    for op in filter(None, dict.fromkeys(cause.op for cause in window.causes)):
+    for op in filter(None, dict.fromkeys(finding.op for finding in window.findings)):
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}
         others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
