@@ -21,7 +21,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.window_result import WindowNumbers
 from ..units import format_ns
-from ..verdict.coarse import PROCESSES, Coarse, Slower, base_for, is_split_only, slower, together, where
+from ..verdict.coarse import PROCESSES, Coarse, Slower, as_before, base_for, is_split_only, slower, together, where
 from ..verdict.compare import Diff
 from ..verdict.quantities import WALL_TIME
 
@@ -74,7 +74,9 @@ class Coarsely:
             if over := slower(base, now, wall=True, elsewhere=elsewhere):
                 suspects[window.name] = _Suspect(base, elsewhere, over)
             said = [f"{base.split}; judged by the most"] if is_split_only(base, now, elsewhere) else []
-            found.append(replace(window, coarsely=True, said=(*window.said, *said)))
+            unchanged = window.does_more and not over and not elsewhere
+            weighs = as_before(base, now, window.diff.then) if window.diff and unchanged else ""
+            found.append(replace(window, coarsely=True, weighs=weighs, said=(*window.said, *said)))
         if not suspects or any(window.budget or window.does_more for window in windows):
             return found
         why, busy = self._look(item, windows, suspects)

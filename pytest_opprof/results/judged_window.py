@@ -26,7 +26,7 @@ from ..verdict.compare import Diff, Row
 from ..verdict.consequences import with_consequences
 from ..verdict.findings import Finding
 from ..verdict.python_limits import counted_as
-from ..verdict.quantities import FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
+from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
 from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
@@ -53,6 +53,8 @@ class JudgedWindow:
     """Whether this run takes what it measured as the baseline: then no change is a regression."""
     unseen: str = ""
     """Why fewer calls than in the baseline may be calls that were not seen."""
+    weighs: str = ""
+    """That it takes no more CPU time than before, where it does more; empty where that is not known."""
     looked: str = ""
     """What a fresh process says of what it does more than in the baseline, where it was asked."""
     confirmed: bool = False
@@ -250,10 +252,11 @@ class JudgedWindow:
         # Of lines that ask for as many ops the innermost.
         most = max(shared, key=lambda place: len(shared[place]), default=None)
         found = found if most is None else self._of_one_line(found, most, shared[most])
-        return [
+        found = [
             each if each.adds or each.line else _at(each, lines.get(_with_lines(each.op or each.rule)))
             for each in found
         ]
+        return [*found, *([Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs else [])]
 
     def _of_one_line(self, findings: Sequence[Finding], place: Place, more: Mapping[str, int]) -> list[Finding]:
         """Return *findings*, those about *more* calls of the line at *place* as one, where they are `_SHARED_OPS`."""

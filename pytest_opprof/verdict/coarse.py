@@ -161,6 +161,19 @@ def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) ->
     return None
 
 
+def as_before(base: Coarse, now: Coarse, then: str) -> str:
+    """Say that a window which does more takes no more CPU time; empty where that is too little to tell.
+
+    *then* is what a finding calls the base.
+    """
+    if base.cpu_ns[0] < _LEAST_TOLD_NS:
+        return ""
+    return f"{COARSE[CPU_TIME]}: {_shown(now.cpu_ns[0])} ({then}: {_shown(base.cpu_ns[0])}), within its limit"
+
+
+_LEAST_TOLD_NS = 5_000_000
+
+
 def differs(base: Coarse, now: Coarse) -> bool:
     """Tell whether *now* is no longer what the baseline says, for better or worse: an update records it."""
     return slower(base, now, wall=False) is not None or slower(now, base, wall=False) is not None

@@ -273,6 +273,19 @@ def test_a_test_that_differs_from_process_to_process_is_judged_by_the_most_and_s
     slower(cpu=300).assert_outcomes(failed=1)
 
 
+@pytest.mark.parametrize(("before", "now", "is_said"), [(20, 21, True), (1, 1, False), (20, 90, False)])
+def test_more_calls_that_take_no_more_time_say_so(
+    pytester: pytest.Pytester, suite: Callable[..., pytest.RunResult], before: int, now: int, is_said: bool
+) -> None:
+    model(pytester, before)
+    suite("--opprof-update")
+    model(pytester, now, more="fake.launch('Add')")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    said = f"    CPU time: {now} ms (baseline: {before} ms), within its limit"
+    assert (said in result.outlines) is is_said
+
+
 def test_what_does_more_is_not_blamed_for_its_time_as_well(
     pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult], suite: Suite
 ) -> None:
