@@ -9,7 +9,7 @@ from typing import Final
 from ..errors import UsageError
 from ..escaping import markdown as escaped
 from ..profile.range import Range
-from ..results.run_result import WORDS, RunResult
+from ..results.run_result import RunResult, counted
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
@@ -68,17 +68,16 @@ def _head(run: RunResult) -> Iterator[str]:
     failing, tests = len(fails), plural(len(run.tests), "test")
     than = f", compared with {_code(run.against)}" if run.against else ""
     if failing:
-        spend = "spends" if failing == 1 else "spend"
-        yield f"## opprof: {failing} of {tests} {spend} more than {'it' if failing == 1 else 'they'} may{than}"
+        exceed = "exceeds its" if failing == 1 else "exceed their"
+        yield f"## opprof: {failing} of {tests} {exceed} budget or baseline{than}"
     elif run.errors:
         yield f"## opprof: {plural(len(run.errors), 'error')}, {tests} measured{than}"
     else:
-        yield (
-            f"## opprof: none of {tests} spends more than it may{than}" if run.tests else "## opprof: nothing measured"
-        )
+        none = f"none of {tests} exceeds its budget or baseline{than}"
+        yield f"## opprof: {none if run.tests else 'nothing measured'}"
     yield ""
-    counts = [f"{run.summary[word]} {said}" for word, said in WORDS.items() if run.summary.get(word)]
-    yield ", ".join([*counts, *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])] or ["No test"]) + "."
+    counts = [*counted(run.tests), *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])]
+    yield ", ".join(counts or ["No test"]) + "."
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
         yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."

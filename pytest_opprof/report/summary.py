@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from ..errors import OpprofError
 from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
-from ..results.run_result import WORDS, TestRecord, run_of
+from ..results.run_result import TestRecord, counted, run_of
 from ..units import plural
-from ..verdict.verdicts import Status, Verdict
+from ..verdict.verdicts import Verdict
 from .causes import by_op
 
 _MANY, _OPS = 3, 8
@@ -68,7 +68,7 @@ class Summary:
                 yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
             yield from _grouped([record.missing for record in records], verbosity)
             if any(record.missing for record in records) and not settings.against:
-                yield f"record them: {settings.rank.pytest} --opprof-update-new"
+                yield f"record them: {settings.rank.pytest} --opprof-update-new (-vv shows the ops of each test)"
             yield from _worse(records)
         yield from self.lines
         if self.accept:
@@ -116,9 +116,8 @@ def _nothing_seen(chosen: Iterable[str] | None) -> str:
 
 def _counted(records: Sequence[TestRecord]) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
-    counts = Counter[Status](record.status for record in records)
-    parts = [f"{plural(len(records), 'test')} measured", f"{counts['ok']} ok"]
-    parts += [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
+    ok = sum(record.status == "ok" for record in records)
+    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records)]
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}

@@ -114,6 +114,20 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
     return next((word for word in WORDS if word in present), "ok")
 
 
+def counted(tests: Sequence[TestResult]) -> list[str]:
+    """Return how many tests have each status, the worst first, in words; that a budget held is told beside no baseline.
+
+    >>> counted([TestResult(id="a", status="slower"), TestResult(id="b", status="ok")])
+    ['1 slower']
+    """
+    counts = Counter(test.status for test in tests)
+    held = sum(test.status == "no baseline" and any(window.limits for window in test.windows) for test in tests)
+    counts["no baseline"] -= held
+    parts = [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
+    its = "its" if held == 1 else "their"
+    return [*parts, *([f"{held} within {its} budget and without baseline"] if held else [])]
+
+
 def _status_of(window: JudgedWindow) -> Status:
     if window.diff and window.verdict is Verdict.ABOVE and (gate := FACTS[window.diff.worst.op].gate):
         return gate.status

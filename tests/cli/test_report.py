@@ -28,7 +28,7 @@ def test_a_run_writes_its_page_and_its_json_gives_the_same(
     pytester.makepyfile(test_m=TEST)
     assert suite("--opprof", "--opprof-html=new/run.html", "--opprof-json=run.json").ret == 1
     page = read(pytester.path / "new/run.html")
-    assert page.text.startswith("1 of 3 tests spends more than it may")
+    assert page.text.startswith("1 of 3 tests exceeds its budget or baseline")
     assert "test_m.py:4" in page.text
     assert main(["report", "run.json", "-o", "again.html"]) == 0
     assert (pytester.path / "again.html").read_text() == (pytester.path / "new/run.html").read_text()
@@ -112,6 +112,6 @@ def test_a_comparison_of_runs_is_the_page_of_a_run(
     suite("--opprof", "--opprof-json=now.json")
     assert main(["diff", "base.json", "now.json", "-o", "d.html"]) == 1
     page = read(pytester.path / "d.html")
-    assert page.text.startswith("2 of 2 tests spend more than they may compared with base.json")
+    assert page.text.startswith("2 of 2 tests exceed their budget or baseline compared with base.json")
     assert page.tables["changes"][1][:4] == ["Cast", "▲ more calls", "2", "+3"]
     assert "test_m.py::test_a[0]" not in page.text or "only in" in page.text

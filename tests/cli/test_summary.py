@@ -186,7 +186,7 @@ def test_a_run_appends_its_summary_and_its_json_gives_the_same(
     found.write_text("Before\n")
     assert suite("--opprof", "--opprof-summary=summary.md", "--opprof-json=run.json").ret == 1
     said = found.read_text(encoding="utf-8")
-    assert said.startswith("Before\n## opprof: 1 of 1 test spends more than it may\n")
+    assert said.startswith("Before\n## opprof: 1 of 1 test exceeds its budget or baseline\n")
     assert "<summary>▲ <code>test_m.py::test_a</code>: Cast: 2 calls (budget: 1)</summary>" in said
     capsys.readouterr()
     assert main(["summary", "run.json"]) == 0
@@ -208,7 +208,10 @@ def test_with_workers_it_is_appended_once(pytester: pytest.Pytester, suite: Call
     )
     assert suite("--opprof", "-n2", "--opprof-summary=s.md").ret == 0
     said = (pytester.path / "s.md").read_text(encoding="utf-8")
-    assert said == "## opprof: none of 4 tests spends more than it may\n\n4 without baseline.\n"
+    assert (
+        said
+        == "## opprof: none of 4 tests exceeds its budget or baseline\n\n4 within their budget and without baseline.\n"
+    )
 
 
 def test_a_variable_that_is_not_set_is_an_error(suite: Callable[..., pytest.RunResult]) -> None:

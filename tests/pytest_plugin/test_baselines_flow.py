@@ -156,7 +156,7 @@ def test_a_test_without_a_baseline_is_reported_and_passes_unless_strict(
     result.stdout.fnmatch_lines(
         [
             "no baseline for fake 1, fake, async (*): test_m.py::test_a",
-            "record them: pytest --opprof-update-new",
+            "record them: pytest --opprof-update-new *",
             "opprof: 1 test measured, 0 ok, 1 without baseline",
         ]
     )

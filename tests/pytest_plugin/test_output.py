@@ -65,7 +65,7 @@ def test_q_of_a_run_that_passes_is_one_line(pytester: pytest.Pytester, suite: Su
     pytester.makepyfile(test_m=MODEL.format(ops=["Cast"], limit=1))
     lines = suite("--opprof", "-q").stdout.lines
     assert [line for line in lines if "opprof" in line or "baseline" in line] == [
-        "opprof: 2 tests measured, 0 ok, 2 without baseline"
+        "opprof: 2 tests measured, 0 ok, 1 without baseline, 1 within its budget and without baseline"
     ]
 
 

@@ -68,7 +68,7 @@ def test_a_test_over_its_budget_passes_and_the_run_says_that_it_would_fail(pytes
     (over,) = [test for test in document["tests"] if test["status"] == "over budget"]
     assert over["reported"].startswith("op budget exceeded: test_m.py::test_over")
     summary = (pytester.path / "summary.md").read_text()
-    assert summary.startswith("## opprof: 1 of 3 tests spends more than it may")
+    assert summary.startswith("## opprof: 1 of 3 tests exceeds its budget or baseline")
     assert "The run passes all the same: `--opprof-report-only`." in summary
     assert not list(ElementTree.parse(pytester.path / "junit.xml").iter("failure"))
 

@@ -29,7 +29,7 @@ def test_many_failures_of_one_op_are_one_row() -> None:
         run(*tests, record_of("t.py::test_b", {"Add": 9}, {"Add": 2}), record_of("t.py::test_c", *[{"Add": 1}] * 2))
     )
     lines = lines.splitlines()
-    assert lines[0] == "## opprof: 11 of 13 tests spend more than they may"
+    assert lines[0] == "## opprof: 11 of 13 tests exceed their budget or baseline"
     assert lines[2] == "11 with more calls, 1 improved, 1 ok."
     assert lines[6].startswith("| <code>Cast</code> | ▲ more calls | 11 | +33 | ████████████████ |")
     assert lines[7].startswith("| <code>Add</code> | ▼ fewer calls | 1 | -7 | ███")
@@ -100,7 +100,7 @@ def test_a_change_that_was_accepted_or_is_expected_to_fail_is_not_worse() -> Non
     test = record_of("t.py::a", *CAST)
     test.outcome = "skipped"  # xfail
     found = markdown(run(test))
-    assert found.startswith("## opprof: none of 1 test spends more than it may\n")
+    assert found.startswith("## opprof: none of 1 test exceeds its budget or baseline\n")
     assert "<details>" not in found
     assert by_op(run(test)) == []
 
@@ -119,7 +119,7 @@ def test_nothing_that_went_wrong_is_left_out() -> None:
 
 def test_compared_with_a_revision_nothing_is_to_be_updated() -> None:
     found = markdown(run(record_of("t.py::a", *CAST), against="main"))
-    assert found.startswith("## opprof: 1 of 1 test spends more than it may, compared with <code>main</code>\n")
+    assert found.startswith("## opprof: 1 of 1 test exceeds its budget or baseline, compared with <code>main</code>\n")
     assert "--opprof-update" not in found
 
 

@@ -70,7 +70,7 @@ def test_what_a_test_says_is_left_out_with_q_and_errors_never_are(settings: Sett
     found = summary(record(remarks=["it was cold"], missing={"t.py::a": "no baseline"}), errors=["it broke"])
     told = "\n".join(found.told(settings, 0))
     assert "it was cold" in told
-    assert "record them: pytest --opprof-update-new" in told
+    assert "record them: pytest --opprof-update-new (-vv shows the ops of each test)" in told
     for verbosity in (-1, -2):
         assert list(found.told(settings, verbosity)) == [
             "opprof: error: it broke",

@@ -28,7 +28,7 @@ def test_many_failures_of_one_op_are_one_row_first() -> None:
     page = page_of(
         *tests, record_of("t.py::test_b", {"Add": 9}, {"Add": 2}), record_of("t.py::test_c", *[{"Add": 1}] * 2)
     )
-    assert page.text.startswith("7 of 9 tests spend more than they may")
+    assert page.text.startswith("7 of 9 tests exceed their budget or baseline")
     assert "▲ 7 more calls ▼ 1 improved 1 ok" in page.text
     head, cast, add = page.tables["changes"]
     assert head[:4] == ["op", "became", "tests", "calls"]
@@ -164,7 +164,7 @@ def test_ranks_are_one_run_with_a_table_of_how_they_differ() -> None:
         for rank in range(3)
     ]
     page = Page(run_page.html(merged(ranks)))
-    assert page.text.startswith("1 of 2 tests spends more than it may")
+    assert page.text.startswith("1 of 2 tests exceeds its budget or baseline")
     assert "3 ranks, with other calls in 1 of 2 windows" in page.text
     assert row(page, "ranks", "test_a") == [
         *("test_a", "Copy: 4 on rank 2, 0 on ranks 0-1"),
