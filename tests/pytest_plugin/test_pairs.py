@@ -14,8 +14,9 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.base import Base
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.pytest_plugin.against import Against, Found
+from pytest_opprof.pytest_plugin.against import Against
 from pytest_opprof.pytest_plugin.coarse import is_judged
+from pytest_opprof.pytest_plugin.pairs import Found
 from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow

@@ -1,0 +1,310 @@
+"""What pairs of processes did, one of another revision and one of the working tree: the verdict on each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from ..baselines.entry import WindowBaseline, entry_of
+from ..errors import BackendError
+from ..measure.plan import TestPlan
+from ..processes.recording import CALL_PROCESSES
+from ..processes.turns import SideRun
+from ..profile.op_counts import facts_in_all, in_all
+from ..profile.site_calls import kept_sites
+from ..profile.timings import ProcessTimes, without_noise
+from ..python_calls.causes import Before
+from ..python_calls.counted import PythonCalls
+from ..python_calls.names import other_versions
+from ..report import colours
+from ..results.judged_window import JudgedWindow
+from ..results.plain import converted, plain
+from ..results.run_result import TestRecord
+from ..results.test_id import split_id
+from ..results.window_result import SitesByOp, WindowResult
+from ..units import plural
+from ..verdict.acceptance import TRAILER, Acceptance, accepted
+from ..verdict.compare import Diff, Row, compare_counts_first
+from ..verdict.pair_rule import judge_pairs
+from ..verdict.quantities import COARSE
+from ..verdict.stored_rule import unjudged
+from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
+from ..verdict.verdicts import TimingVerdict
+from .coarse import is_judged
+from .coarse_pairs import CoarsePairs, slower_than
+from .marks import plan_of
+from .options import settings_of
+from .outcome import concluded
+
+_Windows = dict[str, WindowBaseline]
+"""What a process did, by window."""
+_Sites = dict[str, SitesByOp]
+"""Which lines asked for ops, by window."""
+
+
+class Found:
+    """What the pairs of processes did."""
+
+    def __init__(
+        self,
+        revision: str,
+        config: pytest.Config,
+        acceptances: Sequence[Acceptance] = (),
+        changed: Mapping[str, int] = {},
+    ) -> None:
+        """*changed*: how many lines changed in a test's file."""
+        self._changed = changed
+        self._revision = revision
+        self._config = config
+        self._acceptances = acceptances
+        self._allowed: list[tuple[Acceptance, str, str]] = []
+        """Which acceptance let which test do more, and of which op."""
+        self.worse: dict[str, list[Row]] = {}
+        """By test: what is worse than in the revision, and was not accepted."""
+        self._settings = settings_of(config)
+        self._first: tuple[SideRun, SideRun] | None = None
+        """The first pair, which ran every test."""
+        self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
+        """By test: the windows of both sides, for each pair that ran it."""
+        self.coarse = CoarsePairs()
+        self._sites: dict[str, tuple[_Sites, _Sites]] = {}
+        """By test: which lines asked for ops, on both sides."""
+        self._lines: dict[str, dict[str, PythonCalls]] = {}
+        """By test and window: which lines of the working tree call Python functions."""
+        self._slow: dict[str, dict[str, Mapping[str, str]]] = {}
+        """By test and window: at which lines of the working tree its time is."""
+
+    def add(self, pair: Sequence[SideRun]) -> None:
+        """Add what a pair of processes did."""
+        before, after = pair
+        self._first = self._first or (before, after)
+        for test, reports in after.reports.items():
+            both = _windows(before.reports.get(test, [])), _windows(reports)
+            self._windows.setdefault(test, []).append(both)
+
+    def suspects(self, item: pytest.Item) -> bool:
+        """Tell whether a test takes longer than at the base, by the first pair, and does not do more."""
+        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
+        before, after = pairs[0] if pairs else ({}, {})
+        diffs = {name: self._diff(item.nodeid, name, plan) for name in before.keys() & after.keys()}
+        if any(diff.verdict.does_more for diff in diffs.values()):
+            return False
+        return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
+
+    def add_coarse(self, pair: Sequence[SideRun], busy: str) -> None:
+        """Add the coarse times of a pair in one thread; *busy*: who else used the machine."""
+        before, after = pair
+        for test, reports in after.reports.items():
+            self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
+
+    def locate(self, pair: Sequence[SideRun]) -> None:
+        """Add which lines asked for ops on both sides."""
+        before, after = pair
+        for test, reports in after.reports.items():
+            self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
+            self._lines[test] = _python(reports)
+            self._slow[test] = {
+                window.name: {time: said for time, said in window.explained.items() if time in COARSE}
+                for window in _measured(reports)
+            }
+
+    @property
+    def first(self) -> tuple[SideRun, SideRun]:
+        """What the first pair said."""
+        assert self._first is not None
+        return self._first
+
+    @property
+    def only_there(self) -> list[str]:
+        """The tests that only the revision has; of a file of which only some tests are asked for nobody knows."""
+        before, after = self.first
+        root, here = self._config.rootpath, self._config.invocation_params.dir
+        parts = {(here / split_id(word)[0]).resolve() for word in self._config.args if "::" in word}
+        tests = {*before.collected} - {*after.collected}
+        return sorted(test for test in tests if (root / split_id(test)[0]).resolve() not in parts)
+
+    def check_complete(self, tests: Sequence[str]) -> None:
+        """Raise BackendError for a test that the working tree did not run."""
+        if missing := [test for test in tests if test not in self._windows]:
+            raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
+
+    def is_open(self, item: pytest.Item) -> bool:
+        """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
+        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
+        common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
+        diffs = [self._diff(item.nodeid, name, plan) for name in common]
+        more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
+        return more or any(not diff.timing.settled for diff in diffs)
+
+    def asks_for_lines(self, item: pytest.Item) -> bool:
+        """Tell whether the working tree fails for what it did."""
+        reports = self.first[1].reports.get(item.nodeid, [])
+        windows = [self._compared(item.nodeid, window, plan_of(item)) for window in _measured(reports)]
+        slow = any(row.op in COARSE for window in windows for row in window.worse)
+        return slow or any(window.asked or window.wanted_functions for window in windows)
+
+    def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+        """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
+        for data in self.first[1].reports.get(item.nodeid, []):
+            report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
+            if report.when == "call" and report.passed and hasattr(report, "opprof"):
+                self._conclude(item, report)
+            yield report
+
+    def _conclude(self, item: pytest.Item, report: Any) -> None:
+        plan = plan_of(item)
+        windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
+        verbosity = self._config.get_verbosity()
+        if rows := [row for window in windows for row in window.worse]:
+            self.worse[item.nodeid] = rows
+        self._allowed += [(each, item.nodeid, op) for window in windows for op, each in window.allowed.items()]
+        record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        if failure:
+            report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
+        line = report.opprof["line"]
+        report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
+
+    def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
+        name = result.name
+        runs = tuple(after for _, after in self._runs(test, name))
+        window = JudgedWindow(result, processes=runs, limits=result.limits)
+        if name not in self._windows[test][0][0]:
+            return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
+        before, after = self._sites.get(test, ({}, {}))
+        if found := after.get(name):
+            window = replace(
+                window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
+            )
+        if slow := self._slow.get(test, {}).get(name):
+            numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **slow})
+            window = replace(window, numbers=numbers)
+        window = self._with_functions(test, window)
+        lines = self._changed.get(test, 0)
+        changed = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
+        if differ := self._other_environment(test, window):
+            window = window.with_remark(differ)
+        window = replace(window, looked="; ".join(filter(None, [changed, differ])))
+        window = self.coarse.judged(test, window, self._diff(test, name, plan))
+        assert window.diff is not None  # it was given one
+        return replace(window, allowed=accepted(self._acceptances, test, window.diff))
+
+    def _other_environment(self, test: str, window: JudgedWindow) -> str:
+        """Say in which environments the sides ran; nothing where that is the same."""
+        there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window.name]
+        before, now = there[0].environment.environment, window.numbers.environment.environment
+        if before == now:
+            return ""
+        both = f"{before.full} in {self._revision}, {now.full} here"
+        return f"the environments differ: {both}: so may ops and times, for no fault of the program"
+
+    def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
+        """Return the report of a window with the Python functions of both sides, and the lines that call them."""
+        now, name = window.numbers.python, window.name
+        if now is None or now.uncounted:
+            return window
+        base = _python(self.first[0].reports.get(test, [])).get(name)
+        if base is None or base.uncounted:
+            why = (
+                base.uncounted if base else f"{self._revision} did not count them; --opprof-python counts on both sides"
+            )
+            return window.with_remark(f"calls of Python functions not compared: {why}")
+        entries = [side[name].python for side in self._windows[test][0]]
+        if differ := other_versions(*entries):
+            return window.with_remark(f"calls of Python functions not compared: {differ}")
+        window = replace(window, base_functions=Before(base.functions), base_loops=Before(base.loops or {}))
+        lines = self._lines.get(test, {}).get(name)
+        if lines is None:
+            return window
+        numbers = structs.replace(window.numbers, python=structs.replace(now, lines=lines.lines))
+        return replace(window, numbers=numbers)
+
+    def acceptances(self) -> Iterator[str]:
+        """Yield what each acceptance let pass, or that it let nothing pass."""
+        for acceptance in self._acceptances:
+            of_it = [(test, op) for each, test, op in self._allowed if each is acceptance]
+            if of_it:
+                ops, tests = (", ".join(dict.fromkeys(op for _, op in of_it)), {test for test, _ in of_it})
+                yield f"accepted by commit {acceptance}: {ops} in {plural(len(tests), 'test')}"
+            else:
+                named = ", ".join(acceptance.ops)
+                yield f"{TRAILER}: {named} in commit {acceptance} matches nothing that is worse here"
+
+    def _lacks(self, test: str) -> str:
+        before = self.first[0]
+        file, _ = split_id(test)
+        if file in before.errors:
+            return f"cannot import {file} ({before.errors[file]})"
+        if test not in before.collected:
+            return "does not have the test"
+        outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
+        return f"has it {min(outcomes)}" if outcomes else "does not have the window"
+
+    def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
+        pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
+        before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
+        return compare_counts_first(
+            in_all([entry.ops for entry in before]),
+            in_all([entry.ops for entry in after]),
+            self._timing(test, window, plan.tolerances),
+            plan.tolerances,
+            plan.top,
+            (
+                facts_in_all([entry.comparable(after[0].python).all_facts for entry in before]),
+                facts_in_all([entry.all_facts for entry in after]),
+            ),
+            self._revision.removeprefix("the "),
+        )
+
+    def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
+        pairs = self._runs(test, window)
+        rounds = min((run.rounds for pair in pairs for run in pair), default=0)
+        if rounds < LEAST_ROUNDS:
+            return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
+        if self._settings.noise == "ignore":
+            pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
+        return judge_pairs(pairs, tolerances)
+
+    def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
+        """Return what each pair of processes timed of a window."""
+        both = [[windows[window].processes for windows in pair if window in windows] for pair in self._windows[test]]
+        return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
+
+
+class _Failure:
+    """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
+
+    def __init__(self, message: str, cause: str, item: pytest.Item) -> None:
+        self._message = message
+        self.reprcrash = SimpleNamespace(path=str(item.path), lineno=(item.location[1] or 0) + 1, message=cause)
+
+    def __str__(self) -> str:
+        return self._message
+
+    def toterminal(self, writer: Any) -> None:
+        """Write it in full: what pytest calls."""
+        colours.write(writer, self._message.splitlines())
+
+
+def _results(data: object) -> list[WindowResult]:
+    return converted(data, TestRecord).windows
+
+
+def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
+    return {window.name: entry_of(window) for window in _measured(reports)}
+
+
+def _sites(reports: Sequence[dict[str, Any]]) -> _Sites:
+    return {window.name: window.sites for window in _measured(reports)}
+
+
+def _python(reports: Sequence[dict[str, Any]]) -> dict[str, PythonCalls]:
+    return {window.name: window.python for window in _measured(reports) if window.python is not None}
+
+
+def _measured(reports: Sequence[dict[str, Any]]) -> list[WindowResult]:
+    return [window for report in reports if "opprof" in report for window in _results(report["opprof"])]
