@@ -259,19 +259,19 @@ def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
     with opprof("prefill") as prefill: ...; for _ in opprof.rounds(20, warmup=3): ...
     """
     from .errors import OpprofError
-    from .pytest_plugin.fixture import MEASUREMENT, Opprof, measurement_of
+    from .pytest_plugin.fixture import Opprof, measurement_of
+    from .pytest_plugin.test_run import TestRun
 
-    reason = ""
+    reason, test = "", TestRun.of(request.node)
     try:
-        measurement = measurement_of(request.node)
+        measurement = measurement_of(test)
     except OpprofError as error:
         reason = str(error)
     if reason:
         pytest.fail(reason, pytrace=False)
     yield Opprof(measurement)
     measurement.recorder.abandon()
-    if MEASUREMENT in request.node.stash:
-        del request.node.stash[MEASUREMENT]
+    test.measurement = None
 
 
 def _is_active(options: Any, config: pytest.Config) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -32,8 +33,9 @@ from ..units import plural
 from ..verdict.acceptance import Acceptance, lines_of, parsed, proposed
 from ..verdict.coarse import PROCESSES
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS
-from .marks import measure_all, plan_of
+from .options import SETTINGS, settings_of
 from .pairs import Found
+from .test_run import TestRun
 
 _HERE = "the working tree"
 
@@ -56,13 +58,16 @@ class Against:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the tests that measure nothing; measure all of them where none has a mark."""
-        if not any(map(_measures, items)):
-            measure_all(self._config, items)
+        tests = [TestRun.of(item) for item in items]
+        if not any(map(_measures, tests)):
+            self._config.stash[SETTINGS] = replace(settings_of(self._config), everything=True)
+            for test in tests:
+                test.read_marks_anew()
             self._everything = True
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
-        for item in items:
-            (measuring if _measures(item) else idle).append(item)
+        for test in tests:
+            (measuring if _measures(test) else idle).append(test.item)
         if idle:
             self._config.hook.pytest_deselected(items=idle)
             items[:] = measuring
@@ -75,13 +80,14 @@ class Against:
         if options.collectonly or failed or not session.items:
             return None  # pytest lists the tests, or says what was wrong with them
         try:
-            found = self._measured(session.items)
+            tests = [TestRun.of(item) for item in session.items]
+            found = self._measured(tests)
         except (OpprofError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
         self._say_what_is_only_there(found)
         try:
-            for item in session.items:
-                self._report(item, found)
+            for test in tests:
+                self._report(test, found)
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
                 if session.shouldstop:
@@ -100,20 +106,20 @@ class Against:
                 except UsageError as error:
                     self._summary.lines.append(str(error))
 
-    def _measured(self, items: Sequence[pytest.Item]) -> Found:
+    def _measured(self, tests: Sequence[TestRun]) -> Found:
         with ExitStack() as stack:
             stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
             if self._config.option.opprof_against_tests == "here":
-                _lay_over(tree, items)
+                _lay_over(tree, tests)
             folder = stack.enter_context(scratch())
-            say(self._config, f"opprof: {_forecast(items, self._everything)}")
+            say(self._config, f"opprof: {_forecast(tests, self._everything)}")
             if self._base.is_the_working_tree:
                 but = f", the base in {self._python}" if self._python else ""
                 say(
                     self._config, f"opprof: no tracked file differs from that commit: both sides run the same code{but}"
                 )
-            workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(items))
+            workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(tests))
             if python := self._python:
                 check_python(python)
             if install := self._config.option.opprof_against_install:
@@ -124,19 +130,19 @@ class Against:
                 place = folder / f"{number}"
                 place.mkdir()
                 sides.append(_commands(self._config, tree, str(place), python, self._everything))
-            changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, items)
-            return self._taking_turns(sides, items, changed)
+            changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, tests)
+            return self._taking_turns(sides, tests, changed)
 
     def _taking_turns(
-        self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], changed: Mapping[str, int]
+        self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], changed: Mapping[str, int]
     ) -> Found:
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
         cache = self._cache()
         known = cache.load() if cache else SideRun()
-        wanted, took_s = list(items), 0.0
+        wanted, took_s = list(tests), 0.0
         for number in range(LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
-                wanted = [item for item in wanted if found.is_open(item)]
+                wanted = [test for test in wanted if found.is_open(test)]
             if not wanted:
                 break
             estimate = f", about {took_s:.0f} s" if took_s else ""
@@ -144,53 +150,51 @@ class Against:
             say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
             if number == 0 and cache:
-                counted = [item for item in wanted if not _may_judge_times(item)]
-                alone = [item for item in counted if _is_known(item, known)]
-                pair = self._pair(sides, [item for item in wanted if item not in alone], False)
+                counted = [test for test in wanted if not _may_judge_times(test)]
+                alone = [test for test in counted if _is_known(test, known)]
+                pair = self._pair(sides, [test for test in wanted if test not in alone], False)
                 if alone:
                     said = f"opprof: an earlier run measured the base in {plural(len(alone), 'test')}"
                     say(self._config, said)
                     here = [([side[1]], tests) for side, tests in zip(sides, _shards(alone, len(sides)))]
                     pair.append([known, *turns.run_at_once(here, False)])
                 found.add(turns.joined(pair))
-                cache.keep(found.first[0], {item.nodeid for item in counted})
+                cache.keep(found.first[0], {test.nodeid for test in counted})
                 self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
             else:
                 found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
-        self._confirm_coarse(sides[0], [item for item in items if found.suspects(item)], found)
-        found.check_complete([item.nodeid for item in items])
-        if failing := [item for item in items if found.asks_for_lines(item)]:
+        self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
+        found.check_complete([test.nodeid for test in tests])
+        if failing := [test for test in tests if found.asks_for_lines(test)]:
             say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to see which lines ask for ops")
             shards = _shards(failing, len(sides))
             found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
         return found
 
-    def _confirm_coarse(self, sides: Sequence[Command], items: Sequence[pytest.Item], found: Found) -> None:
-        """Let pairs of processes measure *items* alone, in one thread, while they still take longer."""
+    def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[TestRun], found: Found) -> None:
+        """Let pairs of processes measure *tests* alone, in one thread, while they still take longer."""
         for number in range(PROCESSES):
-            if not items:
+            if not tests:
                 return
             what = (
                 f"takes longer than in {self._base.name}"
-                if len(items) == 1
+                if len(tests) == 1
                 else f"take longer than in {self._base.name}"
             )
             say(
                 self._config,
-                f"opprof: {plural(len(items), 'test')} {what}; pair {number + 1} of {PROCESSES} to confirm",
+                f"opprof: {plural(len(tests), 'test')} {what}; pair {number + 1} of {PROCESSES} to confirm",
             )
             watch = Watch()
-            pair = turns.run_at_once([(sides, [item.nodeid for item in items])], bool(number % 2), one_thread=True)
+            pair = turns.run_at_once([(sides, [test.nodeid for test in tests])], bool(number % 2), one_thread=True)
             found.add_coarse(pair, watch.busy())
-            items = [item for item in items if found.coarse.still_slower(item.nodeid)]
+            tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 
-    def _pair(
-        self, sides: Sequence[Sequence[Command]], items: Sequence[pytest.Item], swapped: bool
-    ) -> list[list[SideRun]]:
-        """Run *items* on both sides: what is timed has nothing else beside it, counts do not mind."""
-        timed = [item.nodeid for item in items if _may_judge_times(item)] if len(sides) > 1 else []
-        counted = _shards([item for item in items if item.nodeid not in timed], len(sides))
+    def _pair(self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], swapped: bool) -> list[list[SideRun]]:
+        """Run *tests* on both sides: what is timed has nothing else beside it, counts do not mind."""
+        timed = [test.nodeid for test in tests if _may_judge_times(test)] if len(sides) > 1 else []
+        counted = _shards([test for test in tests if test.nodeid not in timed], len(sides))
         batches = [[*zip(sides, counted)], [(sides[0], timed)] if timed else []]
         return [turns.run_at_once(each, swapped) for each in batches if each]
 
@@ -211,24 +215,24 @@ class Against:
         for test in found.only_there:
             say(self._config, f"opprof: only {self._base.name} has {test}")
 
-    def _report(self, item: pytest.Item, found: Found) -> None:
-        hook = item.ihook
-        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in found.reports(item):
+    def _report(self, test: TestRun, found: Found) -> None:
+        hook = test.item.ihook
+        hook.pytest_runtest_logstart(nodeid=test.nodeid, location=test.item.location)
+        for report in found.reports(test):
             hook.pytest_runtest_logreport(report=report)
-        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        hook.pytest_runtest_logfinish(nodeid=test.nodeid, location=test.item.location)
 
 
-def _measures(item: pytest.Item) -> bool:
+def _measures(test: TestRun) -> bool:
     try:
-        return "opprof" in getattr(item, "fixturenames", ()) or plan_of(item).measured
+        return test.has_fixture or test.plan.measured
     except UsageError:
         return True  # the session says what is wrong with its marks
 
 
-def _lay_over(tree: Worktree, items: Sequence[pytest.Item]) -> None:
+def _lay_over(tree: Worktree, tests: Sequence[TestRun]) -> None:
     """Put the files of tests, and what pytest imports around them, over those of the revision."""
-    files = {item.path for item in items}
+    files = {test.item.path for test in tests}
     folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
     around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
     # Of the package itself it is the revision's that is to run.
@@ -239,7 +243,7 @@ def _lay_over(tree: Worktree, items: Sequence[pytest.Item]) -> None:
         shutil.copyfile(file, twin)
 
 
-def _changed_tests(tree: Worktree, items: Sequence[pytest.Item]) -> dict[str, int]:
+def _changed_tests(tree: Worktree, tests: Sequence[TestRun]) -> dict[str, int]:
     """Return in how many lines the file of each test differs from the revision's; those that do not are left out."""
     changed: dict[Path, int] = {}
     for line in git(tree.top, "--opprof-against", "diff", "--numstat", "-z", tree.commit, "--").split("\0"):
@@ -247,34 +251,34 @@ def _changed_tests(tree: Worktree, items: Sequence[pytest.Item]) -> dict[str, in
         removed, _, name = rest.partition("\t")
         if added.isdigit() and removed.isdigit():
             changed[tree.top / name] = max(int(added), int(removed))
-    return {item.nodeid: changed[path] for item in items if (path := item.path.resolve()) in changed}
+    return {test.nodeid: changed[path] for test in tests if (path := test.item.path.resolve()) in changed}
 
 
-def _is_known(item: pytest.Item, known: SideRun) -> bool:
-    return item.nodeid in known.reports or (bool(known.collected) and item.nodeid not in known.collected)
+def _is_known(test: TestRun, known: SideRun) -> bool:
+    return test.nodeid in known.reports or (bool(known.collected) and test.nodeid not in known.collected)
 
 
-def _may_judge_times(item: pytest.Item) -> bool:
-    return plan_of(item).rounds >= LEAST_ROUNDS or "opprof" in getattr(item, "fixturenames", ())
+def _may_judge_times(test: TestRun) -> bool:
+    return test.plan.rounds >= LEAST_ROUNDS or test.has_fixture
 
 
-def _shards(items: Sequence[pytest.Item], number: int) -> list[list[str]]:
+def _shards(tests: Sequence[TestRun], number: int) -> list[list[str]]:
     """Return the tests in at most so many parts of similar size; a file stays whole, as its fixtures may be shared."""
     files: dict[str, list[str]] = {}
-    for item in items:
-        files.setdefault(split_id(item.nodeid)[0], []).append(item.nodeid)
+    for test in tests:
+        files.setdefault(split_id(test.nodeid)[0], []).append(test.nodeid)
     shards: list[list[str]] = [[] for _ in range(number)]
-    for tests in sorted(files.values(), key=len, reverse=True):
-        min(shards, key=len).extend(tests)
+    for ids in sorted(files.values(), key=len, reverse=True):
+        min(shards, key=len).extend(ids)
     return [shard for shard in shards if shard]
 
 
-def _forecast(items: Sequence[pytest.Item], everything: bool) -> str:
+def _forecast(tests: Sequence[TestRun], everything: bool) -> str:
     """Return how many processes the comparison takes."""
-    timed = [item for item in items if _may_judge_times(item)]
+    timed = [test for test in tests if _may_judge_times(test)]
     marks = "no test has a mark, so all are measured; " if everything else ""
     times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
-    return f"{marks}{plural(len(items), 'test')}, 1 process a side{times if timed else ''}"
+    return f"{marks}{plural(len(tests), 'test')}, 1 process a side{times if timed else ''}"
 
 
 def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, everything: bool) -> list[Command]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from inspect import isasyncgenfunction, iscoroutinefunction
 from types import CodeType, FunctionType
 
@@ -18,35 +18,19 @@ from ..measure.sampled import Sampler
 from ..measure.window import LEFT, OPEN, Window
 from ..processes.this_run import COUNTED, FIRST_LOOK
 from ..python_calls.counted import PythonCalls
-from ..results.run_result import TestRecord
-from ..results.test_id import id_of
 from ..results.window_result import BODY
-
-RECORD = pytest.StashKey[TestRecord]()
-"""What is kept of a test, until its report has it."""
-
+from .test_run import Failed, TestRun
 
 NO_SECOND_RUN = "the body cannot run twice"
 """How the reason begins why a body was not counted warm."""
 
 
-class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
-    """A test that broke its budget or got worse: fails it where it runs, without a traceback."""
-
-    __module__ = "builtins"  # as pytest's own: "Failed: ..."
-
-    def __init__(self, message: str, cause: str = "", saw_nothing: bool = False) -> None:
-        """*cause* is the message in a few words; *saw_nothing*: that nothing was recorded is all that is wrong."""
-        super().__init__(message, pytrace=False)
-        self.cause = cause or message.partition("\n")[0]
-        self.saw_nothing = saw_nothing
-
-
 class Call:
     """The runs of a test: the last by pytest, between the wrappers of other plugins, those before it by us."""
 
-    def __init__(self, item: pytest.Item) -> None:
-        self.item = item
+    def __init__(self, test: TestRun) -> None:
+        self.test = test
+        self.item = test.item
         self.is_over = False
         """Whether pytest ran it."""
         self.result: object = None
@@ -229,23 +213,14 @@ def _measure_rounds(
         if running:
             raise
         if plan.marked:
-            raise unmeasured(call.item, error) from None
+            raise call.test.unmeasured(error) from None
         return result
     except OpprofError as error:
         if running:
             raise  # the test's own mistake: with the traceback to its line
-        raise unmeasured(call.item, error) from None
+        raise call.test.unmeasured(error) from None
     measurement.windows.append(body)
     return result
-
-
-@contextmanager
-def told_plainly(item: pytest.Item) -> Iterator[None]:
-    """Fail the test with the message of an error of ours, without a traceback."""
-    try:
-        yield
-    except OpprofError as error:
-        raise unmeasured(item, error) from None
 
 
 def check_finished(measurement: Measurement) -> None:
@@ -256,17 +231,3 @@ def check_finished(measurement: Measurement) -> None:
                 f"window {window.name!r} {window.unfinished}: it has to end inside the test. Leave a with block or a"
                 " loop over rounds at its end, and open windows in the test, not in a fixture"
             )
-
-
-def keep_unmeasured(item: pytest.Item, *remarks: str, reported: str = "") -> None:
-    """Keep the record of a test that has no numbers; *reported* is the failure that it passes with all the same."""
-    item.stash[RECORD] = TestRecord(
-        id=id_of(item), status="not measured", file=str(item.path), remarks=list(remarks), reported=reported
-    )
-
-
-def unmeasured(item: pytest.Item, error: OpprofError) -> Failed:
-    """Return what a test fails with that could not be measured."""
-    keep_unmeasured(item)
-    message = f"opprof could not measure {id_of(item)}: {error}"
-    return Failed(message, str(error), isinstance(error, NothingMeasured))

@@ -18,12 +18,12 @@ from ..processes.this_run import say
 from ..profile.timings import works_on_host
 from ..python_calls.causes import sleeps_more
 from ..results.judged_window import JudgedWindow
-from ..results.test_id import id_of, split_id
 from ..results.window_result import WindowNumbers
 from ..units import format_ns
 from ..verdict.coarse import PROCESSES, Coarse, Slower, as_before, base_for, is_split_only, slower, together, where
 from ..verdict.compare import Diff
 from ..verdict.quantities import WALL_TIME
+from .test_run import TestRun
 
 LOOKING_S = 300
 """What one run spends on measuring coarse times again, at most: what is slower after that has no verdict."""
@@ -61,12 +61,12 @@ class Coarsely:
         """Whether no test ran here before, which finds a framework imported and its profiler started."""
         self.left_s: float = LOOKING_S
 
-    def settled(self, item: pytest.Item, windows: Sequence[JudgedWindow]) -> list[JudgedWindow]:
+    def settled(self, test: TestRun, windows: Sequence[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports, with the time of what is slower in this process and in fresh ones."""
         was_first, self._is_first = self._is_first, False
         found, suspects = list[JudgedWindow](), dict[str, _Suspect]()
         for window in windows:
-            now, known = window.numbers.coarse, self._base(item, window)
+            now, known = window.numbers.coarse, self._base(test, window)
             if now is None or known is None:
                 found.append(window)
                 continue
@@ -79,15 +79,15 @@ class Coarsely:
             found.append(replace(window, coarsely=True, weighs=weighs, said=(*window.said, *said)))
         if not suspects or any(window.budget or window.does_more for window in windows):
             return found
-        why, busy = self._look(item, windows, suspects)
+        why, busy = self._look(test, windows, suspects)
         return [
-            self._concluded(item, window, suspects[window.name], why, busy, was_first)
+            self._concluded(test, window, suspects[window.name], why, busy, was_first)
             if window.name in suspects
             else window
             for window in found
         ]
 
-    def _base(self, item: pytest.Item, window: JudgedWindow) -> tuple[Coarse, bool] | None:
+    def _base(self, test: TestRun, window: JudgedWindow) -> tuple[Coarse, bool] | None:
         """Return what to compare a window with, and whether that is of another machine; None where nothing is."""
         diff = window.diff
         if diff is None or window.accepted or window.excused or window.unseen or not self._settings.rank.is_alone:
@@ -95,16 +95,16 @@ class Coarsely:
         if not is_judged(diff):
             return None
         try:
-            base = self._store.entry(window.environment, *split_id(id_of(item)), window.name)
+            base = self._store.entry(window.environment, *test.where, window.name)
         except BaselineError:
             return None  # said where its calls were to be compared
         return base_for(base.coarse, self._machine) if base else None
 
     def _look(
-        self, item: pytest.Item, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
+        self, test: TestRun, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
     ) -> tuple[str, str]:
         """Let fresh processes measure *suspects*; return why they could not, and who else used the machine."""
-        test, busy = id_of(item), _IN_PARALLEL if self._is_parallel else ""
+        busy = _IN_PARALLEL if self._is_parallel else ""
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
 
         def is_enough(answer: Answer) -> bool:
@@ -115,10 +115,10 @@ class Coarsely:
                 return f"this run has spent {LOOKING_S} s on that; run this test by itself", busy
             if not number:
                 what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
-                say(self._config, f"opprof: {test} {what}")
+                say(self._config, f"opprof: {test.id} {what}")
             begin, watch = monotonic(), Watch()
             try:
-                answers = self._pool.in_one_thread(test, number, stays, is_enough)
+                answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
             except BackendError as error:
                 return str(error), busy
             finally:
@@ -134,8 +134,8 @@ class Coarsely:
                 break
         return "", busy
 
-    def _sleeps_more(self, item: pytest.Item, window: JudgedWindow) -> bool:
-        kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
+    def _sleeps_more(self, test: TestRun, window: JudgedWindow) -> bool:
+        kept = self._store.functions(window.environment, *test.where, window.name)
         return not isinstance(kept, str) and sleeps_more(kept.calls, window.numbers.python)
 
     def _of(self, answer: Answer, window: str) -> list[Coarse]:
@@ -143,10 +143,10 @@ class Coarsely:
         return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
 
     def _concluded(
-        self, item: pytest.Item, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
+        self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
         assert window.diff is not None  # or it would be no suspect
-        found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(item, window))
+        found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(test, window))
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, and could not be measured again: {why}")
         if found:

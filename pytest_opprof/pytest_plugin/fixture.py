@@ -25,41 +25,39 @@ from ..profile.saved import SavedProfile
 from ..results.window_result import BODY
 from ..sites.chains import Chains
 from ..sites.shown import Shown
-from .marks import plan_of
 from .options import default_warmup, settings_of
+from .test_run import TestRun
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
-MEASUREMENT = pytest.StashKey[Measurement]()
 TURN = pytest.StashKey[Callable[[], None]]()
 """Where two versions take turns: what waits for this one's turn to run a round."""
 MEASURING = "opprof-measuring"
 """The name under which what measures and judges is registered."""
 
 
-def measurement_of(item: pytest.Item) -> Measurement:
-    """Return the measurement of *item*, made at the first call. Raises UsageError and BackendError."""
-    if MEASUREMENT not in item.stash:
-        settings, plan = settings_of(item.config), plan_of(item)
-        cache = item.config.stash.setdefault(BACKENDS, {})
+def measurement_of(test: TestRun) -> Measurement:
+    """Return the measurement of *test*, made at the first call. Raises UsageError and BackendError."""
+    if test.measurement is None:
+        config, plan = test.item.config, test.plan
+        settings, cache = settings_of(config), config.stash.setdefault(BACKENDS, {})
         if plan.backends not in cache:
             cache[plan.backends] = load_all(plan.backends)
         for backend in cache[plan.backends]:
             with failures_of(backend):
                 backend.begin_test()
-        judges = item.config.pluginmanager.hasplugin(MEASURING)
-        shown = Shown(item.config.rootpath, settings.sites_show, settings.sites_hide)
-        measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
-        item.stash[MEASUREMENT] = measurement
+        judges = config.pluginmanager.hasplugin(MEASURING)
+        shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
+        test.measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
         # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
         on_ranks = not settings.rank.is_alone and not plan.budget.limits_time
-        if settings.sites or on_ranks or item.config.stash.get(SITES, False):
-            measurement.recorder.chains = Chains()
-        measurement.recorder.turn = item.config.stash.get(TURN, None)
-        measurement.core = item.config.stash.get(CORE, None)
-    return item.stash[MEASUREMENT]
+        if settings.sites or on_ranks or config.stash.get(SITES, False):
+            test.measurement.recorder.chains = Chains()
+        test.measurement.recorder.turn = config.stash.get(TURN, None)
+        test.measurement.core = config.stash.get(CORE, None)
+    return test.measurement
 
 
 class Opprof:

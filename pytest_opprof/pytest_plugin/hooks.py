@@ -18,6 +18,7 @@ from . import xdist
 from .closing import Closing
 from .measuring import Measuring, put_on_report
 from .ranks import InStep
+from .test_run import TestRun
 
 
 class Hooks:
@@ -47,7 +48,7 @@ class Hooks:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
-        self._measuring.read_marks(items)
+        self._measuring.read_marks(map(TestRun.of, items))
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember that the test exists, also where another shard runs it: not each plugin says what it deselects."""
@@ -73,7 +74,7 @@ class Hooks:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Measure the body of a marked test, and judge all its windows."""
-        return (yield from self._measuring.call(item))
+        return (yield from self._measuring.call(TestRun.of(item)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -81,7 +82,7 @@ class Hooks:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Put what was measured on the report."""
         report = yield
-        put_on_report(item, call, report)
+        put_on_report(TestRun.of(item), call, report)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -31,7 +31,6 @@ from ..python_calls.counted import PythonCalls
 from ..python_calls.names import other_versions
 from ..report import failure
 from ..results.judged_window import DEPENDS, JudgedWindow, limits_of
-from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
 from ..sites.shown import Shown
@@ -42,11 +41,10 @@ from ..verdict.quantities import COARSE, WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
-from .body import keep_unmeasured
 from .coarse import Coarsely
 from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
-from .marks import plan_of
 from .ranks import of_this_rank, why_untimed
+from .test_run import TestRun
 
 LOOKING_S = 300
 """What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
@@ -99,19 +97,17 @@ class Judging:
         self.looks = Looks(config, settings, pool)
         self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
 
-    def first(self, item: pytest.Item, measurement: Measurement) -> list[JudgedWindow]:
+    def first(self, test: TestRun, measurement: Measurement) -> list[JudgedWindow]:
         """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
         self.looks.begin()
-        return self._confirmed(item, list(self._judge(item, measurement)))
+        return self._confirmed(test, list(self._judge(test, measurement)))
 
-    def retimed(
-        self, item: pytest.Item, windows: Sequence[JudgedWindow], again: Sequence[Window]
-    ) -> list[JudgedWindow]:
+    def retimed(self, test: TestRun, windows: Sequence[JudgedWindow], again: Sequence[Window]) -> list[JudgedWindow]:
         """Judge what looks slower by the times of another moment, when the body ran *again* in this process.
 
         Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
         """
-        plan, others = plan_of(item), profiles_of(again)
+        plan, others = test.plan, profiles_of(again)
 
         def with_other_times(window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
             other = others.get(window.name)
@@ -120,11 +116,11 @@ class Judging:
             run = run_of(other, window.processes[0].threads)
             return self._compared(replace(window, processes=(run,)), base, plan) if run else window
 
-        return self._each(item, windows, _unsettled, with_other_times)
+        return self._each(test, windows, _unsettled, with_other_times)
 
-    def _judge(self, item: pytest.Item, measurement: Measurement) -> Iterator[JudgedWindow]:
+    def _judge(self, test: TestRun, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises what makes judging impossible."""
-        plan, profiles = plan_of(item), profiles_of(measurement.windows)  # a fixture may have added marks
+        plan, profiles = test.plan, profiles_of(measurement.windows)  # a fixture may have added marks
         profiles = of_this_rank(profiles, self._settings.rank, measurement.backends)
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
@@ -134,7 +130,7 @@ class Judging:
         for name, profile in profiles.items():
             limited = name in rounds or name == BODY
             python = measurement.python.get(name)
-            report = self._report(item, plan, name, profile, limited, threads[name], python)
+            report = self._report(test, plan, name, profile, limited, threads[name], python)
             if name == BODY and profile.is_empty and not report.findings:
                 if not plan.marked and python is None:
                     continue
@@ -146,20 +142,20 @@ class Judging:
                 if plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None:
                     report = report.with_remark(_only_timed(measurement, python))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
-            if is_lost and self.sees_alone(item):
+            if is_lost and self.sees_alone(test):
                 excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
-                keep_unmeasured(item, f"{id_of(item)}: {report.unseen}; but {excused}")
+                test.keep_unmeasured(f"{test.id}: {report.unseen}; but {excused}")
                 continue
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
             nothing = Environment((), ranks=self._settings.rank.size)
-            base = self._store.entry(nothing, *split_id(id_of(item)), BODY)
+            base = self._store.entry(nothing, *test.where, BODY)
             if base and (lost := unseen(base.ops, {})):
                 raise NothingMeasured(f"{lost}. {_nothing_recorded(measurement)}")
 
     def _each(
         self,
-        item: pytest.Item,
+        test: TestRun,
         windows: Iterable[JudgedWindow],
         concerns: Callable[[JudgedWindow], bool],
         change: Callable[[JudgedWindow, WindowBaseline], JudgedWindow],
@@ -167,13 +163,13 @@ class Judging:
         """Return the reports, those of windows that it *concerns* changed, given their baselines."""
         found = []
         for window in windows:
-            base = concerns(window) and self._store.entry(window.environment, *split_id(id_of(item)), window.name)
+            base = concerns(window) and self._store.entry(window.environment, *test.where, window.name)
             found.append(change(window, base) if base else window)
         return found
 
     def _report(
         self,
-        item: pytest.Item,
+        test: TestRun,
         plan: TestPlan,
         name: str,
         profile: OpProfile,
@@ -181,7 +177,7 @@ class Judging:
         threads: int,
         python: PythonCalls | None = None,
     ) -> JudgedWindow:
-        where = (profile.environment, *split_id(id_of(item)))
+        where = (profile.environment, *test.where)
         base, broken_file = None, ""
         if plan.baseline and not self._apart:
             try:
@@ -243,26 +239,24 @@ class Judging:
             before, runs = (tuple(map(without_noise, side)) for side in (before, runs))
         return judge(before, runs, Rule(plan.tolerances))
 
-    def _confirmed(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+    def _confirmed(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports: of windows that do more with what a fresh process says of them.
 
         What the first use in a process does depends on the tests before it, as do caches that they fill.
         """
         if not any(window.does_more for window in windows):
             return windows
-        found, agrees = self._looked_at(item, windows, afresh=False)
+        found, agrees = self._looked_at(test, windows, afresh=False)
         if not agrees and self.looks.is_second:  # only a process where nothing ran before excuses a test
-            found, _ = self._looked_at(item, windows, afresh=True)
+            found, _ = self._looked_at(test, windows, afresh=True)
         return found
 
-    def _looked_at(
-        self, item: pytest.Item, windows: list[JudgedWindow], afresh: bool
-    ) -> tuple[list[JudgedWindow], bool]:
+    def _looked_at(self, test: TestRun, windows: list[JudgedWindow], afresh: bool) -> tuple[list[JudgedWindow], bool]:
         """Return the reports with what another process says of those that do more, and whether it agrees."""
-        looks, why = self.looks.at(item, "does more; measuring it alone in a fresh process", 2, afresh)
+        looks, why = self.looks.at(test, "does more; measuring it alone in a fresh process", 2, afresh)
         where = "another process" if self.looks.is_second else "a fresh process"
-        judged = partial(with_looks, looks, why, where, plan_of(item).tolerances)
-        found = self._each(item, windows, lambda window: window.does_more, judged)
+        judged = partial(with_looks, looks, why, where, test.plan.tolerances)
+        found = self._each(test, windows, lambda window: window.does_more, judged)
         asked = [now for before, now in zip(windows, found) if before.does_more]
         agrees = all(window.confirmed for window in asked)
         self.looks.end(asked, agrees)
@@ -270,7 +264,7 @@ class Judging:
 
     def located(
         self,
-        item: pytest.Item,
+        test: TestRun,
         windows: list[JudgedWindow],
         again: Callable[[], Sequence[Window]] | None,
         is_repeatable: bool,
@@ -284,34 +278,34 @@ class Judging:
         if self._apart or not any(window.asked for window in windows):
             return windows
         if again is not None and is_repeatable:
-            windows = self._located_here(item, windows, again)
+            windows = self._located_here(test, windows, again)
         if any(map(lacks_sites, windows)):
             looks, why = self.looks.at(
-                item, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
+                test, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
             )
             self.looks.end(windows, agrees=True)
             if again is not None and not looks:
-                windows = self._located_here(item, windows, again)
+                windows = self._located_here(test, windows, again)
             look = looks[-1] if looks else Answer({}, why)
             why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
             why = why or look.why or no_sites
             windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
-        return self._each(item, windows, lambda window: bool(window.asked), partial(self._with_base_sites, item))
+        return self._each(test, windows, lambda window: bool(window.asked), partial(self._with_base_sites, test))
 
     def _located_here(
-        self, item: pytest.Item, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]]
+        self, test: TestRun, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]]
     ) -> list[JudgedWindow]:
         if not any(map(lacks_sites, windows)):
             return windows
-        plan, others = plan_of(item), profiles_of(again())
+        plan, others = test.plan, profiles_of(again())
         # A later round may do less than one before it: then a process looks where nothing ran before.
         alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
         found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
         look = Answer({}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found})
         return [with_sites(window, look) if lacks_sites(window) else window for window in windows]
 
-    def _with_base_sites(self, item: pytest.Item, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
-        kept = self._store.sites(window.environment, *split_id(id_of(item)), window.name)
+    def _with_base_sites(self, test: TestRun, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
+        kept = self._store.sites(window.environment, *test.where, window.name)
         if isinstance(kept, str):
             return replace(window, base_sites_lost=kept)
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
@@ -323,7 +317,7 @@ class Judging:
 
     def explained(
         self,
-        item: pytest.Item,
+        test: TestRun,
         windows: list[JudgedWindow],
         again: Callable[[Collection[str]], Mapping[str, PythonCalls]],
     ) -> list[JudgedWindow]:
@@ -331,7 +325,7 @@ class Judging:
 
         *again* runs the body once more in this process, and finds the lines that call these functions.
         """
-        windows = [self._with_base_functions(item, window) if window.wanted_functions else window for window in windows]
+        windows = [self._with_base_functions(test, window) if window.wanted_functions else window for window in windows]
         warm = [window for window in windows if window.numbers.python and not window.numbers.python.cold]
         wanted = set[str]().union(*(window.wanted_functions for window in warm))
         if not wanted:
@@ -341,7 +335,7 @@ class Judging:
 
     def slower_explained(
         self,
-        item: pytest.Item,
+        test: TestRun,
         windows: list[JudgedWindow],
         sample: Callable[[], Sequence[str]],
         count: Callable[[], Mapping[str, PythonCalls]],
@@ -363,69 +357,69 @@ class Judging:
         if not slow or self._apart:
             return windows
         lines, counted = sample(), count()
-        return [self._with_functions(item, each, lines, counted) if each.name in slow else each for each in windows]
+        return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
 
     def _with_functions(
-        self, item: pytest.Item, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
+        self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
     ) -> JudgedWindow:
         python = counted.get(window.name)
         if python is None or python.uncounted:
             python = PythonCalls()
-        kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
+        kept = self._store.functions(window.environment, *test.where, window.name)
         before = None if isinstance(kept, str) else kept.calls
         said = [*lines] if window.name == BODY else []
         said += causes.of_calls(before, python)[:1] if python.total >= _MANY_CALLS else []
         said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
         return _with_slow_lines(window, said)
 
-    def _with_base_functions(self, item: pytest.Item, window: JudgedWindow) -> JudgedWindow:
+    def _with_base_functions(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
         if self._apart or window.diff is None:
             return window
-        kept = self._store.functions(window.environment, *split_id(id_of(item)), window.name)
+        kept = self._store.functions(window.environment, *test.where, window.name)
         if isinstance(kept, str):
             return window.with_remark(f"which Python functions are called more is not known: {kept}")
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
 
-    def sees_alone(self, item: pytest.Item) -> bool:
+    def sees_alone(self, test: TestRun) -> bool:
         """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
         try:
             nothing = Environment((), ranks=self._settings.rank.size)
-            base = self._store.entry(nothing, *split_id(id_of(item)), BODY)  # in whatever environment
+            base = self._store.entry(nothing, *test.where, BODY)  # in whatever environment
         except BaselineError as error:
             self._errors.append(str(error))
             return False
         if base is None or self._apart:
             return False
-        looks, _ = self.looks.at(item, "shows no op; measuring it alone in a fresh process", 1, afresh=True)
+        looks, _ = self.looks.at(test, "shows no op; measuring it alone in a fresh process", 1, afresh=True)
         self.looks.end([], agrees=False)
         seen = looks[0].windows.get(BODY) if looks else None
         return seen is not None and base.allows(seen)
 
-    def settled(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+    def settled(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Judge what still looks slower by what fresh processes measure.
 
         It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
         """
-        plan = plan_of(item)
+        plan = test.plan
         if _fails_already(windows):
             why = "the test fails whatever its times are"
-            return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
+            return self._each(test, windows, _unsettled, partial(_undecided, plan, why))
         # A process holds its memory of a device as long as it lives.
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
             if self.looking_left_s < 0:
                 why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
-                return self._each(item, windows, _unsettled, partial(_undecided, plan, why))
+                return self._each(test, windows, _unsettled, partial(_undecided, plan, why))
             number = max(len(window.processes) for window in windows)
-            say(self._config, f"opprof: {id_of(item)} looks slower; measuring it in process {number + 1}")
+            say(self._config, f"opprof: {test.id} looks slower; measuring it in process {number + 1}")
             begin = monotonic()
             try:
-                again = self._pool.measure(id_of(item), number - 1, stays)
+                again = self._pool.measure(test.id, number - 1, stays)
             except BackendError as error:
-                return self._each(item, windows, _unsettled, partial(_undecided, plan, str(error)))
+                return self._each(test, windows, _unsettled, partial(_undecided, plan, str(error)))
             finally:
                 self.looking_left_s -= monotonic() - begin
-            windows = self._each(item, windows, _unsettled, partial(self._with, plan, again))
+            windows = self._each(test, windows, _unsettled, partial(self._with, plan, again))
         return windows
 
     def _with(self, plan: TestPlan, again: Answer, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:

@@ -19,12 +19,12 @@ from ..profile.op_profile import OpProfile
 from ..profile.timings import works_on_host
 from ..python_calls.counted import PythonCalls
 from ..results.judged_window import JudgedWindow
-from ..results.test_id import id_of
 from ..units import plural
 from ..verdict.compare import changes, excuse
 from ..verdict.quantities import FACTS, named
 from ..verdict.tolerances import Tolerances
 from ..verdict.verdicts import Verdict
+from .test_run import TestRun
 
 CONFIRMING_S = 60
 """What one run spends on confirming, at most: what does more after that fails as it is."""
@@ -51,14 +51,14 @@ class Looks:
         """Say that another test begins."""
         self._found = None
 
-    def at(self, item: pytest.Item, why: str, times: int, afresh: bool = False) -> tuple[list[Answer], str]:
+    def at(self, test: TestRun, why: str, times: int, afresh: bool = False) -> tuple[list[Answer], str]:
         """Return what another process measures so many *times*, or why it does not; *why* it has to is said.
 
         One process looks at a test, for all that is asked of it: the last time also tells lines. The process of an
         earlier test of the same file does it, unless it has to be one where nothing ran before (*afresh*).
         """
         if self._found is None or afresh:
-            self._found = self._measured(item, why, times, afresh)
+            self._found = self._measured(test, why, times, afresh)
         return self._found
 
     def end(self, windows: Iterable[JudgedWindow], agrees: bool) -> None:
@@ -69,23 +69,23 @@ class Looks:
         if self._settings.serialize or not agrees or not all(works_on_host(each.environment) for each in windows):
             self._pool.forget()
 
-    def counted_cold(self, item: pytest.Item, why: str) -> Mapping[str, PythonCalls]:
+    def counted_cold(self, test: TestRun, why: str) -> Mapping[str, PythonCalls]:
         """Return what a fresh process counts of Python functions in the one run of a body that has no second, *why*.
 
         Empty where it does not: there is no time left, or no process.
         """
         if not self._settings.rank.is_alone or self.left_s < 0:
             return {}
-        say(self._config, f"opprof: {id_of(item)}: {why}; counting its Python calls in a fresh process")
+        say(self._config, f"opprof: {test.id}: {why}; counting its Python calls in a fresh process")
         begin = monotonic()
         try:
-            return self._pool.counted_cold(str(item.path), id_of(item)).python
+            return self._pool.counted_cold(test.file, test.id).python
         except BackendError:
             return {}
         finally:
             self.left_s -= monotonic() - begin
 
-    def _measured(self, item: pytest.Item, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
+    def _measured(self, test: TestRun, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
         self.is_second = False
         if not self._settings.rank.is_alone:
             return [], f"{NO_FRESH} of {self._settings.rank.size}"
@@ -93,11 +93,11 @@ class Looks:
             return [], f"this run has spent {CONFIRMING_S} s on that"
         begin = monotonic()
         try:
-            if not afresh and (found := self._pool.second(str(item.path), id_of(item), times)):
+            if not afresh and (found := self._pool.second(test.file, test.id, times)):
                 self.is_second = True
                 return found, ""
-            say(self._config, f"opprof: {id_of(item)} {why}")
-            return self._pool.alone(str(item.path), id_of(item), times), ""
+            say(self._config, f"opprof: {test.id} {why}")
+            return self._pool.alone(test.file, test.id, times), ""
         except BackendError as error:
             return [], str(error)
         finally:

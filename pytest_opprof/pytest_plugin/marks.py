@@ -1,11 +1,9 @@
-"""The marks of a test -> its `Plan`. Everything is checked here, once."""
+"""The marks of a test -> its `TestPlan`. Everything is checked here, once."""
 
 from __future__ import annotations
 
 import unittest
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from operator import is_
 from typing import Any, TypeVar
 
 import pytest
@@ -18,7 +16,6 @@ from ..verdict.budgets import Budget
 from .options import (
     LIMITS,
     NUMPY_IS_GONE,
-    SETTINGS,
     checked_backends,
     checked_count,
     checked_ranks,
@@ -28,36 +25,24 @@ from .options import (
     settings_of,
 )
 
-_PLAN = pytest.StashKey[tuple[list[pytest.Mark], TestPlan]]()
-"""The plan of a test, and the marks that it is of: a fixture may add some."""
+
+def marks_of(item: pytest.Item) -> list[pytest.Mark]:
+    """Return the marks of ours that *item* has: a fixture may add some."""
+    return [*_marks(item, "op_budget"), *_marks(item, "opprof")]
 
 
-def plan_of(item: pytest.Item) -> TestPlan:
+def read(item: pytest.Item) -> TestPlan:
     """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
-    budgets, marks = _marks(item, "op_budget"), _marks(item, "opprof")
-    known, plan = item.stash.get(_PLAN, ([], None))
-    if plan and len(known) == len(budgets) + len(marks) and all(map(is_, known, [*budgets, *marks])):
-        return plan
     try:
         budget = Budget()
-        for mark in budgets:
+        for mark in _marks(item, "op_budget"):
             if not mark.args and not mark.kwargs:
                 raise UsageError("op_budget() has no limit; write one, such as op_budget(Cast=10)")
             budget = budget.over(Budget.parse(mark.args, mark.kwargs))
-        plan = _with_marks(item, settings_of(item.config), budget, marks)
+        return _with_marks(item, settings_of(item.config), budget, _marks(item, "opprof"))
     except UsageError as error:
         path, line, _ = item.location
         raise UsageError(f"{path}:{(line or 0) + 1}: {item.name}: {error}") from error
-    item.stash[_PLAN] = ([*budgets, *marks], plan)
-    return plan
-
-
-def measure_all(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Measure *items* without marks, too, as --opprof-all does; their plans are made anew."""
-    config.stash[SETTINGS] = replace(settings_of(config), everything=True)
-    for item in items:
-        if _PLAN in item.stash:
-            del item.stash[_PLAN]
 
 
 def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> TestPlan:

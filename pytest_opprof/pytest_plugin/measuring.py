@@ -26,19 +26,18 @@ from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
-from ..results.test_id import id_of, split_id
 from ..results.window_result import BODY
 from ..units import plural
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
-from .body import RECORD, Call, Failed, keep_unmeasured, told_plainly, unmeasured
-from .fixture import MEASUREMENT, measurement_of
+from .body import Call
+from .fixture import measurement_of
 from .judging import Judging, is_open
 from .looks import why_no_sites, without_sites
-from .marks import plan_of
 from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
+from .test_run import Failed, TestRun
 from .traces import traced
 
 _BENCHMARK = "pytest-benchmark"
@@ -46,7 +45,6 @@ _PROFILED = (
     "pytest-benchmark timed this under opprof's profiler, so its table shows more than the code takes; for its times"
     " run it without --opprof"
 )
-_WRONG_MARK = pytest.StashKey[UsageError]()
 
 
 class Measuring:
@@ -88,21 +86,21 @@ class Measuring:
         reason = None if settings.backends else load("numpy").unavailable()
         return [line, *([f"opprof: ops of NumPy are not seen: {reason}"] if reason else [])]
 
-    def read_marks(self, items: Iterable[pytest.Item]) -> None:
+    def read_marks(self, tests: Iterable[TestRun]) -> None:
         """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
         errors = []
         asked = set[tuple[str, ...] | None]()
-        for item in items:
+        for test in tests:
             try:
-                plan, has_fixture = plan_of(item), "opprof" in getattr(item, "fixturenames", ())
-                self._may_judge_times |= has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
-                if plan.measured or has_fixture:
-                    self._pool.files.add(str(item.path))
+                plan = test.plan
+                self._may_judge_times |= test.has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
+                if plan.measured or test.has_fixture:
+                    self._pool.files.add(test.file)
                     self._summary.marked = True
                     asked.add(plan.backends)
             except UsageError as error:
                 errors.append(str(error))
-                item.stash[_WRONG_MARK] = error
+                test.wrong_mark = error
         errors += [] if self._config.option.collectonly else _unsupported(asked)
         # In a worker of pytest-xdist it would be an internal error: there each such test fails.
         if errors and not xdist.is_worker(self._config):
@@ -113,160 +111,160 @@ class Measuring:
         if self._may_judge_times and self._settings.noise != "ignore" and not self._config.option.collectonly:
             keep_memory()
 
-    def call(self, item: pytest.Item) -> Generator[None, object, object]:
+    def call(self, test: TestRun) -> Generator[None, object, object]:
         """Run a test: the body of a marked one is measured, and all its windows are judged.
 
         Yields where pytest is to run the body.
         """
-        if _WRONG_MARK in item.stash:
-            raise Failed(str(item.stash[_WRONG_MARK]))
-        call = Call(item)
+        if test.wrong_mark is not None:
+            raise Failed(str(test.wrong_mark))
+        call = Call(test)
         self._compared.begin()
         try:
-            return (yield from self._measured(item, call))
+            return (yield from self._measured(test, call))
         except Failed as error:
-            if error.saw_nothing and call.is_over and self._judging.sees_alone(item):
+            if error.saw_nothing and call.is_over and self._judging.sees_alone(test):
                 excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
-                keep_unmeasured(item, f"{id_of(item)}: {error.cause}; but {excused}")
+                test.keep_unmeasured(f"{test.id}: {error.cause}; but {excused}")
             elif self._settings.report_only and error is not call.raised:
-                keep_unmeasured(item, reported=str(error))
+                test.keep_unmeasured(reported=str(error))
             else:
                 raise
         except Exception as error:
             if isinstance(error, BackendError) and error is not call.raised:
                 if not self._settings.report_only:
-                    raise unmeasured(item, error) from None
-                keep_unmeasured(item, reported=str(unmeasured(item, error)))
+                    raise test.unmeasured(error) from None
+                test.keep_unmeasured(reported=str(test.unmeasured(error)))
                 return call.result if call.is_over else (yield)
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
-            self._summary.errors.append(defect(f"{id_of(item)} was not measured", error))
-            keep_unmeasured(item)
+            self._summary.errors.append(defect(f"{test.id} was not measured", error))
+            test.keep_unmeasured()
         finally:
-            with told_plainly(item):
-                self._compared.leave(item)
+            with test.told_plainly():
+                self._compared.leave(test)
         return call.result if call.is_over else (yield)
 
-    def _measured(self, item: pytest.Item, call: Call) -> Generator[None, object, object]:
-        with told_plainly(item):
-            plan = plan_of(item)
-        if not plan.measured and MEASUREMENT not in item.stash:
+    def _measured(self, test: TestRun, call: Call) -> Generator[None, object, object]:
+        with test.told_plainly():
+            plan = test.plan
+        if not plan.measured and test.measurement is None:
             return (yield from call.by_pytest())
-        if item.config.stash.get(COLD, False):
-            with told_plainly(item):
-                measurement = measurement_of(item)
+        if test.item.config.stash.get(COLD, False):
+            with test.told_plainly():
+                measurement = measurement_of(test)
             try:
                 return (yield from body.count_cold(call, measurement))
             finally:
-                del item.stash[MEASUREMENT]
+                test.measurement = None
         with xdist.taking_turns(self._config, self._settings):
-            self._know_core(split_id(id_of(item))[0])
-            with told_plainly(item):
-                measurement = measurement_of(item)
+            self._know_core(test.where[0])
+            with test.told_plainly():
+                measurement = measurement_of(test)
             try:
-                with measurement.in_one_thread() if item.config.stash.get(ONE_THREAD, False) else nullcontext():
+                with measurement.in_one_thread() if test.item.config.stash.get(ONE_THREAD, False) else nullcontext():
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
                             result = yield from body.measure(call, measurement)
-                            windows = self._judged_with_python(item, measurement, call, call)
+                            windows = self._judged_with_python(test, measurement, call, call)
                     else:
                         result = yield from call.by_pytest()
-                        windows = self._judged_with_python(item, measurement, call, None)
+                        windows = self._judged_with_python(test, measurement, call, None)
             finally:
                 measurement.is_over = True
                 measurement.recorder.abandon()
-                del item.stash[MEASUREMENT]
-            if _adapts(item) == _BENCHMARK and not getattr(item.config.option, "benchmark_disable", True):
+                test.measurement = None
+            if _adapts(test) == _BENCHMARK and not getattr(test.item.config.option, "benchmark_disable", True):
                 windows = [window.with_remark(_PROFILED) for window in windows]
-            self._conclude(item, measurement, windows)
+            self._conclude(test, measurement, windows)
             return result
 
     def _judged_with_python(
-        self, item: pytest.Item, measurement: Measurement, call: Call, repeated: Call | None
+        self, test: TestRun, measurement: Measurement, call: Call, repeated: Call | None
     ) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end, with calls of Python functions if they are counted."""
-        with told_plainly(item):
+        with test.told_plainly():
             body.check_finished(measurement)
-            if plan_of(item).python:
-                measurement.python = dict(self._counted(item, measurement, call))
-            elif repeated and plan_of(item).python is None and plan_of(item).marked:
-                measurement.python = self._counted_without_ops(item, measurement, repeated)
-            windows = self._judged(item, measurement, repeated)
-            if repeated and not _why_not_again(item):
+            if test.plan.python:
+                measurement.python = dict(self._counted(test, measurement, call))
+            elif repeated and test.plan.python is None and test.plan.marked:
+                measurement.python = self._counted_without_ops(test, measurement, repeated)
+            windows = self._judged(test, measurement, repeated)
+            if repeated and not _why_not_again(test):
                 windows = self._judging.slower_explained(
-                    item,
+                    test,
                     windows,
                     partial(body.slow_lines, call, measurement),
                     partial(body.count, call, measurement, lines=True),
                 )
-            return self._judging.explained(item, windows, partial(body.count, call, measurement, lines=True))
+            return self._judging.explained(test, windows, partial(body.count, call, measurement, lines=True))
 
-    def _counted(self, item: pytest.Item, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
+    def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: of one more run, warm, or else of the one of a fresh process.
 
         There an update counts in several processes, and keeps the range.
         """
         names = [BODY, *(window.name for window in measurement.windows)]
-        if why := _why_uncountable(item, self._settings):
+        if why := _why_uncountable(test, self._settings):
             return dict.fromkeys(names, PythonCalls(uncounted=why))
-        if why := _why_not_again(item):
+        if why := _why_not_again(test):
             counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
         else:
             counted = body.count(call, measurement)
             why = reason if (reason := counted[BODY].uncounted).startswith(body.NO_SECOND_RUN) else ""
         if why:
-            return self._judging.looks.counted_cold(item, why) or counted
-        if not item.config.stash.get(SITES, False):
+            return self._judging.looks.counted_cold(test, why) or counted
+        if not test.item.config.stash.get(SITES, False):
             return counted
         found = body.count(call, measurement, lines=True)
         return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
 
-    def _counted_without_ops(self, item: pytest.Item, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
+    def _counted_without_ops(self, test: TestRun, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
         """Return the calls of Python functions of windows that show no op: there they are all that is seen.
 
         Nobody asked for them: no process is started for a body that cannot run twice.
         """
         empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
-        if not empty or _why_uncountable(item, self._settings) or _why_not_again(item):
+        if not empty or _why_uncountable(test, self._settings) or _why_not_again(test):
             return {}
-        lines = item.config.stash.get(SITES, False)
+        lines = test.item.config.stash.get(SITES, False)
         return {name: each for name, each in body.count(call, measurement, lines=lines).items() if name in empty}
 
-    def _judged(self, item: pytest.Item, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
+    def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""
-        with told_plainly(item):
+        with test.told_plainly():
             body.check_finished(measurement)
-            windows = self._judging.first(item, measurement)
-            windows = self._compared.with_others(item, windows)
+            windows = self._judging.first(test, measurement)
+            windows = self._compared.with_others(test, windows)
             # Ranks stay in step: what only this one runs once more would wait for the others.
-            repeats = not _why_not_again(item) and self._settings.rank.is_alone
+            repeats = not _why_not_again(test) and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
-                windows = self._judging.retimed(item, windows, body.measure_again(call, measurement))
-            windows = self._judging.settled(item, windows)
-            windows = self._judging.coarsely.settled(item, windows)
+                windows = self._judging.retimed(test, windows, body.measure_again(call, measurement))
+            windows = self._judging.settled(test, windows)
+            windows = self._judging.coarsely.settled(test, windows)
             no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
-            return self._judging.located(item, windows, look, measurement.plan.rounds > 1, no_sites)
+            return self._judging.located(test, windows, look, measurement.plan.rounds > 1, no_sites)
 
-    def _conclude(self, item: pytest.Item, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
+    def _conclude(self, test: TestRun, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail it if it must. Raises Failed."""
         broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
         if not windows and not broken:
             return
         if self._settings.traces:
-            windows = traced(item, windows, measurement.windows, self._settings, self._summary.errors)
+            windows = traced(test, windows, measurement.windows, self._settings, self._summary.errors)
         verbosity = getattr(self._config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
         record, failure, cause = concluded(
-            id_of(item), windows, plan_of(item), self._settings, verbosity, broken, self._judging.is_parallel
+            test.id, windows, test.plan, self._settings, verbosity, broken, self._judging.is_parallel
         )
-        line = item.location[1]
-        item.stash[RECORD] = replace(
+        line = test.item.location[1]
+        test.record = replace(
             record,
-            file=str(item.path),
+            file=test.file,
             line=0 if line is None else line + 1,
-            adapts=_adapts(item),
+            adapts=_adapts(test),
             tells_sites=_tells_sites(measurement, windows),
             no_sites=why_no_sites(measurement.backends, windows),
         )
@@ -282,37 +280,36 @@ class Measuring:
             core.best_ns = min([core.best_ns, *known])
 
 
-def put_on_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Put what was measured on the report, which travels to the controller, unless the test failed by itself."""
     crash: Any = getattr(report.longrepr, "reprcrash", None)
     if crash and call.excinfo and isinstance(call.excinfo.value, Failed):
         # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of ours.
-        crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
+        crash.path, crash.lineno = test.file, (test.item.location[1] or 0) + 1
         crash.message = call.excinfo.value.cause
-    if id_of(item) != report.nodeid:
-        report.opprof_id = id_of(item)  # type: ignore[attr-defined]
-    record = item.stash.get(RECORD, None)
-    if call.when == "call" and record is not None:
-        del item.stash[RECORD]
+    if test.id != report.nodeid:
+        report.opprof_id = test.id  # type: ignore[attr-defined]
+    if call.when == "call" and test.record is not None:
+        record, test.record = test.record, None
         if call.excinfo is None or isinstance(call.excinfo.value, Failed):
             report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
 
 
-def _why_uncountable(item: pytest.Item, settings: Settings) -> str:
+def _why_uncountable(test: TestRun, settings: Settings) -> str:
     """Return why calls of Python functions of a test cannot be counted at all; empty if they can."""
     if not settings.rank.is_alone:
         return f"this is one of {settings.rank.size} ranks, and the others would have to count, too"
-    adapts = _adapts(item)
+    adapts = _adapts(test)
     return f"{adapts}: {ADAPTS[adapts]}" if adapts else ""
 
 
-def _why_not_again(item: pytest.Item) -> str:
+def _why_not_again(test: TestRun) -> str:
     """Return why the body of a test cannot run once more in this process, so far as it is known before."""
-    if "subtests" in getattr(item, "fixturenames", ()):
+    if "subtests" in getattr(test.item, "fixturenames", ()):
         return "its subtests would be reported twice"
-    if issubclass(getattr(item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
+    if issubclass(getattr(test.item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         return "an IsolatedAsyncioTestCase cannot run again"
-    if getattr(item, "_excinfo", None):  # of a unittest.TestCase: running it again would lose what its report says
+    if getattr(test.item, "_excinfo", None):  # of a unittest.TestCase: running it again would lose what its report says
         return "it failed or was skipped"
     return ""
 
@@ -328,11 +325,11 @@ def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:
     return list(found)
 
 
-def _adapts(item: pytest.Item) -> str:
+def _adapts(test: TestRun) -> str:
     """Return what makes a test do more or less in each run, as far as it is known by name."""
-    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+    if getattr(getattr(test.item, "obj", None), "is_hypothesis_test", False):
         return "Hypothesis"
-    return _BENCHMARK if "benchmark" in getattr(item, "fixturenames", ()) else ""
+    return _BENCHMARK if "benchmark" in getattr(test.item, "fixturenames", ()) else ""
 
 
 def _tells_sites(measurement: Measurement, windows: Sequence[JudgedWindow]) -> bool:

@@ -37,9 +37,9 @@ from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
 from ..verdict.verdicts import TimingVerdict
 from .coarse import is_judged
 from .coarse_pairs import CoarsePairs, slower_than
-from .marks import plan_of
 from .options import settings_of
 from .outcome import concluded
+from .test_run import TestRun
 
 _Windows = dict[str, WindowBaseline]
 """What a process did, by window."""
@@ -87,11 +87,11 @@ class Found:
             both = _windows(before.reports.get(test, [])), _windows(reports)
             self._windows.setdefault(test, []).append(both)
 
-    def suspects(self, item: pytest.Item) -> bool:
+    def suspects(self, test: TestRun) -> bool:
         """Tell whether a test takes longer than at the base, by the first pair, and does not do more."""
-        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
+        pairs, plan = self._windows.get(test.nodeid, []), test.plan
         before, after = pairs[0] if pairs else ({}, {})
-        diffs = {name: self._diff(item.nodeid, name, plan) for name in before.keys() & after.keys()}
+        diffs = {name: self._diff(test.nodeid, name, plan) for name in before.keys() & after.keys()}
         if any(diff.verdict.does_more for diff in diffs.values()):
             return False
         return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
@@ -133,39 +133,39 @@ class Found:
         if missing := [test for test in tests if test not in self._windows]:
             raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
-    def is_open(self, item: pytest.Item) -> bool:
+    def is_open(self, test: TestRun) -> bool:
         """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
-        pairs, plan = self._windows.get(item.nodeid, []), plan_of(item)
+        pairs, plan = self._windows.get(test.nodeid, []), test.plan
         common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
-        diffs = [self._diff(item.nodeid, name, plan) for name in common]
+        diffs = [self._diff(test.nodeid, name, plan) for name in common]
         more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
         return more or any(not diff.timing.settled for diff in diffs)
 
-    def asks_for_lines(self, item: pytest.Item) -> bool:
+    def asks_for_lines(self, test: TestRun) -> bool:
         """Tell whether the working tree fails for what it did."""
-        reports = self.first[1].reports.get(item.nodeid, [])
-        windows = [self._compared(item.nodeid, window, plan_of(item)) for window in _measured(reports)]
+        reports = self.first[1].reports.get(test.nodeid, [])
+        windows = [self._compared(test.nodeid, window, test.plan) for window in _measured(reports)]
         slow = any(row.op in COARSE for window in windows for row in window.worse)
         return slow or any(window.asked or window.wanted_functions for window in windows)
 
-    def reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+    def reports(self, test: TestRun) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
-        for data in self.first[1].reports.get(item.nodeid, []):
+        for data in self.first[1].reports.get(test.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
             if report.when == "call" and report.passed and hasattr(report, "opprof"):
-                self._conclude(item, report)
+                self._conclude(test, report)
             yield report
 
-    def _conclude(self, item: pytest.Item, report: Any) -> None:
-        plan = plan_of(item)
-        windows = [self._compared(item.nodeid, window, plan) for window in _results(report.opprof)]
+    def _conclude(self, test: TestRun, report: Any) -> None:
+        plan = test.plan
+        windows = [self._compared(test.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
         if rows := [row for window in windows for row in window.worse]:
-            self.worse[item.nodeid] = rows
-        self._allowed += [(each, item.nodeid, op) for window in windows for op, each in window.allowed.items()]
-        record, failure, cause = concluded(item.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+            self.worse[test.nodeid] = rows
+        self._allowed += [(each, test.nodeid, op) for window in windows for op, each in window.allowed.items()]
+        record, failure, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity, recorded=False)
         if failure:
-            report.outcome, report.longrepr = "failed", _Failure(failure, cause, item)
+            report.outcome, report.longrepr = "failed", _Failure(failure, cause, test)
         line = report.opprof["line"]
         report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
 
@@ -278,9 +278,11 @@ class Found:
 class _Failure:
     """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
 
-    def __init__(self, message: str, cause: str, item: pytest.Item) -> None:
+    def __init__(self, message: str, cause: str, test: TestRun) -> None:
         self._message = message
-        self.reprcrash = SimpleNamespace(path=str(item.path), lineno=(item.location[1] or 0) + 1, message=cause)
+        self.reprcrash = SimpleNamespace(
+            path=str(test.item.path), lineno=(test.item.location[1] or 0) + 1, message=cause
+        )
 
     def __str__(self) -> str:
         return self._message

@@ -25,9 +25,8 @@ from ..processes.ranks import Failure, Ranks
 from ..profile.op_profile import ALWAYS, OpProfile
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
-from ..results.test_id import id_of
 from ..units import plural
-from .marks import plan_of
+from .test_run import TestRun
 
 _ENDING_S = 10
 """How long rank 0 waits for others to end, beyond its own last test."""
@@ -162,13 +161,13 @@ class Compared:
         """Begin a test."""
         self._is_told = False
 
-    def with_others(self, item: pytest.Item, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+    def with_others(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports, with what ranks do not have in common; waits for the others.
 
         Raises BackendError where a rank does not come.
         """
         self._is_told = True
-        if self._ranks is None or not (told := self._name(item)):
+        if self._ranks is None or not (told := self._name(test)):
             return windows
         mine = {each.name: {op: str(counts.calls) for op, counts in each.numbers.counts.items()} for each in windows}
         every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
@@ -178,18 +177,17 @@ class Compared:
             replace(each, ranks_differ=_differ([(of or {}).get(each.name, {}) for of in every])) for each in windows
         ]
 
-    def leave(self, item: pytest.Item) -> None:
+    def leave(self, test: TestRun) -> None:
         """Tell those who wait for it that this rank has no calls of a test to compare."""
-        if self._ranks is not None and not self._is_told and (told := self._name(item)):
+        if self._ranks is not None and not self._is_told and (told := self._name(test)):
             self._ranks.tell(told, None)
 
-    def _name(self, item: pytest.Item) -> str:
-        """Return under which name the calls of *item* are told; empty where they are not."""
-        plan = plan_of(item)
-        if plan.ranks != "equal" or not (plan.measured or "opprof" in getattr(item, "fixturenames", ())):
+    def _name(self, test: TestRun) -> str:
+        """Return under which name the calls of *test* are told; empty where they are not."""
+        if test.plan.ranks != "equal" or not (test.plan.measured or test.has_fixture):
             return ""
-        self._told[id_of(item)] = number = self._told.get(id_of(item), 0) + 1
-        return f"calls/{id_of(item)}/{number}"
+        self._told[test.id] = number = self._told.get(test.id, 0) + 1
+        return f"calls/{test.id}/{number}"
 
 
 def _differ(every: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:

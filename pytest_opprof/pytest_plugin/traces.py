@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-import pytest
-
 from .. import __version__
 from ..machine.atomic_write import gzipped, write_atomically
 from ..machine.ranks import Rank
@@ -16,19 +14,19 @@ from ..measure.plan import Settings
 from ..measure.window import Window
 from ..profile.op_profile import OpProfile
 from ..results.judged_window import JudgedWindow
-from ..results.test_id import id_of
 from ..results.window_result import BODY, titled
 from ..timeline import chrome
 from ..timeline.window import timeline_of, traced_round
 from .judging import profiles_of
 from .outcome import defect
+from .test_run import TestRun
 
 _MOST = 160
 """Characters of a test and its window in the name of a file, which may have 255 with all that is added."""
 
 
 def traced(
-    item: pytest.Item,
+    test: TestRun,
     judged: Iterable[JudgedWindow],
     measured: Sequence[Window],
     settings: Settings,
@@ -39,13 +37,13 @@ def traced(
     What cannot be written is told to *errors* once, and fails the run, not the test.
     """
     assert settings.traces is not None  # the caller asked
-    windows, profiles, here = list(judged), profiles_of(measured), item.config.invocation_params.dir
+    windows, profiles, here = list(judged), profiles_of(measured), test.item.config.invocation_params.dir
     for number, window in enumerate(windows):
         if not window.findings or window.name not in profiles:
             continue
         profile = profiles[window.name]
-        path = settings.traces / file_name(id_of(item), window.name, settings.rank)
-        title = titled(id_of(item), window.name)
+        path = settings.traces / file_name(test.id, window.name, settings.rank)
+        title = titled(test.id, window.name)
         lacks = f"{' and '.join(profile.untold)}, which does not tell when its ops ran" if profile.untold else ""
         shown = ""
         if profile.moments is not None:

@@ -27,8 +27,8 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.judging import Judging, is_open
-from pytest_opprof.pytest_plugin.marks import plan_of
 from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY
 from pytest_opprof.verdict.verdicts import Verdict
@@ -71,7 +71,7 @@ class Judged:
 
     def __init__(self, item: pytest.Item, others: Others, **known: Any) -> None:
         settings = settings_of(item.config)
-        self.item, self.others = item, others
+        self.test, self.others = TestRun.of(item), others
         self.errors: list[str] = []
         self.store = Store(settings.baselines)
         parallel, apart = known.pop("is_parallel", False), known.pop("is_apart", False)
@@ -87,7 +87,7 @@ class Judged:
 
     def measured(self, waits_ns: int = 0, **windows: Sequence[Round]) -> Measurement:
         """Measure *windows*; on a CPU a round takes as long as its ops, and waits for the CPU before each of them."""
-        measurement, now_ns, waited_ns = Measurement(plan_of(self.item), [fake.backend()], {}, judges=True), [0], [0]
+        measurement, now_ns, waited_ns = Measurement(self.test.plan, [fake.backend()], {}, judges=True), [0], [0]
         measurement.recorder = Recorder(
             [fake.backend()], measurement.plan.options, clock_ns=lambda: now_ns[0], waited_ns=lambda: waited_ns[0]
         )
@@ -104,10 +104,10 @@ class Judged:
         return measurement
 
     def first(self, waits_ns: int = 0, **windows: Sequence[Round]) -> list[JudgedWindow]:
-        return self.judging.first(self.item, self.measured(waits_ns, **windows))
+        return self.judging.first(self.test, self.measured(waits_ns, **windows))
 
     def settled(self, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        return self.judging.settled(self.item, windows)
+        return self.judging.settled(self.test, windows)
 
 
 Judge = Callable[..., Judged]
@@ -265,7 +265,7 @@ def test_more_calls_are_confirmed_by_two_looks_in_a_fresh_process(
 ) -> None:
     test = judge(*answers, base={BODY: calls(Add=1)})
     (window,) = test.first(body=TWICE)
-    assert test.others.asked == [(test.item.nodeid, 2)]
+    assert test.others.asked == [(test.test.nodeid, 2)]
     assert window.excused == excused
     assert window.looked.startswith(looked)
     assert bool(window.findings) is not bool(excused)
@@ -285,13 +285,13 @@ def test_a_body_that_shows_nothing_is_seen_alone_if_it_has_the_calls_of_the_base
 ) -> None:
     # Where nothing was seen, any environment that could be here is meant; one with a fake device could not.
     test = judge(seen, base={BODY: calls(Add=1)}, environment=Environment((("numpy", numpy.__version__),)))
-    assert test.judging.sees_alone(test.item) is sees
-    assert test.others.asked == [(test.item.nodeid, 1)]
+    assert test.judging.sees_alone(test.test) is sees
+    assert test.others.asked == [(test.test.nodeid, 1)]
 
 
 def test_a_body_that_shows_nothing_and_has_no_baseline_is_not_looked_at(judge: Judge) -> None:
     test = judge(answer(1))
-    assert not test.judging.sees_alone(test.item)
+    assert not test.judging.sees_alone(test.test)
     assert test.others.asked == []
 
 
@@ -387,10 +387,10 @@ def test_another_moment_counts_where_the_same_ops_ran_in_it(
 ) -> None:
     test = judge(base={BODY: TIMED})
     windows = test.first(body=SLOW)
-    assert verdict(test.judging.retimed(test.item, windows, test.measured(body=again).windows)) is found
+    assert verdict(test.judging.retimed(test.test, windows, test.measured(body=again).windows)) is found
 
 
 def test_a_window_that_was_not_opened_again_stays_as_it_was(judge: Judge) -> None:
     test = judge(base={BODY: TIMED})
     windows = test.first(body=SLOW)
-    assert test.judging.retimed(test.item, windows, []) == windows
+    assert test.judging.retimed(test.test, windows, []) == windows

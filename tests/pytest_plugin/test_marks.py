@@ -8,7 +8,7 @@ import pytest
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.measure.plan import TestPlan
-from pytest_opprof.pytest_plugin.marks import plan_of
+from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.verdict.tolerances import STORED
 
 from ..conftest import profile_of
@@ -31,7 +31,7 @@ def item(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 @pytest.fixture
 def planned(item: Callable[..., pytest.Item]) -> Planned:
-    return lambda *arguments, **known: plan_of(item(*arguments, **known))
+    return lambda *arguments, **known: TestRun.of(item(*arguments, **known)).plan
 
 
 def test_a_test_without_a_mark_is_not_measured_unless_all_are(planned: Planned) -> None:
@@ -80,11 +80,11 @@ def test_budgets_add_up_and_the_nearest_limit_of_an_op_counts(planned: Planned) 
 
 
 def test_a_plan_is_read_again_where_a_fixture_added_a_mark(item: Callable[..., pytest.Item]) -> None:
-    test = item("op_budget(Add=1)")
-    before = plan_of(test)
-    assert plan_of(test) is before
-    test.add_marker(pytest.mark.opprof(rounds=4))
-    assert plan_of(test).rounds == 4
+    test = TestRun.of(item("op_budget(Add=1)"))
+    before = test.plan
+    assert test.plan is before
+    test.item.add_marker(pytest.mark.opprof(rounds=4))
+    assert test.plan.rounds == 4
 
 
 @pytest.mark.parametrize(

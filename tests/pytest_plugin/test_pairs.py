@@ -17,6 +17,7 @@ from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against import Against
 from pytest_opprof.pytest_plugin.coarse import is_judged
 from pytest_opprof.pytest_plugin.pairs import Found
+from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
@@ -62,10 +63,10 @@ class Pairs:
 
     @property
     def is_open(self) -> bool:
-        return self.found.is_open(self.item)
+        return self.found.is_open(TestRun.of(self.item))
 
     def report(self) -> pytest.TestReport:
-        (report,) = self.found.reports(self.item)
+        (report,) = self.found.reports(TestRun.of(self.item))
         return report
 
     def record(self) -> TestRecord:
@@ -293,7 +294,7 @@ def confirmed(run: Pairs, *after_ms: int, busy: str = "", wall_ms: int = 0) -> N
 def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900))
-    assert run.found.suspects(run.item)
+    assert run.found.suspects(TestRun.of(run.item))
     confirmed(run, 3900, 3900, 3900)
     assert run.found.coarse.still_slower(run.test)
     report = run.report()
@@ -306,9 +307,9 @@ def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs:
 def test_one_more_pair_finds_the_line_that_takes_the_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900))
-    assert not run.found.asks_for_lines(run.item)
+    assert not run.found.asks_for_lines(TestRun.of(run.item))
     confirmed(run, 3900, 3900, 3900)
-    assert run.found.asks_for_lines(run.item)
+    assert run.found.asks_for_lines(TestRun.of(run.item))
     said = "97% of the time is at m.py:7 in total `ids.index(token)`"
     run.found.locate([took(run, 12), took(run, 3900, explained={"cpu_time": said, "wall_time": said})])
     assert f"\n    {said}\n" in run.report().longreprtext
@@ -327,7 +328,7 @@ def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
 def test_what_takes_no_longer_needs_no_more_pairs(pairs: Run, now_ms: int) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, now_ms))
-    assert not run.found.suspects(run.item)
+    assert not run.found.suspects(TestRun.of(run.item))
     assert (run.report().outcome, run.record().status) == ("passed", "ok")
 
 
@@ -342,13 +343,13 @@ def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> Non
 def test_what_does_more_is_not_measured_again_for_its_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900, calls=2))
-    assert not run.found.suspects(run.item)
+    assert not run.found.suspects(TestRun.of(run.item))
 
 
 def test_wall_time_that_is_judged_round_by_round_is_not_judged_coarsely(pairs: Run) -> None:
     run = pairs()
     run.add(took(run, 12, rounds=10), took(run, 3900, rounds=10))
-    assert run.found.suspects(run.item)  # the fake device's time is of its ops alone
+    assert run.found.suspects(TestRun.of(run.item))  # the fake device's time is of its ops alone
     made = window(NS)
     judged = compare({}, {}, judge_pairs([(made.processes[0],) * 2] * 5), PAIRS)
     assert is_judged(judged)
