@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from .documents import GraphProfile, Span
 
 TITLE = "MegEngine graph profile"
+# Bytes of a file, 512 MiB: 260,000 operators.
 MOST_BYTES = 512 << 20
-"""Bytes of a file, 512 MiB: 260,000 operators."""
 _BEGIN = re.compile(
     rb'\s*\{\s*"(?:profiler|graph_exec)"\s*:\s*\{\s*'
     rb'"(?:device|host|opr_footprint|opr_internal_pf|comp_seq|operator|var|mem_chunk)"\s*:'
@@ -57,7 +57,7 @@ _COMP_NODE = re.compile(r'CompNode\("([^"]+)"')
 _TYPE_CVT = re.compile(r"as(\w+)\(")
 _OPS_BY_MODE = {
     "Pooling": {"MAX": "MaxPool", "AVERAGE": "AveragePool", "AVERAGE_COUNT_EXCLUDE_PADDING": "AveragePool"},
-    # What Broadcast is elsewhere, between processes, has the canonical name.
+    # MegEngine's Broadcast does not communicate: it expands a tensor.
     "Broadcast": {"": "Expand"},
     "PoolingBackward": {
         "MAX": "MaxPoolGrad",
@@ -75,12 +75,12 @@ _OPS_BY_MODE = {
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins as a graph profile does."""
+    """Return True if the file begins like a graph profile."""
     return not place.is_folder and _BEGIN.match(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the operators of the execution that is in the file. Raises TraceError.
+    """Return the operators of the execution in the file. Raises TraceError.
 
     A cut file cannot be read in part: the type of an operator and its times are in different tables.
     """
@@ -107,7 +107,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def environment(comp_nodes: Iterable[str]) -> Environment:
-    """Return the environment: only the kind of the devices is known, not their model."""
+    """Return the environment; the devices' kind is known, their model is not."""
     kinds = {comp_node(text).rstrip("0123456789:").replace("multithread", "cpu") for text in comp_nodes}
     return Environment((("megengine", ""),), "+".join(sorted(kinds)), "")
 
@@ -125,7 +125,7 @@ def comp_node(text: str) -> str:
 
 @lru_cache(1024)
 def op_by_mode(raw: str, mode: str) -> str:
-    """Return the op of a raw type that stands for several ops, which *mode* tells apart; "" for other types.
+    """Return the op of a raw type whose *mode* decides the op; "" for other types.
 
     >>> op_by_mode("PoolingForward", "AVERAGE"), op_by_mode("Convolution", "CROSS_CORRELATION")
     ('AveragePool', '')
@@ -137,7 +137,7 @@ def op_by_mode(raw: str, mode: str) -> str:
 
 
 def _records(profile: GraphProfile, ran: set[str]) -> Iterator[SavedOp]:
-    """Yield what was executed in the order of ``graph_exec.operator``, as profile_analyze does for equal times.
+    """Yield the executed operators in the order of ``graph_exec.operator``, as profile_analyze does for equal times.
 
     Raises ValueError.
     """
@@ -204,7 +204,7 @@ def _together(*nodes: str) -> str:
 
 
 def _dtypes(profile: GraphProfile) -> dict[str, str]:
-    """Return the dtypes of the variables, where they are known."""
+    """Return the known dtypes of the variables."""
     from .documents import OPERATOR
 
     graph = profile.graph_exec
@@ -222,6 +222,6 @@ def _dtypes(profile: GraphProfile) -> dict[str, str]:
 
 
 def _known(dtypes: Mapping[str, str], variables: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dtype of each variable, "" where it is not known; () where none is known."""
+    """Return the dtype of each variable, "" if unknown; () if all are."""
     found = tuple(map(dtypes.get, variables))
     return tuple(dtype or "" for dtype in found) if any(found) else ()
