@@ -1,7 +1,7 @@
 """MegEngine's graph profile: one JSON document of ``load_and_run --profile`` or ``jit.trace(profiling=True)``.
 
 Written by ``load_and_run``, by ``python -m megengine.tools.load_network_and_run NET --profile OUT.json`` (one line, in
-the key order of a hash map) and by ``json.dump(traced.get_profile())``; it is what ``tools.profile_analyze`` reads::
+the key order of a hash map) and by ``json.dump(traced.get_profile())``; ``tools.profile_analyze`` reads it::
 
     {"profiler": {"device":        {OPR: {COMP_NODE: {"start", "kern", "end"}}},
                   "host":          {OPR: {THREAD: {"start", "kern", "end"}}},
@@ -14,17 +14,17 @@ the key order of a hash map) and by ``json.dump(traced.get_profile())``; it is w
 - Times are seconds; those of a CPU have a resolution of 1 us. Each computing node and the host have a clock of their
   own, so that only differences mean something. ``kern`` is when the first kernel began; on the host it is -1 if none
   did. The time of an operator is the one on the computing node (or thread) where it took longest.
-- Of all executions that were profiled, MegEngine keeps only the last.
-- ``memory`` is bytes of inputs and outputs on the device, without workspace; ``computation`` is null where MegEngine
+- MegEngine keeps only the last of all profiled executions.
+- ``memory`` is bytes of inputs and outputs on the device, without workspace; ``computation`` is null if MegEngine
   has no formula (BatchedMatrixMul, Softmax, LayerNorm ...); a shape without dimensions is a scalar or not known.
-- ``operator`` also has operators that were not executed: folded constants, shapes computed ahead. Those that were are
-  in ``comp_seq``, and have times unless the profile was recorded under MGB_PROFILE_ONLY_WAIT.
-- A dtype is known where memory was planned ahead (a fifth of the variables), and from the names that MegEngine gives
+- ``operator`` also has operators that were not executed: folded constants, shapes computed ahead. Executed ones are in
+  ``comp_seq``, and have times unless the profile was recorded under MGB_PROFILE_ONLY_WAIT.
+- A dtype is known if memory was planned ahead (a fifth of the variables), and from the names that MegEngine gives
   to TypeCvt: ``asFloat16(x)[12]``.
 - The workspace is the last of an operator's outputs and has no shape in ``out_shapes``.
 
 Seen: 1.13.0 (host threads ``interpreter`` and ``comp_node_dispatch:...``). In older documents only the name of the
-thread differs (``@``). No recording with CUDA was at hand.
+thread differs (``@``). No recording with CUDA was available.
 
 Memory: twice the file for a real profile (201 MB: 411 MB), 18 times for a malicious one; files are limited to 512 MiB.
 """
