@@ -7,9 +7,6 @@ or a formula in a spreadsheet. Pages escape by Jinja2's autoescape, with `termin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-
-Write = Callable[[str], str]
 
 _COMMAND = re.compile(r"^(\s*):(?=:.*::)|#(?=#\[)")
 """``::error file=a::text`` at the beginning of a line, and ``##[error]`` anywhere: commands in a workflow's log."""
@@ -49,8 +46,3 @@ def csv_cell(text: str) -> str:
     """
     text = terminal(text)
     return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text
-
-
-def writer(style: str) -> Write:
-    """Return what escapes for tables of a *style*: ``markdown`` or tabulate's ``github``, else a terminal."""
-    return markdown if style in ("markdown", "github") else terminal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..escaping import terminal
-from ..report import listing
+from ..report.tables import document as as_json
 from ..units import parse_share
 from ..verdict import query
 from . import reading
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     else:
         found = list(_of_run(arguments, document, margin))
     if arguments.format == "json":
-        print(listing.document({"budgets": found}))
+        print(as_json({"budgets": found}))
         return False
     for budget in found:
         lines = [*([f"# {budget['test']}"] if budget["test"] else []), budget["mark"], *filter(None, [budget["check"]])]

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
-from ..escaping import terminal, writer
 from ..python_calls.names import other_versions
-from ..report import listing
-from ..report.colours import painted
+from ..report.colours import TextLine, show
+from ..report.tables import Style, document, json, style_of
 from ..units import parse_duration, parse_share, plural
 from . import diff_whole, reading
 from .remote import location
@@ -152,7 +151,7 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
         for key, side, kept in (("base", base, before), ("now", now, after))
     }
-    whole: list[str] = []
+    whole: list[TextLine] = []
     if base.whole and now.whole:
         for key, side_whole in (("base", base.whole), ("now", now.whole)):
             both[key] |= {"step": side_whole.step, "times": dict(side_whole.times)}
@@ -160,15 +159,16 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     if arguments.output:
         _page(arguments.output, base, now, both, diff)
     elif arguments.format == "json":
-        print(listing.document({**both, **_plain(diff)}))
+        print(document({**both, **_plain(diff)}))
     else:
-        style = "github" if arguments.format == "markdown" else "simple"
         top = 10 if arguments.top is None else arguments.top
         steps = max(before.numbers.rounds, after.numbers.rounds)
+        style = style_of(arguments.format)
         if base.whole and now.whole:
-            whole = list(diff_whole.text(base.whole, now.whole, floor_ns, tolerance, style))
-        for line in _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style, whole):
-            print(painted(terminal(line)))
+            times = diff_whole.table(base.whole, now.whole, floor_ns, tolerance)
+            whole = [TextLine(""), *style.lines(times)] if times else []
+            whole += [TextLine(both["why"])] if both["why"] else []
+        show(_text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style, whole))
     worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
     if base.is_cut or (now.is_cut and not worse):
         raise TraceError("a file was read in part, so that nobody can tell whether the second profile is worse")
@@ -216,25 +216,32 @@ def _run_page(path: Path, base: Side, now: Side, windows: dict[tuple[str, str], 
 
 
 def _text(
-    both: dict[str, Any], window: JudgedWindow, diff: Diff, steps: int, top: int, style: str, whole: Sequence[str]
-) -> Iterator[str]:
+    both: dict[str, Any],
+    window: JudgedWindow,
+    diff: Diff,
+    steps: int,
+    top: int,
+    style: Style,
+    whole: Sequence[TextLine],
+) -> Iterator[TextLine]:
     from ..report.op_table import table
 
     base, now = both["base"], both["now"]
-    write = writer(style)
-    yield write(f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]")
+    yield TextLine(style.write(f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]"))
     if base["environment"] != now["environment"]:
-        yield f"the environments differ: {_SO_MAY_OPS}"
-    yield from (write(f"  {finding}") for finding in window.regressions)
-    yield from (write(f"  {improvement}") for improvement in diff.improvements())
+        yield TextLine(f"the environments differ: {_SO_MAY_OPS}")
+    yield from (TextLine(style.write(f"  {finding}"), "worse") for finding in window.regressions)
+    yield from (TextLine(style.write(f"  {improvement}"), "better") for improvement in diff.improvements())
     yield from whole
-    yield ""
+    yield TextLine("")
     if steps > 1:
-        yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
-    yield from "\n".join(table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
-    yield f"verdict: {diff.worst.word}"
+        yield TextLine(
+            "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
+        )
+    yield from table(window, top, every_op=top == 0, style=style, more="-t 0 shows them")
+    yield TextLine(f"verdict: {diff.worst.word}")
     if diff.timing.base is None and diff.timing.now is None:
-        yield "(of calls: neither profile has times)"
+        yield TextLine("(of calls: neither profile has times)")
 
 
 def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
@@ -279,16 +286,15 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             for name, one, other in (("base", base.windows, now.windows), ("now", now.windows, base.windows))
         }
         across = {"environments": [list(each) for each in environments]} if environments else {}
-        print(listing.document({"base": str(base.path), "now": str(now.path), **across, "windows": found, **only}))
+        print(document({"base": str(base.path), "now": str(now.path), **across, "windows": found, **only}))
     else:
-        style = "github" if arguments.format == "markdown" else "simple"
+        style = style_of(arguments.format)
         for before_in, now_in in environments:
-            print(painted(terminal(writer(style)(f"the environments differ: {before_in} -> {now_in}: {_SO_MAY_OPS}"))))
-        for line in _report(windows, top, style):
-            print(painted(terminal(line)))
+            show([TextLine(style.write(f"the environments differ: {before_in} -> {now_in}: {_SO_MAY_OPS}"))])
+        show(_report(windows, top, style))
         for side, others in ((base, base.windows.keys() - now.windows), (now, now.windows.keys() - base.windows)):
             for key in sorted(others):
-                print(writer(style)(f"only in {side.path}: {titled(*key)}"))
+                show([TextLine(style.write(f"only in {side.path}: {titled(*key)}"))])
         words = [status([window]) for window in windows.values()]
         counted = [f"{words.count(word)} {said}" for word, said in WORDS.items() if word in words]
         judged = sum(window.times_judged for window in windows.values())
@@ -333,37 +339,30 @@ def _timing(before: Kept, after: Kept, rule: Rule, ignore_noise: bool) -> Timing
     return found
 
 
-def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: str) -> Iterator[str]:
-    from ..report.failure import failure
+def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: Style) -> Iterator[TextLine]:
+    from ..report.failure import Shown, failure
     from ..results.window_result import titled
     from ..verdict.verdicts import Verdict
 
-    write = writer(style)
+    shown = Shown(top=top, every_op=top == 0, more="-t 0 shows them", style=style)
     for (test, _), window in windows.items():
         title = titled(test, window.name)
         if window.findings:
-            yield from [*failure(test, [window], top, top == 0, "", "-t 0 shows them", style).splitlines(), ""]
+            yield from [*failure(test, [window], "", shown), TextLine("")]
         elif window.verdict is Verdict.NOISY:
-            yield write(f"{title}: {window.verdict.value}: {window.untimed}")
+            yield TextLine(style.write(f"{title}: {window.verdict.value}: {window.untimed}"))
         elif window.untimed:
-            yield write(f"{title}: times not compared: {window.untimed}")
-        yield from (write(f"{title}: {line}") for line in window.remarks)
+            yield TextLine(style.write(f"{title}: times not compared: {window.untimed}"))
+        yield from (TextLine(style.write(f"{title}: {line}")) for line in window.remarks)
 
 
 def _plain(diff: Diff) -> dict[str, Any]:
-    def plain(row: Any) -> dict[str, Any]:
-        return {
-            "op": row.op,
-            "base_calls": row.base and row.base.calls.most,
-            "now_calls": row.now and row.now.calls.most,
-            "base_ns": row.base_ns,
-            "now_ns": row.now_ns,
-            "verdict": row.word,
-        }
+    # Imported here, with NumPy behind it.
+    from ..report.op_table import changes
 
     return {
         "verdict": diff.worst.word,
         "times_not_judged": diff.times or None,
-        "total": plain(diff.total),
-        "rows": [plain(row) for row in diff.rows],
+        "total": json(changes(diff, [diff.total]))[0],
+        "rows": json(changes(diff, diff.rows)),
     }

@@ -66,6 +66,8 @@ class Settings:
     """Which of several processes this one is."""
     together: frozenset[str] = frozenset()
     """Which of ``json``, ``summary`` and ``html`` rank 0 writes, of all ranks."""
+    width: int | None = None
+    """Columns of the terminal for tables; None where output goes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

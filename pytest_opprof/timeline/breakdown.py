@@ -37,7 +37,7 @@ class Breakdown:
     not_asked_ns: int | None
     """The part of *idle* in which the host had not yet launched what came next; None where launches are not known."""
     not_begun_ns: int | None
-    """The part in which it was launched and had not begun: the launch itself, or a wait for another stream."""
+    """The part in which it was launched and had not started: the launch itself, or a wait for another stream."""
     unexplained_ns: int | None
     """The rest: the launch of what came next is not in the recording, or nothing came."""
 
