@@ -16,6 +16,8 @@ from ..report.tables import style_of
 from ..units import format_ns
 from ..verdict import query
 from . import reading
+from .opened import Profiles, opened
+from .reading import Asked
 from .remote import location
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ def _run(arguments: argparse.Namespace) -> bool:
 
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
     broken, cut = False, list[formats.Found]()
-    for found, saved in reading.read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
+    profiles = opened(arguments.file, Asked.of(arguments, quiet=True), Profiles)
+    for found, saved in profiles.each:
         remarks = reading.remarks(saved)
         try:
             lines, exceeded = _judged(found, saved, budget, arguments)
@@ -57,9 +60,9 @@ def _run(arguments: argparse.Namespace) -> bool:
         show([*lines, *(TextLine(f"note: {remark}") for remark in remarks)])
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
-    if arguments.left_out and not broken:
+    if profiles.left_out and not broken:
         raise TraceError(
-            f"{len(arguments.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
+            f"{len(profiles.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
             " within the budget"
         )
     if cut and not broken:

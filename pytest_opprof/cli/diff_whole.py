@@ -5,7 +5,6 @@ The ops of a step may take what they took, and the step longer: the device waite
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ class Whole:
     """ns of what the host did, by name: ranges of the program, and ops."""
 
 
-def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedProfile) -> Whole:
+def whole_of(found: formats.Found, saved: SavedProfile, asked: reading.Asked) -> Whole:
     """Return what a profile, or the fastest of its chosen steps, took."""
     step = ""
     if saved.step_ns:
@@ -64,7 +63,7 @@ def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedPr
     for record in saved.records:
         if record.host_ns is not None:
             on_host[f"host time of {op_of(record)}"] += record.host_ns
-    timeline = reading.timeline_if_told(arguments, found)
+    timeline = reading.timeline_if_told(found, asked)
     chosen = [step for step in saved.steps if step not in ("", OUTSIDE)]
     if timeline is not None and (timeline.has_steps or not chosen):
         rows = breakdown(timeline, chosen or None)

@@ -12,6 +12,8 @@ from ..errors import UsageError, unknown
 from ..escaping import terminal
 from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of
 from ..units import plural
+from .opened import BaselineFolder, opened
+from .reading import Asked
 
 if TYPE_CHECKING:
     from ..baselines.git_log import Commit
@@ -54,9 +56,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         page.check_name(arguments.output, "-o")
         if arguments.format != "table" or arguments.top is not None:
             raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
-    folder: Path = arguments.dir
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}; name that of the baselines with --dir")
+    folder = opened(arguments.dir, Asked(), BaselineFolder).path
     commits = git_log.commits(folder)
     if not commits:
         raise UsageError(

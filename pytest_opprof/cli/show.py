@@ -13,6 +13,8 @@ from ..profile.saved import SavedProfile
 from ..report import listing
 from ..report.tables import csv, document
 from . import reading, show_kernels, show_ops, show_ranks, show_times
+from .opened import Profiles, opened
+from .reading import Asked
 from .remote import location
 
 _TAKES = {"kernels": ("name", "type", "top"), "breakdown": (), "ranges": ("name", "top")}
@@ -51,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     if arguments.top is None and "top" in _TAKES.get(listed, ("top",)):
         arguments.top = 0 if arguments.format == "csv" else _TOP
     by_site = arguments.aggregate_by in ("site", "dtype,site")
-    profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=by_site)
+    profiles = opened(arguments.file, Asked.of(arguments, sites=by_site), Profiles).each
     for found, saved in profiles if by_site else ():
         reading.check_sites(found, saved)
     if listed:
@@ -94,11 +96,12 @@ def _page(arguments: argparse.Namespace) -> bool:
         raise UsageError(
             f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
         )
-    (found, saved), *more = profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    asked = Asked.of(arguments)
+    (found, saved), *more = profiles = opened(arguments.file, asked, Profiles).each
     if more:
         page.write(arguments.output, show_ranks.page(profiles, arguments), "-o")
         return False
-    timeline = reading.timeline_if_told(arguments, found)
+    timeline = reading.timeline_if_told(found, asked)
     if timeline and arguments.steps and not timeline.has_steps:
         reading.say(found, "the page has no timeline: the profile does not tell when its steps began")
         timeline = None

@@ -59,8 +59,8 @@ def answer(
     found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace, whose: Mapping[str, object]
 ) -> Any:
     """Return the answer of one profile: text for people, an object for JSON, a table for CSV. Raises UsageError."""
-    timeline = reading.timeline(arguments, found)
-    reading.check_steps(arguments, found, timeline)
+    timeline = reading.timeline(found, reading.Asked.of(arguments))
+    reading.check_steps(found, arguments.steps, timeline)
     # Labels of steps in the profile: of an iteration without a file there are times, and nothing else.
     steps = [step for step in saved.steps if step not in ("", OUTSIDE)] or None
     if arguments.breakdown:
