@@ -21,13 +21,13 @@ from ...measure.recorder import Recorder
 from ...measure.window import Window
 from ...profile.op_profile import OpProfile
 from ...profile.timings import ProcessTimes, run_of
-from ...units import format_change, format_ns, format_share
+from ...units import format_ns, format_share
 from ...verdict.budgets import Budget
 from ...verdict.noise import clean_processes
 from ...verdict.stored_rule import STORED_RULE, Rule, judge
 from ...verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES
 from ...verdict.verdicts import TimingVerdict, Verdict
-from .workloads import LONGER, Work
+from .workloads import Work
 
 OK, FAILED, NOT_DECIDED, FIGURE = "ok", "FAILED", "not decided", "figure"
 MATMULS, CASTS, COPIES = 7, 5, 3
@@ -55,25 +55,21 @@ def _passed(holds: bool) -> str:
 class Subject:
     """The work of one framework, and how to measure it."""
 
-    def __init__(self, work: Work, longer_by: float = LONGER, rule: Rule = STORED_RULE) -> None:
-        """*longer_by*: how much more work a slowed product is; *rule* judges times."""
-        side, longer = work.sizes.matrix, round(work.sizes.matrix * longer_by)
+    def __init__(self, work: Work, rule: Rule = STORED_RULE) -> None:
+        """*rule* judges times."""
         self.work = work
         self._rule = rule
-        self._matrix = work.array((side, side))
-        self._longer = work.array((side, longer)), work.array((longer, side))
+        self._matrix = work.array((work.sizes.matrix, work.sizes.matrix))
         self._data = work.array((work.sizes.data,))
         self._core = Core()
         for _ in range(3):
             self.run(1, 1, 1)
-            self.run(1, longer=True)
         self.environment = str(self.measured(lambda: self.run(1, 1, 1)).environment)
 
-    def run(self, matmuls: int = 0, casts: int = 0, copies: int = 0, longer: bool = False) -> None:
+    def run(self, matmuls: int = 0, casts: int = 0, copies: int = 0) -> None:
         """Do so much work."""
-        left, right = self._longer if longer else (self._matrix, self._matrix)
         for _ in range(matmuls):
-            left @ right
+            self._matrix @ self._matrix
         for _ in range(casts):
             self.work.cast(self._data)
         for _ in range(copies):
@@ -90,11 +86,11 @@ class Subject:
                     body()
         return window.profile
 
-    def judged(self, longer: bool = False) -> TimingVerdict:
+    def judged(self) -> TimingVerdict:
         """Compare with the base as the plugin does with a baseline: until more runs would change nothing."""
         now: list[ProcessTimes] = []
         while True:
-            now.append(self._timed(longer))
+            now.append(self._timed())
             found = judge(self._base, now, self._rule)
             if found.settled:
                 return found
@@ -111,9 +107,9 @@ class Subject:
             runs.append(self._timed())
         return runs
 
-    def _timed(self, longer: bool = False) -> ProcessTimes:
+    def _timed(self) -> ProcessTimes:
         def body() -> None:
-            self.run(2, 2, 2, longer)
+            self.run(2, 2, 2)
             self.work.wait()
 
         run = run_of(self.measured(*[body] * ROUNDS, alone=True), threads=1)
@@ -189,29 +185,15 @@ def _two_runs(subject: Subject) -> Found:
         # A device that was not warm yet, or was disturbed before.
         subject.forget_base()
         found = subject.judged()
-    said = f"{found.verdict.value} ({_change(found)})"
+    change = f"{found.change:+.1%}" if found.change is not None else "no times"
+    said = f"{found.verdict.value} ({change})"
     expected = "the same work again to be no slower"
     if found.verdict is Verdict.FASTER:
         return Found(expected, f"{said}: the runs before it were disturbed", NOT_DECIDED)
-    return _in_time(subject, watch, _by(found, expected, said, Verdict.OK))
-
-
-def _slowdown(subject: Subject) -> Found:
-    watch, found = Watch(), subject.judged(longer=True)
-    before, after = (times.ops_ns.get("MatMul", 0.0) if times else 0.0 for times in (found.base, found.now))
-    said = f"{found.verdict.value} ({_change(found)}; MatMul {format_change(before, after)})"
-    expected = f"MatMul with {LONGER - 1:.0%} more work to be slower"
-    return _in_time(subject, watch, _by(found, expected, said, Verdict.SLOWER))
-
-
-def _by(found: TimingVerdict, expected: str, said: str, wanted: Verdict) -> Found:
     if found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE):
         return Found(expected, f"{found.verdict.value}: {found.why}", NOT_DECIDED)
-    return Found(expected, said, _passed(found.verdict is wanted), {"change": found.change or 0.0})
-
-
-def _change(found: TimingVerdict) -> str:
-    return f"{found.change:+.1%}" if found.change is not None else "no times"
+    result = Found(expected, said, _passed(found.verdict is Verdict.OK), {"change": found.change or 0.0})
+    return _in_time(subject, watch, result)
 
 
 def _in_time(subject: Subject, watch: Watch, found: Found) -> Found:
@@ -253,6 +235,5 @@ CHECKS: Mapping[str, Callable[[Subject], Found]] = {
     "windows": _windows,
     "clock": _clock,
     "two runs": _two_runs,
-    "slowdown": _slowdown,
     "overhead": _overhead,
 }
