@@ -270,12 +270,15 @@ class _OfRuns:
                 id=test,
                 outcome="failed" if any(window.findings for window in found) else "passed",
                 status=status(found),
-                windows=[window.result(self.now.windows[test, window.name].machine, False, True) for window in found],
+                windows=[
+                    window.result(self.now.windows[test, window.name].machine, parallel=False, compared=True)
+                    for window in found
+                ],
             )
             for test, found in tests.items()
         ]
         only = [f"{titled(*key)} is only in {path}" for path, keys in self._only() for key in keys]
-        page.write(path, run_page.html(run_of(records, [], False, against=str(self.base.path)), only), "-o")
+        page.write(path, run_page.html(run_of(records, [], interrupted=False, against=str(self.base.path)), only), "-o")
 
     def lines(self, style: Style) -> Iterator[TextLine]:
         """Yield the lines for people."""

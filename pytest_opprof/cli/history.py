@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> bool:
             if op not in known:
                 raise unknown(op, known)
         ops = {name: [each for each in of if each.op in arguments.op] for name, of in ops.items()}
-    said = list(_said(found, folder, is_cut))
+    said = list(_said(found, folder, is_cut=is_cut))
     if arguments.format == "json":
         print(_json(found, ops, since, said))
         return False
@@ -113,7 +113,7 @@ def _tests(arguments: argparse.Namespace, found: History) -> set[str]:
     return chosen
 
 
-def _said(found: History, folder: Path, is_cut: bool) -> Iterator[str]:
+def _said(found: History, folder: Path, *, is_cut: bool) -> Iterator[str]:
     """Yield what a reader has to know of what is shown."""
     if is_cut:
         oldest = found.commits[0]

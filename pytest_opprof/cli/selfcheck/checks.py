@@ -48,7 +48,7 @@ class Found:
     """What was measured: times in ns, a change as a share."""
 
 
-def _passed(holds: bool) -> str:
+def _passed(*, holds: bool) -> str:
     return OK if holds else FAILED
 
 
@@ -127,7 +127,7 @@ def _counts(subject: Subject) -> Found:
     found = {stats.op: stats.most_calls for stats in profile.ops}
     wrong = budget.check(profile, known=subject.work.beside)
     words = [_counted(found), *map(str, wrong), *(text for _, text in profile.remarks)]
-    return Found(_counted(wanted), "; ".join(words), _passed(not wrong))
+    return Found(_counted(wanted), "; ".join(words), _passed(holds=not wrong))
 
 
 def _counted(calls: Mapping[str, int]) -> str:
@@ -140,7 +140,9 @@ def _one_cast_more(subject: Subject) -> Found:
     over = [str(finding) for finding in budget.check(subject.measured(lambda: subject.run(casts=CASTS + 1)))]
     wanted = f"Cast: {CASTS + 1} calls (budget: {CASTS})"
     found = "; ".join([*map(str, within), *over]) or "nothing"
-    return Found(f"one more than Cast={CASTS} allows to be caught", found, _passed(not within and over == [wanted]))
+    return Found(
+        f"one more than Cast={CASTS} allows to be caught", found, _passed(holds=not within and over == [wanted])
+    )
 
 
 def _windows(subject: Subject) -> Found:
@@ -153,7 +155,7 @@ def _windows(subject: Subject) -> Found:
     ns = median(around_ns)
     found = f"{wrong} wrong; start and stop of one take {format_ns(ns)}"
     return Found(
-        f"{WINDOWS} windows, none with a Cast lost or too many", found, _passed(not wrong), {"start_stop_ns": ns}
+        f"{WINDOWS} windows, none with a Cast lost or too many", found, _passed(holds=not wrong), {"start_stop_ns": ns}
     )
 
 
@@ -173,7 +175,7 @@ def _clock(subject: Subject) -> Found:
     expected = f"times within {format_share(clock.tolerance)}"
     if profile.total.device_ns and subject.work.on_host is not (profile.environment.device == "cpu"):
         return Found(expected, f"times of the host, none of a GPU; {_said(profile)}", FAILED, figures)
-    result = Found(expected, found, _passed(abs(off) <= clock.tolerance), figures)
+    result = Found(expected, found, _passed(holds=abs(off) <= clock.tolerance), figures)
     # Nobody else makes the inside longer than the outside.
     return result if off > 0 else _in_time(subject, watch, result)
 
@@ -195,7 +197,7 @@ def _two_runs(subject: Subject) -> Found:
         return Found(expected, f"{said}: the runs before it were disturbed", NOT_DECIDED)
     if found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE):
         return Found(expected, f"{found.verdict.value}: {found.why}", NOT_DECIDED)
-    result = Found(expected, said, _passed(found.verdict is Verdict.OK), {"change": found.change or 0.0})
+    result = Found(expected, said, _passed(holds=found.verdict is Verdict.OK), {"change": found.change or 0.0})
     return _in_time(subject, watch, result)
 
 
