@@ -149,7 +149,9 @@ def _page(arguments: argparse.Namespace) -> bool:
         raise UsageError(
             f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
         )
-    (found, saved), *more = profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps)
+    has_lines = arguments.rank != "all"
+    profiles = reading.read(arguments, arguments.file, arguments.rank, arguments.steps, sites=has_lines)
+    (found, saved), *more = profiles
     if more:
         page.write(arguments.output, show_ranks.page(profiles, arguments), "-o")
         return False

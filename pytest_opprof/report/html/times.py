@@ -8,8 +8,10 @@ from typing import Final
 from ...profile.saved import OUTSIDE, SavedProfile
 from ...timeline.breakdown import Breakdown, added, breakdown
 from ...timeline.chrome import of_steps
+from ...timeline.peak import Peak, peak
 from ...timeline.ranges import RangeTimes, ranges
 from ...timeline.spans import Kind, Timeline
+from ...units import format_ns, format_share
 from . import marks
 from .overview import Overview, overview
 
@@ -22,9 +24,9 @@ PARTS: Final = (
 )
 """Of the time of a device that it worked in, with their colours."""
 CAUSES: Final = (
-    ("not_asked_ns", "idle: not asked", marks.FILLS["mute"]),
-    ("not_begun_ns", "idle: not begun", marks.PALE),
-    ("unexplained_ns", "idle: not explained", marks.SORTS["unknown"][0]),
+    ("not_asked_ns", "idle: host had launched nothing", marks.FILLS["mute"]),
+    ("not_begun_ns", "idle: launched, not started", marks.PALE),
+    ("unexplained_ns", "idle: unknown", marks.SORTS["unknown"][0]),
 )
 
 
@@ -45,10 +47,41 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """The time of the busiest device over all steps."""
+
+    times: Breakdown
+    steps: int
+    """How many there are; 0 for a recording without steps."""
+    device: str
+    """Its name, where there are several."""
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """What the device did most of the time, and its share of what: ``the 810 ms step``."""
+        parts = [*PARTS, ("idle_ns", "idle time", "")]
+        most, what, _ = max(parts, key=lambda part: getattr(self.times, part[0]))
+        share = format_share(getattr(self.times, most) / (self.times.total_ns or 1), 2)
+        return what.capitalize(), f"{share} of {self.length}"
+
+    @property
+    def length(self) -> str:
+        """How long it is, and of what."""
+        total = format_ns(self.times.total_ns)
+        one, several = f"the {total} step", f"the {total} of {self.steps} steps"
+        of = one if self.steps == 1 else several if self.steps else f"the {total} recorded"
+        return of + (f" on {self.device}" if self.device else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """What follows from the times of a profile."""
 
     drawn: Overview | None
+    whole: Whole | None
+    """None where no device worked."""
+    peaks: list[Peak]
+    """Of each device, who holds its memory when most is in use."""
     rows: list[Row]
     rows_left_out: int
     columns: list[tuple[str, str, str]]
@@ -56,7 +89,9 @@ class Times:
     has_devices: bool
     """Whether there are several."""
     has_steps: bool
+    every_range: list[RangeTimes]
     ranges: list[RangeTimes]
+    """The first of them."""
     ranges_left_out: int
     has_launched: bool
     has_idle: bool
@@ -80,19 +115,35 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
     by_step = breakdown(in_one, steps)
     devices = list(dict.fromkeys(row.device for row in by_step))
     rows: list[Breakdown] = []
+    wholes: list[Breakdown] = []
     for device in devices:
         every = [row for row in by_step if row.device == device]
         rows += [added(every), *every] if len(every) > 1 else every
+        wholes.append(added(every) if len(every) > 1 else every[0])
+    busiest = max(wholes, key=lambda each: each.total_ns - each.idle_ns, default=None)
     marked = ranges(timeline, chosen)
     has_causes = any(row.not_asked_ns is not None for row in rows)
     longest = max((row.total_ns for row in by_step), default=0)
     return Times(
+        whole=None
+        if busiest is None
+        else Whole(
+            busiest,
+            len({row.step for row in by_step if row.step}),
+            busiest.device if len(devices) > 1 else "",
+        ),
+        peaks=[
+            found
+            for device, memory in timeline.memory.items()
+            if (found := peak(device, memory.between(begin, end), timeline))
+        ],
         drawn=overview(of_steps(timeline, chosen) if chosen else timeline, begin, end, timeline.memory),
         rows=[Row(row, _bars(row, row.total_ns if row.step == "all" else longest)) for row in rows[:_ROWS]],
         rows_left_out=len(rows) - _ROWS,
         columns=[*PARTS, ("idle_ns", "idle", ""), *(CAUSES if has_causes else ()), ("overlapped_ns", "overlapped", "")],
         has_devices=len(devices) > 1,
         has_steps=any(row.step for row in by_step),
+        every_range=marked,
         ranges=marked[:_RANGES],
         ranges_left_out=len(marked) - _RANGES,
         has_launched=any(row.device_ns is not None for row in marked),

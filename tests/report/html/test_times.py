@@ -31,7 +31,7 @@ def test_the_time_of_each_step_adds_up_and_idle_time_has_its_causes() -> None:
     page = page_of(two_steps(), "1", "2")
     assert page.tables["breakdown"][0][3:] == [
         *("computing", "communication", "copying", "idle"),
-        *("idle: not asked", "idle: not begun", "idle: not explained", "overlapped"),
+        *("idle: host had launched nothing", "idle: launched, not started", "idle: unknown", "overlapped"),
     ]
     assert [cells[0] for cells in page.tables["breakdown"][1:]] == ["all", "1", "2"]
     cells = row(page, "breakdown", "1")[1:]
