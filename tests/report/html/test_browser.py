@@ -174,6 +174,14 @@ def test_names_in_the_treemap_stay_inside_of_their_areas(shown: Callable[..., An
     assert max(ends) <= 0
 
 
+def test_a_button_beside_a_command_copies_it(shown: Callable[..., Any]) -> None:
+    page = shown("run", "#t0", permissions=["clipboard-read", "clipboard-write"])
+    command = page.locator("#t0 code.cmd").first
+    page.locator("#t0 button.copy").first.press("Enter")
+    page.locator("#t0 button.copy", has_text="copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == command.text_content()
+
+
 def test_words_and_statuses_choose_tests(shown: Callable[..., Any]) -> None:
     page = shown("run")
     tests = page.locator("details.test")

@@ -39,6 +39,26 @@ for (const box of all("[data-filter]")) {
   };
 }
 
+// Commands: a button beside each copies it. From disk there may be no clipboard for scripts: then it is selected.
+for (const command of all("code.cmd")) {
+  const button = document.createElement("button");
+  [button.type, button.className, button.textContent] = ["button", "copy", "copy"];
+  button.setAttribute("aria-label", `Copy ${command.textContent}`);
+  button.onclick = event => {
+    event.preventDefault();
+    const say = text => {
+      button.textContent = text;
+      setTimeout(() => { button.textContent = "copy"; }, 2000);
+    };
+    const select = () => {
+      getSelection().selectAllChildren(command);
+      say(document.execCommand("copy") ? "copied" : "selected: press Ctrl-C");
+    };
+    navigator.clipboard ? navigator.clipboard.writeText(command.textContent).then(() => say("copied"), select) : select();
+  };
+  command.after(" ", button);
+}
+
 // A link to a test opens it, and the group that it is in.
 const open = () => {
   const target = document.getElementById(location.hash.slice(1));
