@@ -158,7 +158,7 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
             both[key] |= {"step": side_whole.step, "times": dict(side_whole.times)}
         both["why"] = diff_whole.reason(base.whole, now.whole, floor_ns, tolerance) or None
     if arguments.output:
-        _page(arguments.output, base, now, both, diff)
+        _page(arguments.output, (base, before), (now, after), diff)
     elif arguments.format == "json":
         print(listing.document({**both, **_plain(diff)}))
     else:
@@ -177,15 +177,25 @@ def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
     return worse
 
 
-def _page(path: Path, base: Side, now: Side, both: dict[str, Any], diff: Diff) -> None:
+def _page(path: Path, base: tuple[Side, Kept], now: tuple[Side, Kept], diff: Diff) -> None:
     """Write the page of the comparison of two profiles."""
     from ..report.html import diff_page, page
 
     sides = [
-        diff_page.Compared(str(side.path), both[key]["source"], both[key]["environment"])
-        for key, side in (("base", base), ("now", now))
+        diff_page.Compared(
+            str(side.path),
+            side.source or str(side.path),
+            environment.full,
+            environment.device,
+            kept.numbers.rounds,
+            side.whole.step if side.whole else "",
+        )
+        for side, kept in (base, now)
+        for environment in (kept.numbers.environment.environment,)
     ]
-    cut = [f"{side.path}: was read in part (--partial): this is what is there" for side in (base, now) if side.is_cut]
+    cut = [
+        f"{side.path}: was read in part (--partial): this is what is there" for side, _ in (base, now) if side.is_cut
+    ]
     page.write(path, diff_page.html(sides[0], sides[1], diff, cut), "-o")
 
 
