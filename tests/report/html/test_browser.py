@@ -33,6 +33,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
 NAMES = ("run", "profile", "diff", "history", "ranks")
+LONG = f"void kernel<{'float, ' * 40}>"
+"""The name of a kernel."""
 JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
 """The policy under which Jenkins serves what a job made."""
 
@@ -45,10 +47,9 @@ def pages() -> dict[str, str]:
         record_of(f"t.py::test_b[{HOSTILE}]", {"Add": 9}, {"Add": 2}),
         record_of("t.py::test_c", None, {"Mul": 4}, only=["Mul"]),
     ]
+    kernels = SavedKernel(HOSTILE, "Conv", 0, 1, 9.0), SavedKernel(LONG, "Conv", 0, 1, 8.0)
     ops = [SavedOp(name, name, device_ns=1e6 / n, calls=n) for n, name in enumerate(["Conv", "Cast", HOSTILE], 1)]
-    saved = SavedProfile(
-        "made", Environment((("made", "1"),), "cpu", ""), tuple(ops), kernels=(SavedKernel(HOSTILE, "Conv", 0, 1, 9.0),)
-    )
+    saved = SavedProfile("made", Environment((("made", "1"),), "cpu", ""), tuple(ops), kernels=kernels)
     ran = timeline(
         (HOST, HOSTILE, Kind.STEP, 0, 1000),
         (HOST, HOSTILE, Kind.RANGE, 10, 100),
@@ -172,6 +173,57 @@ def test_names_in_the_treemap_stay_inside_of_their_areas(shown: Callable[..., An
     ends = page.locator("svg[viewBox] g:has(> title)").evaluate_all(over)
     assert len(ends) == 6
     assert max(ends) <= 0
+
+
+def test_on_a_narrow_page_rows_of_tables_are_cards(shown: Callable[..., Any]) -> None:
+    page = shown("profile", viewport={"width": 390, "height": 800})
+    cell = page.locator("#ops tbody tr").first.locator("td:nth-child(3)")
+    assert cell.get_attribute("data-l") == "device time"
+    assert page.evaluate("document.querySelector('#ops').parentElement.scrollWidth") <= 390
+    wide = shown("profile")
+    assert wide.locator(".cards-of").count() == 0
+    wide.set_viewport_size({"width": 390, "height": 800})
+    wide.locator("#ops.cards-of").wait_for()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_thing_that_the_keyboard_reaches_skips_to_what_the_page_is_about(
+    shown: Callable[..., Any], name: str
+) -> None:
+    page = shown(name)
+    page.keyboard.press("Tab")
+    target = page.evaluate("document.activeElement.getAttribute('href')")
+    assert page.locator(target).count() == 1
+    assert page.locator(".skip").bounding_box()["x"] >= 0
+
+
+def test_bars_of_the_timeline_have_names_by_pointer_and_keyboard_and_lead_to_their_op(
+    shown: Callable[..., Any],
+) -> None:
+    page = shown("profile")
+    said, bars = page.locator("#timeline-said"), page.locator("#timeline rect.one")
+    bars.nth(3).hover()
+    assert said.text_content().startswith(f"{HOSTILE}, 5 ns, from ")
+    bars.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent") == bars.nth(1).text_content()
+    # One stop for the Tab key, however many bars there are.
+    assert page.locator("#timeline [tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    row = page.evaluate("document.querySelector(location.hash).cells[0].textContent")
+    assert row == HOSTILE
+    page.locator("#timeline").scroll_into_view_if_needed()
+    box = page.locator("#timeline").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2)
+    assert said.text_content() == "at 500 ns"
+
+
+def test_a_long_name_is_cut_and_opens(shown: Callable[..., Any]) -> None:
+    page = shown("profile")
+    name = page.locator("#kernels details.long")
+    assert name.locator("summary").text_content() == f"{LONG[:110]}…"
+    name.locator("summary").press("Enter")
+    assert LONG in name.inner_text()
 
 
 def test_a_button_beside_a_command_copies_it(shown: Callable[..., Any]) -> None:
