@@ -127,13 +127,13 @@ def shown(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])
 @pytest.mark.parametrize("name", NAMES)
-def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: str, scheme: str) -> None:
+def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: str, scheme: str, width: int) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     # Axe is a script that the policy of the page would block.
-    page = shown(name, color_scheme=scheme, bypass_csp=True)
+    page = shown(name, color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     found = Axe().run(page)
     assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
