@@ -11,12 +11,16 @@ from ...timeline.chrome import of_steps
 from ...timeline.peak import Peak, peak
 from ...timeline.ranges import RangeTimes, ranges
 from ...timeline.spans import Kind, Timeline
+from ...timeline.tree import Node, tree
 from ...units import format_ns, format_share
 from . import marks
 from .overview import Overview, overview
 
 _ROWS: Final = 200
 _RANGES: Final = 100
+_BRANCHES: Final = 10
+_LEAST_BRANCH: Final = 0.005
+"""Of the whole tree: smaller nodes are left out, and counted."""
 PARTS: Final = (
     ("computing_ns", "computing", marks.SORTS["computes"][0]),
     ("communication_ns", "communication", marks.SORTS["communicates"][0]),
@@ -74,6 +78,18 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """A node of the tree that is shown."""
+
+    node: Node
+    share: float
+    inside: list[Branch]
+    left_out: int
+    """How many others are inside."""
+    left_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """What follows from the times of a profile."""
 
@@ -95,6 +111,9 @@ class Times:
     ranges_left_out: int
     has_launched: bool
     has_idle: bool
+    tree: Branch | None
+    """None where no range has any time."""
+    tree_on_device: bool
 
     @property
     def drawn_columns(self) -> list[tuple[str, str, str]]:
@@ -122,6 +141,7 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
         wholes.append(added(every) if len(every) > 1 else every[0])
     busiest = max(wholes, key=lambda each: each.total_ns - each.idle_ns, default=None)
     marked = ranges(timeline, chosen)
+    found = tree(timeline, chosen)
     has_causes = any(row.not_asked_ns is not None for row in rows)
     longest = max((row.total_ns for row in by_step), default=0)
     return Times(
@@ -133,9 +153,9 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
             busiest.device if len(devices) > 1 else "",
         ),
         peaks=[
-            found
+            most
             for device, memory in timeline.memory.items()
-            if (found := peak(device, memory.between(begin, end), timeline))
+            if (most := peak(device, memory.between(begin, end), timeline))
         ],
         drawn=overview(of_steps(timeline, chosen) if chosen else timeline, begin, end, timeline.memory),
         rows=[Row(row, _bars(row, row.total_ns if row.step == "all" else longest)) for row in rows[:_ROWS]],
@@ -148,7 +168,18 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
         ranges_left_out=len(marked) - _RANGES,
         has_launched=any(row.device_ns is not None for row in marked),
         has_idle=any(row.idle_ns is not None for row in marked),
+        tree=_branch(found.root, found.root.ns) if found.root.has_ranges else None,
+        tree_on_device=found.on_device,
     )
+
+
+def _branch(node: Node, whole_ns: int) -> Branch:
+    """Return what is shown of a node of the tree: the most expensive of those inside, if not too small."""
+    inside = sorted(node.children.values(), key=lambda child: (-child.ns, child.name))
+    shown = [child for child in inside[:_BRANCHES] if child.ns >= _LEAST_BRANCH * whole_ns and child.ns]
+    others = inside[len(shown) :]
+    branches = [_branch(child, whole_ns) for child in shown]
+    return Branch(node, node.ns / whole_ns, branches, len(others), sum(child.ns for child in others))
 
 
 def _bars(row: Breakdown, longest_ns: int) -> list[tuple[float, float, str]]:

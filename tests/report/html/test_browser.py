@@ -53,6 +53,7 @@ def pages() -> dict[str, str]:
     ran = timeline(
         (HOST, HOSTILE, Kind.STEP, 0, 1000),
         (HOST, HOSTILE, Kind.RANGE, 10, 100),
+        (HOST._replace(thread=HOSTILE), HOSTILE, Kind.RANGE, 5, 200),
         (HOST._replace(thread=HOSTILE), HOSTILE, Kind.OP, 10, 100),
         *((STREAM, HOSTILE, Kind.OP, 10 * n, 5, 10 * n - 9) for n in range(1, 90)),
     )
@@ -255,6 +256,15 @@ def test_a_link_opens_the_test_inside_its_row(shown: Callable[..., Any]) -> None
     assert page.locator("#t3 table").first.is_hidden()
     page.locator("#limits a", has_text="test_c").click()
     page.locator("#t3 table").first.wait_for(state="visible")  # the browser tells of the new address a little later
+
+
+def test_the_tree_of_ranges_opens_without_scripts_and_its_ops_lead_to_their_rows(shown: Callable[..., Any]) -> None:
+    page = shown("profile", java_script_enabled=False)
+    node = page.locator(".tree details").first
+    if node.get_attribute("open") is None:
+        node.locator("summary").first.click()
+    assert page.locator(".tree details .name a").first.is_visible()
+    assert page.locator(str(page.locator(".tree a").first.get_attribute("href"))).count() == 1
 
 
 def test_without_scripts_all_can_be_read(shown: Callable[..., Any]) -> None:
