@@ -21,7 +21,7 @@ from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
 from ..verdict.findings import Finding
-from ..verdict.quantities import FACTS, SUMS, word
+from ..verdict.quantities import FACTS, SUMS, named, word
 from ..verdict.verdicts import Verdict
 
 # The name of the window around a whole test body.
@@ -264,12 +264,37 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         str,
         Meta(description="The file with when everything ran in one of its rounds, a Chrome trace; empty without one."),
     ] = ""
+    trace_lacks: Annotated[
+        str, Meta(description="Which part of the window is in no trace, and why; empty where a trace has all of it.")
+    ] = ""
+    looked: Annotated[
+        str,
+        Meta(
+            description="What a fresh process found of the changes: that it confirmed them, or why it did not; empty"
+            " where none measured the test again."
+        ),
+    ] = ""
+    sites_lost: Annotated[
+        str,
+        Meta(description="Why the lines that ask for the ops that fail it are not known; empty where they are known."),
+    ] = ""
+    base_sites_lost: Annotated[
+        str, Meta(description="Why it is not known which of these lines are new; empty where that is known.")
+    ] = ""
     rank: Annotated[int | None, Meta(description="Of several ranks in one run, the one whose numbers these are.")] = (
         None
     )
     by_rank: Annotated[
         tuple[RankNumbers, ...], Meta(description="What each of several ranks did; none where only one is here.")
     ] = ()
+
+    @property
+    def unknown_lines(self) -> list[str]:
+        """Which source lines are not known, and why, a sentence each."""
+        ops = ", ".join(dict.fromkeys(named(finding.op) for finding in self.findings if finding.op))
+        lines = f"source lines for {ops} are not known: {self.sites_lost}" if self.sites_lost else ""
+        new = f"which of these lines are new is not known: {self.base_sites_lost}" if self.base_sites_lost else ""
+        return [said for said in (lines, new) if said]
 
     def misfits(self) -> Iterator[str]:
         """Yield each problem of a file: columns without a number for each round, or with a negative one."""
