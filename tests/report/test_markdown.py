@@ -17,7 +17,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.causes import by_op
-from pytest_opprof.report.failure import failure
+from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
@@ -78,7 +78,7 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
         sites_lost="this run has spent 60 s on that",
         trace_lacks="work of a GPU",
     )
-    told = failure("t.py::a", [judged], top=1, every_op=False, accept="")
+    told = "\n".join(line.text for line in failure("t.py::a", [judged], "", Shown(top=1)))
     test = record_of("t.py::a", *CAST)
     test.windows = [judged.result("CPU", parallel=False, compared=True)]
     text = markdown(run(test))
