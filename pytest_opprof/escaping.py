@@ -8,9 +8,6 @@ show.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-
-Write = Callable[[str], str]
 
 # ``::error file=a::text`` at the beginning of a line, and ``##[error]`` anywhere: commands in a workflow's log.
 _COMMAND = re.compile(r"^(\s*):(?=:.*::)|#(?=#\[)")
@@ -50,8 +47,3 @@ def csv_cell(text: str) -> str:
     """
     text = terminal(text)
     return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text
-
-
-def writer(style: str) -> Write:
-    """Return the escaping function for tables of a *style*: ``markdown`` or tabulate's ``github``, else a terminal."""
-    return markdown if style in ("markdown", "github") else terminal

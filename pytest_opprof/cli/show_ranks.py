@@ -14,6 +14,7 @@ from ..escaping import terminal
 from ..frameworks.files import formats
 from ..profile.saved import SavedProfile
 from ..report import spread as report
+from ..report.tables import style_of
 from ..verdict.question import Side
 from ..verdict.spread import spread
 from . import reading
@@ -32,7 +33,7 @@ def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: ar
     ranks = _names([each for each, _ in profiles], arguments.file)
     if arguments.format == "json":
         return report.plain(found, ranks, side)
-    return "\n".join(report.text(found, ranks, side, arguments.top, arguments.format))
+    return "\n".join(report.text(found, ranks, side, arguments.top, style_of(arguments.format)))
 
 
 def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> str:
@@ -50,7 +51,9 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
     ranks = [f"rank {each}" if isinstance(each, int) else each for each in names]
     remarks = [f"{rank}: {remark}" for rank, (_, saved) in zip(ranks, profiles) for remark in reading.remarks(saved)]
     found = spread([saved for _, saved in profiles])
-    return ranks_page.html(found, ranks, str(arguments.file), source, remarks)
+    has_kernels = any(saved.kernels for _, saved in profiles)
+    without = [rank for rank, (_, saved) in zip(ranks, profiles) if has_kernels and not saved.kernels]
+    return ranks_page.html(found, ranks, str(arguments.file), source, remarks, without)
 
 
 def _names(found: Sequence[formats.Found], folder: Path) -> list[int] | list[str]:

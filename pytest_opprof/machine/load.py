@@ -158,6 +158,8 @@ def _named(used: Mapping[tuple[int, str], float]) -> list[str]:
 
 def is_of_this_run(pid: int) -> bool:
     """Return True if a process, or a thread's process, is this one or belongs to the same run of pytest."""
+    if pid == os.getpid():
+        return True
     ours, status = {str(os.getpid()), os.environ.get(RUN, "")}, _status(pid)
     while status:
         if status.get("Tgid") in ours:

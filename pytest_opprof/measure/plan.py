@@ -66,6 +66,8 @@ class Settings:
     """The rank of this process among several."""
     together: frozenset[str] = frozenset()
     """The outputs, of ``json``, ``summary`` and ``html``, that rank 0 writes for all ranks."""
+    width: int | None = None
+    """Columns of the terminal for tables; None where output goes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,8 @@ class Closing:
         if report.failed and hasattr(report, "opprof"):
             for entry in getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ()):
                 # Only for the terminal: JUnit and annotations need the plain string, and workers sent it plain.
-                entry.toterminal = partial(colours.write, lines=entry.lines)
+                lines = colours.toned(entry.lines, getattr(report, "opprof_tones", ()))
+                entry.toterminal = partial(colours.write, lines=lines)
         elif report.failed:
             self._failed.add(test)
         elif report.when == "setup":

@@ -257,7 +257,7 @@ class Measuring:
         if self._settings.traces:
             windows = traced(test, windows, measurement.windows, self._settings, self._summary.errors)
         verbosity = getattr(self._config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
-        record, failure, cause = concluded(
+        record, message, cause = concluded(
             test.id, windows, test.plan, self._settings, verbosity, broken, self._judging.is_parallel
         )
         line = test.item.location[1]
@@ -269,8 +269,8 @@ class Measuring:
             tells_sites=_tells_sites(measurement, windows),
             no_sites=why_no_sites(measurement.backends, windows),
         )
-        if failure:
-            raise Failed(failure, cause)
+        if message:
+            raise Failed("\n".join(line.text for line in message), cause, tones=[line.tone for line in message])
 
     def _know_core(self, module: str) -> None:
         """Make rounds wait until the core is as fast as it was when a module's baselines were recorded."""
@@ -288,6 +288,7 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
         # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of opprof.
         crash.path, crash.lineno = test.file, (test.item.location[1] or 0) + 1
         crash.message = call.excinfo.value.cause
+        report.opprof_tones = call.excinfo.value.tones  # type: ignore[attr-defined]
     if test.id != report.nodeid:
         report.opprof_id = test.id  # type: ignore[attr-defined]
     if call.when == "call" and test.record is not None:

@@ -15,6 +15,7 @@ from ..frameworks.live.registry import find, learn_names
 from ..machine.ranks import Rank, rank_of
 from ..measure.plan import Noise, Ranks, Settings
 from ..processes.parent import VARIABLE
+from ..report.tables import terminal_width
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
 NUMPY_IS_GONE = "was removed: opprof sees each op of NumPy, on any array. Leave it out"
@@ -71,12 +72,15 @@ def _settings(config: pytest.Config) -> Settings:
         ranks=checked_ranks(_value(config, "ranks") or "any", "--opprof-ranks"),
         rank=rank,
         aliases=_aliases(config.getini("opprof_aliases")),
+        width=config.workerinput.get(WIDTH) if hasattr(config, "workerinput") else terminal_width(),
     )
 
 
 # Placeholder in a file name for the number of the writing rank.
 _RANK = "{rank}"
 SETTINGS = pytest.StashKey[Settings]()
+WIDTH = "opprof-width"
+"""What the controller of pytest-xdist calls the columns of its terminal: a worker has none."""
 LIMITS = ("tolerance", "op_tolerance", "work_tolerance", "floor")
 
 

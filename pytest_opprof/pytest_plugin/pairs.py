@@ -163,9 +163,9 @@ class Found:
         if rows := [row for window in windows for row in window.worse]:
             self.worse[test.nodeid] = rows
         self._allowed += [(each, test.nodeid, op) for window in windows for op, each in window.allowed.items()]
-        record, failure, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity, recorded=False)
-        if failure:
-            report.outcome, report.longrepr = "failed", _Failure(failure, cause, test)
+        record, message, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        if message:
+            report.outcome, report.longrepr = "failed", _Failure(message, cause, test)
         line = report.opprof["line"]
         report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
 
@@ -278,18 +278,18 @@ class Found:
 class _Failure:
     """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
 
-    def __init__(self, message: str, cause: str, test: TestRun) -> None:
+    def __init__(self, message: Sequence[colours.TextLine], cause: str, test: TestRun) -> None:
         self._message = message
         self.reprcrash = SimpleNamespace(
             path=str(test.item.path), lineno=(test.item.location[1] or 0) + 1, message=cause
         )
 
     def __str__(self) -> str:
-        return self._message
+        return "\n".join(line.text for line in self._message)
 
     def toterminal(self, writer: Any) -> None:
         """Write the message in full; pytest calls this."""
-        colours.write(writer, self._message.splitlines())
+        colours.write(writer, self._message)
 
 
 def _results(data: object) -> list[WindowResult]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import is_
 
@@ -11,6 +11,7 @@ import pytest
 from ..errors import NothingMeasured, OpprofError, UsageError
 from ..measure.measurement import Measurement
 from ..measure.plan import TestPlan
+from ..report.colours import Tone
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of, split_id
 from .marks import marks_of, read
@@ -21,10 +22,14 @@ class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pyte
 
     __module__ = "builtins"  # as pytest's own: "Failed: ..."
 
-    def __init__(self, message: str, cause: str = "", saw_nothing: bool = False) -> None:
-        """*cause* is the message in a few words; *saw_nothing*: the only problem is an empty recording."""
+    def __init__(self, message: str, cause: str = "", *, tones: Sequence[Tone] = (), saw_nothing: bool = False) -> None:
+        """*cause* is the message in a few words; *tones* are the senses of its lines, for their colours.
+
+        *saw_nothing*: the only problem is an empty recording.
+        """
         super().__init__(message, pytrace=False)
         self.cause = cause or message.partition("\n")[0]
+        self.tones = list(tones)
         self.saw_nothing = saw_nothing
 
 
@@ -88,7 +93,7 @@ class TestRun:
         """Return the failure of a test that could not be measured."""
         self.keep_unmeasured()
         message = f"opprof could not measure {self.id}: {error}"
-        return Failed(message, str(error), isinstance(error, NothingMeasured))
+        return Failed(message, str(error), saw_nothing=isinstance(error, NothingMeasured))
 
 
 _TEST = pytest.StashKey[TestRun]()

@@ -14,6 +14,7 @@ from ..machine.scratch import scratch
 from ..measure.plan import Settings
 from ..processes.this_run import ARGUMENTS
 from ..report.summary import Summary
+from .options import WIDTH
 
 _LOCK = "opprof-lock"
 
@@ -56,7 +57,8 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Send a worker the command for fresh processes, and the lock under which one measures at a time."""
+        """Send a worker the width of the terminal, the command for fresh processes, and the lock for taking turns."""
+        node.workerinput[WIDTH] = self._settings.width
         node.workerinput[ARGUMENTS] = list(map(str, self._config.invocation_params.args))
         if self._settings.serialize:
             self._folder = self._folder or self._stack.enter_context(scratch())

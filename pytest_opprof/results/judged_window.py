@@ -344,6 +344,10 @@ class JudgedWindow:
             no_baseline=self.no_baseline,
             processes=() if parallel else self.processes,
             trace=self.trace,
+            trace_lacks=self.trace_lacks,
+            looked=self.looked if self.findings else "",
+            sites_lost=self.sites_lost if self.asked else "",
+            base_sites_lost=self.base_sites_lost if self.asked and self.numbers.sites else "",
         )
 
 

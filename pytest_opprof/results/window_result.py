@@ -21,7 +21,7 @@ from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
 from ..verdict.findings import Finding
-from ..verdict.quantities import FACTS, SUMS, word
+from ..verdict.quantities import FACTS, SUMS, named, word
 from ..verdict.verdicts import Verdict
 
 # The name of the window around a whole test body.
@@ -256,10 +256,35 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         str,
         Meta(description="The file with a trace of one of its rounds, in Chrome's format; empty without one."),
     ] = ""
+    trace_lacks: Annotated[
+        str,
+        Meta(description="The part of the window that no trace has, with the reason; empty if a trace has all of it."),
+    ] = ""
+    looked: Annotated[
+        str,
+        Meta(
+            description="The result of a fresh process: that it confirmed the changes, or why it did not; empty"
+            " if none measured the test again."
+        ),
+    ] = ""
+    sites_lost: Annotated[
+        str, Meta(description="Why source lines of the failing ops are unknown; empty if they are known.")
+    ] = ""
+    base_sites_lost: Annotated[
+        str, Meta(description="Why it is unknown which of these lines are new; empty if it is known.")
+    ] = ""
     rank: Annotated[int | None, Meta(description="The rank of these numbers, if the run has several.")] = None
     by_rank: Annotated[
         tuple[RankNumbers, ...], Meta(description="The numbers of each rank; empty for a single one.")
     ] = ()
+
+    @property
+    def unknown_lines(self) -> list[str]:
+        """Which source lines are not known, and why, a sentence each."""
+        ops = ", ".join(dict.fromkeys(named(finding.op) for finding in self.findings if finding.op))
+        lines = f"source lines for {ops} are not known: {self.sites_lost}" if self.sites_lost else ""
+        new = f"which of these lines are new is not known: {self.base_sites_lost}" if self.base_sites_lost else ""
+        return [said for said in (lines, new) if said]
 
     def misfits(self) -> Iterator[str]:
         """Yield each problem of a file: columns without a number for each round, or with a negative one."""

@@ -37,7 +37,7 @@ class Breakdown:
     not_asked_ns: int | None
     """The part of *idle* before the host launched the next work; None if launches are unknown."""
     not_begun_ns: int | None
-    """The part in which it was launched and had not begun: the launch itself, or a wait for another stream."""
+    """The part in which it was launched and had not started: the launch itself, or a wait for another stream."""
     unexplained_ns: int | None
     """The rest: the launch of the next work is not in the recording, or no work followed."""
 

@@ -105,6 +105,11 @@ class _Window:
         return [finding.text.strip() for finding in self.result.findings]
 
     @property
+    def lost(self) -> list[str]:
+        """Which lines are not known, and why."""
+        return self.result.unknown_lines
+
+    @property
     def open_trace(self) -> str:
         return open_trace(self.result.trace)
 

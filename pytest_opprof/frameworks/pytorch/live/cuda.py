@@ -62,11 +62,17 @@ _NEVER = 1 << 63
 
 
 def read(
-    events: Iterable[Any], log: EventLog, options: Options, contexts: int, looks: Sequence[Mapping[int, Look]]
+    events: Iterable[Any],
+    log: EventLog,
+    options: Options,
+    contexts: int,
+    looks: Sequence[Mapping[int, Look]],
+    grad_numbers: tuple[int, int] = (0, 0),
 ) -> None:
     """Append the program's part of a session's *events* to *log*: everything between the first mark and the last.
 
-    *contexts* is the number of CUDA contexts that the last wait covered, *looks* are NVML's answers before and after.
+    *contexts* is the number of CUDA contexts that the last wait covered, *looks* are NVML's answers before and after,
+    *grad_numbers* are autograd's next numbers before and after.
     """
     import torch
 
@@ -78,7 +84,7 @@ def read(
         check_waited(session, end)
     log.marked_ns = marks
     session = session.between(begin, end)
-    used = fill(log, session, marks, options.timing == "sync", options.moments, end, _graphs_hold())
+    used = fill(log, session, marks, options.timing == "sync", options.moments, end, _graphs_hold(), grad_numbers)
     if used:
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
@@ -110,12 +116,14 @@ def fill(
     moments: bool = False,
     waited: int = _NEVER,
     graphs_hold: bool = True,
+    grad_numbers: tuple[int, int] = (0, 0),
 ) -> list[int]:
     """Append a recording to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
 
     *blocking*: launches block, and times are those of sync timing. *moments*: also record start times. The last wait
-    for the GPU began at *waited*. *graphs_hold*: nodes of CUDA graphs have the number of their launch. Raises
-    BackendError if a kernel was launched but not recorded, or if launches should block and did not.
+    for the GPU began at *waited*. *graphs_hold*: nodes of CUDA graphs have the number of their launch. *grad_numbers*:
+    see `HostOps.append_to`. Raises BackendError if a kernel was launched but not recorded, or if launches should block
+    and did not.
     """
     span = Span(0, _NEVER, marks, waited)
     host = HostOps(session.ops, session.calls)
@@ -155,7 +163,7 @@ def fill(
         host.ops = _until_done(host, activities, homes)
     elif on_device:
         log.busy_ns = cuda_events.busy_ns(calls, work, span)
-    first = host.append_to(log, marks, on_device and not blocking, moments)
+    first = host.append_to(log, marks, on_device and not blocking, moments, grad_numbers)
     parents = np.where(ops == NOBODY, NOBODY, ops + first)
     cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, moments=moments, graphs_hold=graphs_hold)
     if alone := np.count_nonzero(caller == NOBODY):

@@ -172,8 +172,7 @@ class TreeReader:
         for outer, inner in called_again(parents, ops).items():
             log.works_as(outer, inner)
         if sites is not None:
-            sites.in_thread(self._thread)
-            sites.end(*self.grad_numbers)
+            sites.end(self._thread, range(*self.grad_numbers))
 
     def _allocated(self, size: int, interval: int, sites: Sites | None) -> None:
         if self.options.memory:

@@ -127,10 +127,18 @@ class HostOps:
                 self._does[home] = _MEMCPY
             home = NOBODY if home == owner else self.parents[home]
 
-    def append_to(self, log: EventLog, marks: Sequence[int], on_device: bool, moments: bool = False) -> int:
+    def append_to(
+        self,
+        log: EventLog,
+        marks: Sequence[int],
+        on_device: bool,
+        moments: bool = False,
+        grad_numbers: tuple[int, int] = (0, 0),
+    ) -> int:
         """Append the ops to *log*, with their device time if *on_device*; return the index of the first.
 
-        *moments*: also record when they ran.
+        *moments*: also record when they ran. *grad_numbers*: autograd's next number at the begin and at the end of the
+        window, in the thread that opened it.
         """
         first, intervals = len(log), list[int]()
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
@@ -148,7 +156,7 @@ class HostOps:
             if moments:
                 log.ran(event, op.start, op.end, f"thread {op.thread}")
         if log.chains is not None:
-            self._tell_sites(log, first)
+            self._tell_sites(log, first, marks, range(*grad_numbers))
         for outer, inner in called_again(self.parents, [op.name for op in self.ops]).items():
             log.works_as(first + outer, first + inner)
         for around, compiled in self.compiled if not on_device else ():
@@ -156,7 +164,7 @@ class HostOps:
                 log.compiling(first + around, compiled.duration_ns)
         return first
 
-    def _tell_sites(self, log: EventLog, first: int) -> None:
+    def _tell_sites(self, log: EventLog, first: int, marks: Sequence[int], made: range) -> None:
         """Record the source line of each op.
 
         With a GPU, a thread of backward passes has no marks, and takes its lines from the thread with marks; the lines
@@ -174,9 +182,12 @@ class HostOps:
         traced = next((mark.thread for _, index, mark in in_order if index < 0), None)
         for _, index, op in in_order:
             sites.in_thread(op.thread, traced if op.thread in backward else None)
-            sites.comes_to(op.name, op.start, op.end, op.sequence)
+            sites.comes_to(op.name, op.start, op.end, op.sequence, bisect_right(marks, op.start))
             if index >= 0:
                 sites.asked(first + index)
+        # Kineto numbers threads in two ways: of the two only autograd's stands beside its numbers.
+        for thread in {op.sequence[0] for op in self.ops if op.sequence and op.thread == traced}:
+            sites.end(thread, made)
 
     def _inclusive(self) -> list[int]:
         times = list(self._device_ns)

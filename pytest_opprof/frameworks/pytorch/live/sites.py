@@ -89,7 +89,6 @@ class Sites:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._threads: defaultdict[int, _Thread] = defaultdict(_Thread)
-        self._number = 0
         self._thread = self._marked = self._threads[0]
         self._autograd = _Autograd()
         self._interval: dict[Hashable, int] = {}
@@ -97,7 +96,7 @@ class Sites:
 
     def in_thread(self, number: int, marked: int | None = None) -> None:
         """Switch to another thread; a thread without marks takes its lines from the *marked* one."""
-        self._number, self._thread = number, self._threads[number]
+        self._thread = self._threads[number]
         self._marked = self._thread if marked is None else self._threads[marked]
 
     def comes_to(self, raw: str, start_ns: int, end_ns: int, number: Hashable = None, interval: int = 0) -> None:
@@ -119,10 +118,10 @@ class Sites:
         """Record the line of the event at *index* of the log."""
         self._log.asked_at(index, *self._here)
 
-    def end(self, first: int, after_last: int) -> None:
-        """Finish, given the numbers of the nodes that the thread made."""
+    def end(self, thread: int, made: range) -> None:
+        """Finish, given the numbers of the nodes that the *thread* made."""
         forward = self._autograd.forward
-        for key in ((self._number, number) for number in range(first, after_last)):
+        for key in ((thread, number) for number in made):
             if key in forward:
                 self._log.fact_at("grad_nodes", self._interval[key], *forward[key])
 

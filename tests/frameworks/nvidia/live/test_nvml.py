@@ -247,7 +247,7 @@ def test_a_gpu_at_its_power_cap_is_a_remark_since_some_always_are(said: Nvml) ->
 @pytest.mark.parametrize("reason", [0x04, 0x20])
 def test_in_a_long_window_the_time_that_is_counted_decides_from_one_percent_on(reason: int) -> None:
     def throttled(ns: int, window_ns: int = SECOND_NS) -> bool:
-        before, after = Look(5, reason, {reason: 7}), Look(5 + window_ns, reason, {reason: 7 + ns})
+        before, after = Look(5, reason, {reason: 7}, 5), Look(5 + window_ns, reason, {reason: 7 + ns}, 5 + window_ns)
         return nvml._is_held(reason, before, after)
 
     assert throttled(SECOND_NS // 100)
@@ -257,6 +257,22 @@ def test_in_a_long_window_the_time_that_is_counted_decides_from_one_percent_on(r
 
 
 def test_what_is_not_counted_is_told_by_the_reasons_in_a_long_window_too() -> None:
-    before, after = Look(0, 0, {0x20: 0}), Look(2 * SECOND_NS, 0xA0, {0x20: 0})
+    before, after = Look(0, 0, {0x20: 0}), Look(2 * SECOND_NS, 0xA0, {0x20: 0}, 2 * SECOND_NS)
     assert list(nvml.disturbances(0, before, after)) == ["GPU 0 was throttled: HW power brake"]
     assert list(nvml.disturbances(0, Look(0), after)) == ["GPU 0 was throttled: SW thermal slowdown, HW power brake"]
+
+
+def test_counters_are_read_once_a_second_since_that_takes_longer_than_all_else(
+    said: Nvml, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [5 * SECOND_NS]
+    monkeypatch.setattr(nvml, "monotonic_ns", lambda: now[0])
+    first = nvml.look(Driver(gpu))
+    now[0] += SECOND_NS - 1
+    said.counted_ns = {0: 3, 1: 4}
+    soon = nvml.look(Driver(gpu), first)
+    assert (soon[0].counted_ns, soon[0].counted_at_ns, soon[0].at_ns) == (first[0].counted_ns, 5 * SECOND_NS, now[0])
+    now[0] += 1
+    later = nvml.look(Driver(gpu), soon)
+    assert (later[0].counted_ns, later[0].counted_at_ns) == ({0x04: 3, 0x20: 4}, 6 * SECOND_NS)
+    assert said.asked.count("nvmlDeviceGetViolationStatus") == 2 * 2
