@@ -199,7 +199,13 @@ def _page(path: Path, base: tuple[Side, Kept], now: tuple[Side, Kept], diff: Dif
     page.write(path, diff_page.html(sides[0], sides[1], diff, cut), "-o")
 
 
-def _run_page(path: Path, base: Side, now: Side, windows: dict[tuple[str, str], JudgedWindow]) -> None:
+def _run_page(
+    path: Path,
+    base: Side,
+    now: Side,
+    windows: dict[tuple[str, str], JudgedWindow],
+    environments: Sequence[tuple[str, str]],
+) -> None:
     """Write the page of the comparison of two runs or baselines: that of a run."""
     from ..report.html import page, run_page
     from ..results.run_result import TestRecord, run_of, status
@@ -222,7 +228,8 @@ def _run_page(path: Path, base: Side, now: Side, windows: dict[tuple[str, str], 
         for side, other in ((base, now), (now, base))
         for key in sorted(side.windows.keys() - other.windows.keys())
     ]
-    page.write(path, run_page.html(run_of(records, [], False, against=str(base.path)), only), "-o")
+    doubts = [f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}" for before, after in environments]
+    page.write(path, run_page.html(run_of(records, [], False, against=str(base.path)), only, doubts), "-o")
 
 
 def _text(
@@ -281,7 +288,7 @@ def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
         raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
     environments = _other_environments(base, now, windows)
     if arguments.output:
-        _run_page(arguments.output, base, now, windows)
+        _run_page(arguments.output, base, now, windows, environments)
     elif arguments.format == "json":
         found = [{"test": test, "window": name, **_plain(diff)} for (test, name), diff in diffs.items()]
         only = {
